@@ -1,0 +1,86 @@
+"""Federated, private, collaborative linear contextual bandits.
+
+Names are imported when they are first used, so that the command line answers without loading the compiler.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from fedbandit._version import __version__
+
+if TYPE_CHECKING:
+    from fedbandit import checks, environments, policies, privacy, protocols, structures
+    from fedbandit.engine import Result, simulate
+    from fedbandit.errors import FedbanditError
+    from fedbandit.machines import ClientMachine
+    from fedbandit.presets import (
+        async_linucb,
+        count_linucb,
+        dislinucb,
+        linucb,
+        linucb_central,
+        preset,
+        sync_linucb,
+        uniform,
+    )
+    from fedbandit.privacy import Guarantee
+    from fedbandit.system import System
+    from fedbandit.world import World
+
+_MODULES = ("checks", "environments", "policies", "privacy", "protocols", "structures")
+_NAMES = {
+    "Result": "engine",
+    "simulate": "engine",
+    "FedbanditError": "errors",
+    "ClientMachine": "machines",
+    "Guarantee": "privacy",
+    "System": "system",
+    "World": "world",
+    "preset": "presets",
+    "async_linucb": "presets",
+    "count_linucb": "presets",
+    "dislinucb": "presets",
+    "linucb": "presets",
+    "linucb_central": "presets",
+    "sync_linucb": "presets",
+    "uniform": "presets",
+}
+
+__all__ = [
+    "ClientMachine",
+    "FedbanditError",
+    "Guarantee",
+    "Result",
+    "System",
+    "World",
+    "__version__",
+    "async_linucb",
+    "checks",
+    "count_linucb",
+    "dislinucb",
+    "environments",
+    "linucb",
+    "linucb_central",
+    "policies",
+    "preset",
+    "privacy",
+    "protocols",
+    "simulate",
+    "structures",
+    "sync_linucb",
+    "uniform",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"fedbandit.{name}")
+    if name in _NAMES:
+        return getattr(import_module(f"fedbandit.{_NAMES[name]}"), name)
+    raise AttributeError(f"module 'fedbandit' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

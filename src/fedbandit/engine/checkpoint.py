@@ -1,0 +1,80 @@
+"""Saving a simulation half way and going on later, with the same result as if it had never stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedbandit._version import __version__
+from fedbandit.engine.files import read_arrays, write_arrays
+from fedbandit.environments.block import Environment
+from fedbandit.errors import FedbanditError
+from fedbandit.protocols.hub import Hub
+from fedbandit.statistics import grown
+from fedbandit.system import System
+
+if TYPE_CHECKING:
+    from fedbandit.engine.simulation import Simulation
+
+
+def fingerprint(system: System, env: Environment, horizon: int, seed: int) -> str:
+    """A digest of all that a simulation depends on, the contents of arrays and the version of the software included."""
+    digest = hashlib.sha256(f"{__version__} {horizon} {seed}".encode())
+
+    def add(thing: Any) -> None:
+        if isinstance(thing, np.ndarray):
+            digest.update(f"{thing.dtype} {thing.shape}".encode())
+            digest.update(np.ascontiguousarray(thing).tobytes())
+        elif is_dataclass(thing) and not isinstance(thing, type):
+            digest.update(type(thing).__name__.encode())
+            for field in fields(thing):
+                digest.update(field.name.encode())
+                add(getattr(thing, field.name))
+        else:
+            digest.update(repr(thing).encode())
+
+    add(system)
+    add(env)
+    return digest.hexdigest()
+
+
+def write_checkpoint(path: str | os.PathLike[str], simulation: Simulation, identity: str) -> None:
+    """Save the state of a simulation, whole or not at all."""
+    taken = int(simulation.seats.taken[0])
+    arrays: dict[str, Any] = {"rows": simulation.rows[:taken]}
+    arrays |= {f"late.{k}": v for k, v in simulation.late._asdict().items()}
+    arrays |= {f"totals.{k}": v for k, v in simulation.totals._asdict().items()}
+    arrays |= {f"hub.{k}": v for k, v in simulation.hub._asdict().items()}
+    arrays["seat_of"] = simulation.seats.seat_of
+    arrays["row_at"] = simulation.seats.row_at[:taken]
+    header: dict[str, Any] = {"format": 1, "identity": identity, "done": simulation.done}
+    if simulation.exchange is not None:
+        header["exchange"] = simulation.exchange.state()
+    write_arrays(path, header, arrays)
+
+
+def read_checkpoint(path: str | os.PathLike[str], simulation: Simulation, identity: str) -> None:
+    """Put a freshly made simulation into the saved state."""
+    header, arrays = read_arrays(path)
+    if header.get("identity") != identity:
+        raise FedbanditError(
+            f"The checkpoint {os.fspath(path)!r} belongs to another simulation (system, environment, horizon, seed or "
+            "version differ); remove it or name another file."
+        )
+    taken = len(arrays["row_at"])
+    room = max(len(simulation.seats.row_at), taken)
+    simulation.rows = grown(arrays["rows"], room)
+    simulation.late = type(simulation.late)(*(arrays[f"late.{k}"] for k in simulation.late._fields))
+    simulation.totals = type(simulation.totals)(*(arrays[f"totals.{k}"] for k in simulation.totals._fields))
+    simulation.seats = simulation.seats._replace(
+        seat_of=arrays["seat_of"], row_at=grown(arrays["row_at"], room), taken=np.array([taken])
+    )
+    simulation.use_hub(Hub(*(arrays[f"hub.{k}"] for k in Hub._fields)))
+    simulation.done = header["done"]
+    if simulation.exchange is not None:
+        simulation.exchange.restore(header["exchange"])
+

@@ -1,0 +1,38 @@
+"""Arrays on disk: .npz with a JSON header, written whole or not at all, read without pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedbandit.errors import FedbanditError
+
+
+def write_arrays(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, Any]) -> Path:
+    """Write named arrays and a JSON header to an .npz file, whole or not at all."""
+    target = Path(path)
+    partial = target.with_name(target.name + ".partial")
+    text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    with open(partial, "wb") as file:
+        np.savez(file, header=text, **arrays)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, target)
+    return target
+
+
+def read_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read what `write_arrays` wrote."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        header = json.loads(bytes(arrays.pop("header")))
+    except FileNotFoundError:
+        raise FedbanditError(f"There is no file {os.fspath(path)!r}.") from None
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise FedbanditError(f"{os.fspath(path)!r} is not a file that fedbandit wrote: {error}.") from None
+    return header, arrays

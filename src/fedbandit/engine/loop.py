@@ -1,0 +1,224 @@
+"""The common case, compiled: choose an arm, observe, check the trigger; return only when Python is needed."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from fedbandit.compiled import compiled, compiled_inline
+from fedbandit.environments.block import Block
+from fedbandit.policies import PolicyPlan, Scratch, choose
+from fedbandit.prefetch import prefetch
+from fedbandit.protocols.hub import Hub, catch_up, has_room, join, upload_row
+from fedbandit.protocols.trigger import pick, triggered
+from fedbandit.statistics import HEAD, LISTED, Array, Ints, copy, inverse_of, multiply, observe, start_row
+
+
+class Status(IntEnum):
+    """Why the loop came back."""
+
+    DONE = 0  # the block is finished
+    ROWS_FULL = 1  # a new row is needed
+    HUB_FULL = 2  # the hub may not have room for another upload
+    EVENT = 3  # a row wants to speak
+
+
+DONE, ROWS_FULL, HUB_FULL, EVENT = (int(status) for status in Status)
+
+
+class Seats(NamedTuple):
+    """Which place in the arrays a model row has; rows get one when they first act."""
+
+    row_of: Ints  # (N,) the row that serves a user; (0,) if the row has the user's number
+    seat_of: Ints  # (rows,) −1 before the row has acted
+    row_at: Ints  # (capacity,) the row in a seat
+    taken: Ints  # (1,) seats in use
+
+
+class Late(NamedTuple):
+    """Rewards that are still under way: a list for each interaction at which some are due, in a ring."""
+
+    first: Ints  # (M+1,) by due interaction mod M+1: the first entry, −1 for none
+    last: Ints
+    following: Ints  # (M+1,) by entry
+    row: Ints
+    x: Array  # (M+1, d)
+    y: Array
+
+
+class Rules(NamedTuple):
+    """The protocol as the loop sees it."""
+
+    kind: int
+    thresholds: Array
+    ridge: float
+    speaks: bool  # there is a coordinator
+    fused: bool  # an upload may be handled here
+    counting: bool
+    warm: bool  # a row that first acts has what there is
+    joining_counts: bool  # and that is a download
+
+
+class Outcome(NamedTuple):
+    """What happened in each interaction of a block."""
+
+    arms: Ints
+    regret: Array
+    reward: Array
+    uploads: Ints
+    downloads: Ints
+
+
+class Pause(NamedTuple):
+    """Where the loop stopped: continue at `resume`; the cause arose in interaction `at`, at `seat`."""
+
+    resume: int
+    status: int
+    seat: int
+    at: int
+
+
+def no_late(longest: int, dim: int) -> Late:
+    """An empty ring for delays of up to `longest` interactions."""
+    size = longest + 1
+    return Late(
+        np.full(size, -1),
+        np.full(size, -1),
+        np.full(size, -1),
+        np.zeros(size, dtype=np.int64),
+        np.zeros((size, dim)),
+        np.zeros(size),
+    )
+
+
+def outcome(n: int) -> Outcome:
+    """Memory for n interactions."""
+    zeros = np.zeros(n, dtype=np.int64)
+    return Outcome(zeros, np.zeros(n), np.zeros(n), zeros.copy(), zeros.copy())
+
+
+@compiled_inline
+def draw_reward(block: Block, s: int, a: int) -> float:
+    """The reward of arm a in interaction s of the block."""
+    if block.reward_kind == 0:
+        return block.means[s, a] + block.noise[s]
+    if block.reward_kind == 1:
+        return 1.0 if block.noise[s] < block.means[s, a] else 0.0
+    return block.rewards[s, a]
+
+
+@compiled_inline
+def expect(block: Block, s: int, rows: Array, seats: Seats, d: int) -> None:
+    """Ask for the memory of whoever acts in interaction s, if it has acted before."""
+    user = block.clients[s]
+    seat = seats.seat_of[seats.row_of[user] if seats.row_of.shape[0] > 0 else user]
+    if seat >= 0:
+        start = HEAD + (3 + LISTED) * d
+        for i in range(0, HEAD + 3 * d, 8):
+            prefetch(rows, seat, i)
+        for i in range(start, start + d * d, 8):
+            prefetch(rows, seat, i)
+
+
+@compiled
+def take_seat(seats: Seats, r: int) -> None:
+    """Give row r the next free seat."""
+    seats.seat_of[r] = seats.taken[0]
+    seats.row_at[seats.taken[0]] = r
+    seats.taken[0] += 1
+
+
+@compiled
+def send_later(late: Late, now: int, delay: int, r: int, x: Array, y: float) -> None:
+    """Row r will see the reward y of context x after `delay` more interactions; first chosen, first seen."""
+    ring = late.first.shape[0]
+    entry = now % ring
+    due = (now + delay) % ring
+    late.following[entry] = -1
+    late.row[entry] = r
+    copy(x, late.x[entry])
+    late.y[entry] = y
+    if late.first[due] < 0:
+        late.first[due] = entry
+    else:
+        late.following[late.last[due]] = entry
+    late.last[due] = entry
+
+
+@compiled
+def run(
+    start: int,
+    stop: int,
+    before: int,
+    block: Block,
+    rows: Array,
+    seats: Seats,
+    hub: Hub,
+    late: Late,
+    plan: PolicyPlan,
+    rules: Rules,
+    work: Scratch,
+    out: Outcome,
+) -> Pause:
+    """Interactions start, …, stop − 1 of a block that `before` interactions precede, until Python is needed."""
+    ring = late.first.shape[0]
+    delayed = block.delays.shape[0] > 0
+    d = block.X.shape[1]
+    s = start
+    acting = False  # else: looking for rewards that have arrived
+    while s < stop:
+        if rules.speaks and not has_room(hub):
+            return Pause(s, HUB_FULL, -1, s)
+        now = before + s
+        entry = late.first[now % ring] if delayed else -1
+        acting = entry < 0
+        if acting:
+            user = block.clients[s]
+            r = seats.row_of[user] if seats.row_of.shape[0] > 0 else user
+            if seats.seat_of[r] < 0:
+                if seats.taken[0] == rows.shape[0]:
+                    return Pause(s, ROWS_FULL, -1, s)
+                take_seat(seats, r)
+                start_row(rows[seats.seat_of[r]], d, rules.ridge)
+                if rules.speaks and join(hub, r, rules.warm, rules.counting) and rules.joining_counts:
+                    out.downloads[s] += 1
+        else:
+            r = late.row[entry]
+        seat = seats.seat_of[r]
+        row = rows[seat]
+        if rules.speaks:
+            catch_up(hub, r, row, d, rules.ridge, work.u)
+
+        if acting:
+            if s + 1 < stop:
+                expect(block, s + 1, rows, seats, d)
+            offered = block.arms[s, : block.counts[s]]
+            a = choose(plan, row, r, block.X, offered, work)
+            x = block.X[offered[a]]
+            y = draw_reward(block, s, a)
+            best = block.means[s, 0]
+            for k in range(1, offered.shape[0]):
+                best = max(best, block.means[s, k])
+            out.arms[s] = a
+            out.reward[s] = y
+            out.regret[s] = best - block.means[s, a]
+            s += 1
+            if delayed and block.delays[s - 1] > 0:
+                send_later(late, now, block.delays[s - 1], r, x, y)
+                continue
+        else:
+            late.first[now % ring] = late.following[entry]
+            x = late.x[entry]
+            y = late.y[entry]
+            multiply(inverse_of(row, d), x, work.best_u)
+
+        observe(row, x, y, work.best_u, rules.ridge)
+        if triggered(rules.kind, pick(rules.thresholds, r), row):
+            at = s - 1 if acting else s
+            if not rules.fused:
+                return Pause(s, EVENT, seat, at)
+            out.uploads[at] += 1
+            out.downloads[at] += upload_row(hub, r, row, d, rules.ridge, rules.counting)
+    return Pause(stop, DONE, -1, stop)

@@ -1,0 +1,52 @@
+"""A picture of one run."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from fedbandit.engine.thinning import thinned
+from fedbandit.errors import FedbanditError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from fedbandit.engine.result import Result
+
+REGRET_COLOUR = "#0072B2"
+MESSAGES_COLOUR = "#D55E00"
+MOST_POINTS = 2000  # more than a screen is wide
+
+
+def require_matplotlib() -> None:
+    """Say how to get matplotlib if it is missing."""
+    if find_spec("matplotlib") is None:
+        raise FedbanditError("Plots need matplotlib: pip install 'fedbandit[plots]'.")
+
+
+def plot_result(result: Result, ax: Axes | None = None) -> Axes:
+    """Draw cumulative regret over rounds, and messages so far on a second axis if there were any.
+
+    Without `ax` a new pyplot figure is made, which a notebook shows by itself.
+    """
+    require_matplotlib()
+    if ax is None:
+        from matplotlib import pyplot
+
+        _, ax = pyplot.subplots(layout="constrained")
+    at = thinned(result.horizon, MOST_POINTS)
+    name = result.system.replace("_", "-")
+    ax.plot(at + 1, result.regret[at], color=REGRET_COLOUR, linewidth=1.8, label="regret")
+    ax.set(xlabel="round", ylabel="cumulative regret", title=f"{name} on {result.environment}, seed {result.seed}")
+    ax.set_xlim(0, result.horizon)
+    ax.grid(alpha=0.25)
+    if result.communication.messages:
+        messages = ax.twinx()
+        curve = result.communication.message_curve[at]
+        messages.plot(at + 1, curve, color=MESSAGES_COLOUR, linestyle="--", linewidth=1.5, label="messages")
+        messages.set_ylabel("messages so far (dashed)", color=MESSAGES_COLOUR)
+        messages.tick_params(axis="y", colors=MESSAGES_COLOUR)
+        messages.set_ylim(bottom=0)
+        ax.yaxis.label.set_color(REGRET_COLOUR)
+        ax.tick_params(axis="y", colors=REGRET_COLOUR)
+    return ax

@@ -1,0 +1,181 @@
+"""What a simulation gives back."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedbandit._version import __version__
+from fedbandit.engine.files import read_arrays, write_arrays
+from fedbandit.errors import FedbanditError
+from fedbandit.messages import Download, Request, Upload, encoded_size, statistics_scalars
+from fedbandit.privacy import Guarantee
+from fedbandit.statistics import Array, Ints
+
+
+@dataclass(frozen=True)
+class Communication:
+    """Messages that carried statistics, in each round; totals and cumulative curves follow from them."""
+
+    per_round_uploads: Ints = field(repr=False)
+    per_round_downloads: Ints = field(repr=False)
+    dim: int
+    control_messages: int = 0  # requests and calls to upload, which carry no statistics
+
+    @property
+    def uploads(self) -> int:
+        """Transfers of statistics from clients to the coordinator."""
+        return int(self.per_round_uploads.sum())
+
+    @property
+    def downloads(self) -> int:
+        """Transfers of statistics from the coordinator to clients."""
+        return int(self.per_round_downloads.sum())
+
+    @property
+    def messages(self) -> int:
+        """Uploads and downloads together: the papers' communication cost."""
+        return self.uploads + self.downloads
+
+    @property
+    def scalars(self) -> int:
+        """Numbers transferred: b and the triangle of V in each message."""
+        return self.messages * statistics_scalars(self.dim)
+
+    @property
+    def bytes(self) -> int:
+        """Encoded size of all messages, control messages included; joining and receipts are not counted."""
+        return (
+            self.uploads * encoded_size(Upload, self.dim)
+            + self.downloads * encoded_size(Download, self.dim)
+            + self.control_messages * encoded_size(Request, self.dim)
+        )
+
+    @property
+    def upload_curve(self) -> Ints:
+        """Uploads up to and including each round."""
+        return np.cumsum(self.per_round_uploads)
+
+    @property
+    def download_curve(self) -> Ints:
+        """Downloads up to and including each round."""
+        return np.cumsum(self.per_round_downloads)
+
+    @property
+    def message_curve(self) -> Ints:
+        """Uploads and downloads up to and including each round."""
+        return self.upload_curve + self.download_curve
+
+    @property
+    def scalar_curve(self) -> Ints:
+        """Numbers transferred up to and including each round."""
+        return self.message_curve * statistics_scalars(self.dim)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run of one system: curves with one point per round, arms, communication, guarantee.
+
+    `arms` is (T,), or (T, N) if all clients act in every round.
+    """
+
+    system: str
+    environment: str
+    horizon: int
+    seed: int
+    regret: Array = field(repr=False)
+    reward: Array = field(repr=False)
+    arms: Ints = field(repr=False)
+    communication: Communication
+    guarantee: Guarantee
+    parameters: dict[str, object] = field(repr=False)
+
+    def summary(self) -> dict[str, Any]:
+        """The totals, as one JSON-ready object."""
+        c = self.communication
+        return {
+            "system": self.system,
+            "environment": self.environment,
+            "horizon": self.horizon,
+            "seed": self.seed,
+            "regret": float(self.regret[-1]),
+            "reward": float(self.reward[-1]),
+            "uploads": c.uploads,
+            "downloads": c.downloads,
+            "scalars": c.scalars,
+            "bytes": c.bytes,
+            "guarantee": str(self.guarantee),
+        }
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame with one line per round (needs `fedbandit[frames]`)."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise FedbanditError("to_frame needs pandas: pip install 'fedbandit[frames]'.") from None
+        return pd.DataFrame(
+            {
+                "round": np.arange(1, self.horizon + 1),
+                "regret": self.regret,
+                "reward": self.reward,
+                "uploads": self.communication.upload_curve,
+                "downloads": self.communication.download_curve,
+                "system": self.system,
+                "seed": self.seed,
+            }
+        )
+
+    def plot(self, ax: Any = None) -> Any:
+        """Cumulative regret over rounds, with the messages on a second axis (needs `fedbandit[plots]`)."""
+        from fedbandit.engine.plot import plot_result
+
+        return plot_result(self, ax)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write to `path` (.npz): arrays and a JSON header, no pickle. Nothing is left half-written."""
+        header = {
+            "format": 1,
+            "version": __version__,
+            "system": self.system,
+            "environment": self.environment,
+            "horizon": self.horizon,
+            "seed": self.seed,
+            "parameters": self.parameters,
+            "guarantee": asdict(self.guarantee),
+            "dim": self.communication.dim,
+            "control_messages": self.communication.control_messages,
+        }
+        arrays = {
+            "regret": self.regret,
+            "reward": self.reward,
+            "arms": self.arms,
+            "uploads": self.communication.per_round_uploads,
+            "downloads": self.communication.per_round_downloads,
+        }
+        return write_arrays(path, header, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Result:
+        """Read what `save` wrote."""
+        header, arrays = read_arrays(path)
+        try:
+            return cls(
+                system=header["system"],
+                environment=header["environment"],
+                horizon=header["horizon"],
+                seed=header["seed"],
+                regret=arrays["regret"],
+                reward=arrays["reward"],
+                arms=arrays["arms"],
+                communication=Communication(
+                    arrays["uploads"], arrays["downloads"], header["dim"], header["control_messages"]
+                ),
+                guarantee=Guarantee(**header["guarantee"]),
+                parameters=header["parameters"],
+            )
+        except KeyError as missing:
+            raise FedbanditError(f"{os.fspath(path)!r} is not a saved result: it has no {missing}.") from None

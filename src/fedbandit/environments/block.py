@@ -1,0 +1,94 @@
+"""The form in which every environment hands over interactions, and what it must tell about itself."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Literal, NamedTuple, Protocol
+
+from fedbandit.errors import require
+from fedbandit.statistics import Array, Ints
+from fedbandit.world import World
+
+
+class RewardKind(IntEnum):
+    """How a reward is made from the mean of the chosen arm."""
+
+    GAUSSIAN = 0  # mean + noise
+    BERNOULLI = 1  # 1 if noise < mean
+    RECORDED = 2  # as given
+
+
+class Block(NamedTuple):
+    """n interactions in a row, as plain arrays.
+
+    The arms offered are row numbers of X, so that a pool of arms is stored once; only the first `counts[s]` entries
+    of a row of `arms` are arms. Drawn rewards take one number of `noise` a round, whichever arm is pulled.
+    """
+
+    clients: Ints  # (n,)
+    X: Array  # (R, d)
+    arms: Ints  # (n, K)
+    counts: Ints  # (n,)
+    means: Array  # (n, K)  expected rewards
+    reward_kind: int
+    noise: Array  # (n,)    or (0,) if recorded
+    rewards: Array  # (n, K)  or (0, 0) unless recorded
+    delays: Ints  # (n,)    interactions until the reward is seen, or (0,) if at once
+
+
+class Stream(Protocol):
+    """The interactions of one seed."""
+
+    chunk: int
+    """Blocks that begin at multiples of this and are no longer cost least."""
+
+    def block(self, start: int, stop: int) -> Block:
+        """Interactions start, …, stop − 1."""
+        ...
+
+
+class Environment(Protocol):
+    """Parameters of a world, and the facts that engines and systems need."""
+
+    name: str
+    n_clients: int
+    dim: int
+    n_arms: int
+    rounds: Literal["one", "all"]
+
+    @property
+    def declared_noise(self) -> float:
+        """The sub-Gaussian σ of rewards."""
+        ...
+
+    @property
+    def bound(self) -> float:
+        """L with ‖x‖ ≤ L for every context."""
+        ...
+
+    @property
+    def longest(self) -> int | None:
+        """The largest horizon there are data for, or None."""
+        ...
+
+    @property
+    def longest_delay(self) -> int:
+        """The most interactions a reward can be late."""
+        ...
+
+    def open(self, seed: int) -> Stream:
+        """The stream of a seed."""
+        ...
+
+
+def actions_per_round(env: Environment) -> int:
+    """Interactions in one round: one, or one of every client."""
+    return env.n_clients if env.rounds == "all" else 1
+
+
+def world_of(env: Environment, horizon: int) -> World:
+    """What systems are told about this environment when it is run for `horizon` rounds."""
+    require(isinstance(horizon, int) and horizon >= 1, "horizon", horizon, "a whole number ≥ 1")
+    if env.longest is not None:
+        require(horizon <= env.longest, "horizon", horizon, f"at most {env.longest}, the rounds there are data for")
+    return World(env.n_clients, env.dim, horizon * actions_per_round(env), env.declared_noise, env.bound)

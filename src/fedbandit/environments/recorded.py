@@ -1,0 +1,177 @@
+"""Anyone's own arrays, replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedbandit.environments.block import Block, RewardKind
+from fedbandit.errors import FedbanditError, require
+from fedbandit.statistics import Array, Ints
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Interactions given as plain arrays; made by `recorded`, which checks them."""
+
+    clients: Ints = field(repr=False)  # (T,)
+    X: Array = field(repr=False)  # (all arms of all rounds, d)
+    arms: Ints = field(repr=False)  # (T, K) rows of X
+    counts: Ints = field(repr=False)  # (T,)
+    means: Array = field(repr=False)  # (T, K)
+    payoffs: Array = field(repr=False)  # (T, K)
+    delays: Ints = field(repr=False)  # (T,) or (0,)
+    n_clients: int
+    bound: float
+    noise: float
+    rounds: Literal["one", "all"]
+
+    name: ClassVar[str] = "recorded"
+
+    @property
+    def dim(self) -> int:
+        """The length of a context."""
+        return int(self.X.shape[1])
+
+    @property
+    def n_arms(self) -> int:
+        """The most arms that any round offers."""
+        return int(self.arms.shape[1])
+
+    @property
+    def declared_noise(self) -> float:
+        """σ as declared."""
+        return self.noise
+
+    @property
+    def longest(self) -> int | None:
+        """The rounds there are."""
+        return len(self.clients) // (self.n_clients if self.rounds == "all" else 1)
+
+    @property
+    def longest_delay(self) -> int:
+        """The longest of the given delays."""
+        return int(self.delays.max()) if self.delays.size else 0
+
+    def open(self, seed: int) -> RecordedStream:  # noqa: ARG002
+        """The stream, which is the same for every seed."""
+        return RecordedStream(self)
+
+
+class RecordedStream:
+    """Recorded interactions, in order."""
+
+    chunk = 65536
+
+    def __init__(self, env: Recorded) -> None:
+        self.env = env
+
+    def block(self, start: int, stop: int) -> Block:
+        """Interactions start, …, stop − 1."""
+        env, rows = self.env, slice(start, stop)
+        return Block(
+            clients=env.clients[rows],
+            X=env.X,
+            arms=env.arms[rows],
+            counts=env.counts[rows],
+            means=env.means[rows],
+            reward_kind=int(RewardKind.RECORDED),
+            noise=np.empty(0),
+            rewards=env.payoffs[rows],
+            delays=env.delays[rows],
+        )
+
+
+def recorded(
+    clients: ArrayLike,
+    arms: ArrayLike | Sequence[ArrayLike],
+    means: ArrayLike | Sequence[ArrayLike],
+    rewards: ArrayLike | Sequence[ArrayLike],
+    *,
+    n_clients: int | None = None,
+    bound: float | None = None,
+    noise: float = 0.1,
+    delays: ArrayLike | None = None,
+    rounds: Literal["one", "all"] = "one",
+) -> Recorded:
+    """Replay arrays: who acts each round (T,), contexts (T, K, d), expected and realised rewards (T, K).
+
+    Rounds may offer different numbers of arms: then `arms`, `means` and `rewards` are lists with one entry a round.
+    `bound` is L with ‖x‖ ≤ L, by default the largest norm there is; `noise` is the σ that widths assume unless they
+    say otherwise; `delays` (T,) says after how many rounds each reward is seen. With rounds="all" there are N entries
+    a round, for clients 0, …, N − 1 in this order, and delays are counted in interactions.
+
+    >>> env = recorded([0, 1], [[[1.0, 0.0], [0.0, 1.0]]] * 2, [[1.0, 0.0]] * 2, [[1.0, 0.0]] * 2)
+    >>> env.longest, env.dim, env.n_arms
+    (2, 2, 2)
+    """
+    who = _clients(clients, n_clients)
+    x, rows, counts = _contexts(arms, who.size)
+    expected = _per_arm("means", means, counts)
+    realised = _per_arm("rewards", rewards, counts)
+    norms = np.sqrt(np.einsum("ij,ij->i", x, x))
+    if bound is not None and norms.size and norms.max() > bound * (1 + 1e-9):
+        raise FedbanditError(f"A context has norm {norms.max():.6g}, above the declared bound {bound:g}.")
+    late = np.empty(0, dtype=np.int64)
+    if delays is not None:
+        late = np.asarray(delays)
+        require(late.shape == who.shape, "the shape of delays", late.shape, f"{who.shape}, one a round")
+        require(late.dtype.kind in "iu" and bool((late >= 0).all()), "delays", delays, "whole numbers ≥ 0")
+        late = late.astype(np.int64)
+    n = int(who.max()) + 1 if n_clients is None else n_clients
+    if rounds == "all" and not (who.size % n == 0 and np.array_equal(who, np.arange(who.size) % n)):
+        raise FedbanditError(f"With rounds='all', clients must be 0, …, {n - 1} over and over again.")
+    largest = bound if bound is not None else max(float(norms.max()), 1e-12)
+    return Recorded(who, x, rows, counts, expected, realised, late, n, largest, noise, rounds)
+
+
+def _clients(clients: ArrayLike, n_clients: int | None) -> Ints:
+    who = np.asarray(clients)
+    require(who.ndim == 1 and who.size > 0, "the shape of clients", who.shape, "(T,) with T ≥ 1")
+    require(who.dtype.kind in "iu", "the type of clients", who.dtype.name, "whole numbers")
+    require(bool((who >= 0).all()), "the smallest client", int(who.min()), "at least 0")
+    if n_clients is not None:
+        require(bool((who < n_clients).all()), "the largest client", int(who.max()), f"below n_clients = {n_clients}")
+    return np.ascontiguousarray(who, dtype=np.int64)
+
+
+def _contexts(arms: ArrayLike | Sequence[ArrayLike], horizon: int) -> tuple[Array, Ints, Ints]:
+    """All contexts one below the other, which of them each round offers, and how many."""
+    per_round = [_floats("arms", arm_set) for arm_set in arms]  # type: ignore[union-attr]
+    require(len(per_round) == horizon, "the number of rounds in arms", len(per_round), f"{horizon}, as in clients")
+    for t, arm_set in enumerate(per_round):
+        good = arm_set.ndim == 2 and arm_set.shape[0] > 0 and arm_set.shape[1] == per_round[0].shape[-1] > 0
+        require(good, f"the shape of arms in round {t}", arm_set.shape, "(K, d) with one d for all rounds")
+    counts = np.array([len(arm_set) for arm_set in per_round], dtype=np.int64)
+    x = np.ascontiguousarray(np.concatenate(per_round))
+    if not np.isfinite(x).all():
+        t = int(np.searchsorted(np.cumsum(counts), np.flatnonzero(~np.isfinite(x).all(axis=1))[0], "right"))
+        raise FedbanditError(f"A context in round {t} is not finite.")
+    rows = np.zeros((horizon, int(counts.max())), dtype=np.int64)
+    offered = np.arange(rows.shape[1]) < counts[:, None]
+    rows[offered] = np.arange(len(x))
+    return x, rows, counts
+
+
+def _per_arm(name: str, values: ArrayLike | Sequence[ArrayLike], counts: Ints) -> Array:
+    """One number for each arm that is offered, padded with zeros."""
+    per_round = [_floats(name, numbers) for numbers in values]  # type: ignore[union-attr]
+    require(len(per_round) == counts.size, f"the number of rounds in {name}", len(per_round), f"{counts.size}")
+    table = np.zeros((counts.size, int(counts.max())))
+    for t, numbers in enumerate(per_round):
+        require(numbers.shape == (counts[t],), f"the shape of {name} in round {t}", numbers.shape, f"({counts[t]},)")
+        if not np.isfinite(numbers).all():
+            raise FedbanditError(f"A value of {name} in round {t} is not finite.")
+        table[t, : counts[t]] = numbers
+    return table
+
+
+def _floats(name: str, values: ArrayLike) -> Array:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise FedbanditError(f"{name} holds something that is not a number: {error}.") from None

@@ -1,0 +1,297 @@
+"""What synthetic environments have in common: who arrives, which arms are offered, how rewards come about."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from fedbandit.compiled import compiled
+from fedbandit.environments.block import Block, RewardKind
+from fedbandit.errors import FedbanditError, require
+from fedbandit.statistics import Array, Ints, dot
+from fedbandit.streams import Stream as Purpose
+from fedbandit.streams import generator
+
+_SHIFT = np.uint64(32)
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """Keywords shared by all synthetic environments.
+
+    n_clients, dim, n_arms: N clients, contexts in R^d, K arms offered each time.
+    noise: standard deviation of Gaussian rewards.
+    pool: None for fresh arms each round, or the size of a fixed pool from which K distinct arms are offered.
+    arrivals: "uniform", "round-robin", "skewed" (Zipf: client i with probability ∝ 1/(i+1)), or N probabilities.
+    rounds: "one" client acts a round, or "all" do, in the order of their numbers, each with arms of its own.
+    contexts: uniform in the unit "ball" or on the unit "sphere".
+    rewards: "gaussian", or "bernoulli" (contexts and parameters are then non-negative, so that means are in [0, 1]).
+    delay: rounds until a reward is seen: a number, or (shortest, longest) for a random one.
+    drift: rounds at which the hidden parameters are drawn anew.
+    """
+
+    n_clients: int
+    dim: int
+    n_arms: int
+    noise: float = 0.1
+    pool: int | None = None
+    arrivals: Literal["uniform", "round-robin", "skewed"] | tuple[float, ...] = "uniform"
+    rounds: Literal["one", "all"] = "one"
+    contexts: Literal["ball", "sphere"] = "ball"
+    rewards: Literal["gaussian", "bernoulli"] = "gaussian"
+    delay: int | tuple[int, int] = 0
+    drift: tuple[int, ...] = ()
+
+    name: ClassVar[str]
+    bound: ClassVar[float] = 1.0
+    longest: ClassVar[int | None] = None
+
+    def __post_init__(self) -> None:
+        """Check every keyword."""
+        for field in ("n_clients", "dim", "n_arms"):
+            value = getattr(self, field)
+            require(isinstance(value, int) and value >= 1, field, value, "a whole number ≥ 1")
+        require(self.noise >= 0 and math.isfinite(self.noise), "noise", self.noise, "a finite number ≥ 0")
+        if self.pool is not None:
+            require(
+                isinstance(self.pool, int) and self.pool >= self.n_arms,
+                "pool",
+                self.pool,
+                f"None or a size of at least n_arms = {self.n_arms}",
+            )
+        for field, choices in (
+            ("rounds", ("one", "all")),
+            ("contexts", ("ball", "sphere")),
+            ("rewards", ("gaussian", "bernoulli")),
+        ):
+            require(getattr(self, field) in choices, field, getattr(self, field), " or ".join(map(repr, choices)))
+        self._check_arrivals()
+        low, high = self.delay_range
+        require(0 <= low <= high, "delay", self.delay, "a number of rounds ≥ 0, or (shortest, longest)")
+        object.__setattr__(self, "drift", tuple(sorted(int(t) for t in self.drift)))
+        require(all(t > 0 for t in self.drift), "drift", self.drift, "rounds ≥ 1")
+
+    def _check_arrivals(self) -> None:
+        if isinstance(self.arrivals, str):
+            known = ("uniform", "round-robin", "skewed")
+            require(self.arrivals in known, "arrivals", self.arrivals, f"one of {known} or {self.n_clients} numbers")
+        else:
+            p = np.asarray(self.arrivals, dtype=np.float64)
+            require(p.shape == (self.n_clients,), "the shape of arrivals", p.shape, f"({self.n_clients},)")
+            require(
+                bool((p >= 0).all()) and abs(p.sum() - 1) < 1e-6, "arrivals", self.arrivals, "probabilities that sum to 1"
+            )
+            object.__setattr__(self, "arrivals", tuple((p / p.sum()).tolist()))
+        if self.rounds == "all" and self.arrivals not in ("uniform", "round-robin"):
+            raise FedbanditError("arrivals cannot be skewed with rounds='all', where every client acts in every round.")
+
+    @property
+    def delay_range(self) -> tuple[int, int]:
+        """Shortest and longest delay in rounds."""
+        if isinstance(self.delay, int):
+            return self.delay, self.delay
+        low, high = self.delay
+        return int(low), int(high)
+
+    @property
+    def longest_delay(self) -> int:
+        """In interactions."""
+        return self.delay_range[1] * (self.n_clients if self.rounds == "all" else 1)
+
+    @property
+    def declared_noise(self) -> float:
+        """σ: that of the Gaussian noise, or ½ for Bernoulli rewards."""
+        return 0.5 if self.rewards == "bernoulli" else self.noise
+
+    def draw_parameters(self, rng: np.random.Generator) -> tuple[Array, Ints]:
+        """The parameters (M, d) and which of them each client has: (N,), or (1,) if all have the first."""
+        raise NotImplementedError
+
+    def open(self, seed: int) -> SyntheticStream:
+        """The stream of a seed."""
+        require(isinstance(seed, int) and seed >= 0, "seed", seed, "a whole number ≥ 0")
+        return SyntheticStream(self, seed)
+
+
+def unit_vectors(rng: np.random.Generator, n: int, dim: int, *, positive: bool = False) -> Array:
+    """n vectors uniform on the unit sphere, or on its non-negative part."""
+    x = rng.standard_normal((n, dim))
+    x /= np.sqrt(np.einsum("ij,ij->i", x, x))[:, None]
+    return np.abs(x) if positive else x
+
+
+class SyntheticStream:
+    """The interactions of a synthetic environment for one seed, drawn chunk by chunk.
+
+    Each chunk has generators of its own, so that it is the same whenever, and with whatever block, it is asked for.
+    """
+
+    def __init__(self, env: Synthetic, seed: int) -> None:
+        self.env = env
+        self.seed = seed
+        self.chunk = 4096 if env.pool else max(16, 2**19 // (env.n_arms * env.dim))
+        world = generator(seed, Purpose.WORLD)
+        drawn = [env.draw_parameters(world) for _ in range(1 + len(env.drift))]
+        self.parameters = np.stack([parameters for parameters, _ in drawn])  # (phases, M, d)
+        self.taste = drawn[0][1]
+        self.pool = self._contexts(world, env.pool) if env.pool else None
+        self._distribution = self._cumulative()
+        self._table = self._pool_means()
+        self._cached: tuple[int, Block] | None = None
+
+    def block(self, start: int, stop: int) -> Block:
+        """Interactions start, …, stop − 1, cut from one chunk or put together from several."""
+        parts = []
+        for c in range(start // self.chunk, (stop - 1) // self.chunk + 1):
+            first = c * self.chunk
+            parts.append(_cut(self._draw(c), max(start - first, 0), min(stop - first, self.chunk), self.pool is None))
+        return parts[0] if len(parts) == 1 else _concatenate(parts, shift=self.pool is None)
+
+    def _draw(self, c: int) -> Block:
+        if self._cached is None or self._cached[0] != c:
+            self._cached = (c, self._draw_chunk(c))
+        return self._cached[1]
+
+    def _draw_chunk(self, c: int) -> Block:
+        env, n = self.env, self.chunk
+        start = c * n
+        clients = self._arrivals(c, start)
+        rng = generator(self.seed, Purpose.CONTEXTS, c)
+        means = np.empty((n, env.n_arms))
+        per_round = env.n_clients if env.rounds == "all" else 1
+        phase = np.searchsorted(np.asarray(env.drift, dtype=np.int64), np.arange(start, start + n) // per_round, "right")
+        if self.pool is not None:
+            X = self.pool
+            arms = np.empty((n, env.n_arms), dtype=np.int64)
+            words = rng.integers(0, 2**32, size=(n, env.n_arms), dtype=np.uint32)
+            draw_distinct(words, np.arange(len(X)), arms)
+            if self._table is not None:
+                look_up_means(self._table, arms, clients, self.taste, phase, means)
+        else:
+            X = self._contexts(rng, n * env.n_arms)
+            arms = np.arange(n * env.n_arms).reshape(n, env.n_arms)
+        if self._table is None:
+            compute_means(self.parameters, X, arms, clients, self.taste, phase, means)
+        rng = generator(self.seed, Purpose.REWARDS, c)
+        bernoulli = env.rewards == "bernoulli"
+        return Block(
+            clients=clients,
+            X=X,
+            arms=arms,
+            counts=np.full(n, env.n_arms),
+            means=means,
+            reward_kind=int(RewardKind.BERNOULLI if bernoulli else RewardKind.GAUSSIAN),
+            noise=rng.random(n) if bernoulli else env.noise * rng.standard_normal(n),
+            rewards=np.empty((0, 0)),
+            delays=self._delays(c),
+        )
+
+    def _contexts(self, rng: np.random.Generator, n: int) -> Array:
+        x = unit_vectors(rng, n, self.env.dim, positive=self.env.rewards == "bernoulli")
+        if self.env.contexts == "ball":
+            x *= rng.random((n, 1)) ** (1 / self.env.dim)
+        return x
+
+    def _arrivals(self, c: int, start: int) -> Ints:
+        env, n = self.env, self.chunk
+        if env.rounds == "all" or env.arrivals == "round-robin":
+            return np.arange(start, start + n) % env.n_clients
+        rng = generator(self.seed, Purpose.ARRIVALS, c)
+        if self._distribution is None:
+            return rng.integers(0, env.n_clients, size=n)
+        return np.searchsorted(self._distribution, rng.random(n), "right")
+
+    def _cumulative(self) -> Array | None:
+        """The distribution function of arrivals, or None where none is needed."""
+        env = self.env
+        if env.arrivals in ("uniform", "round-robin"):
+            return None
+        weights = 1 / np.arange(1, env.n_clients + 1) if env.arrivals == "skewed" else np.asarray(env.arrivals)
+        total = np.cumsum(weights)
+        total /= total[-1]
+        total[-1] = 1.0  # so that no uniform number < 1 falls beyond
+        return total
+
+    def _delays(self, c: int) -> Ints:
+        low, high = self.env.delay_range
+        if high == 0:
+            return np.empty(0, dtype=np.int64)
+        per_round = self.env.n_clients if self.env.rounds == "all" else 1
+        return per_round * generator(self.seed, Purpose.DELAYS, c).integers(low, high + 1, size=self.chunk)
+
+    def _pool_means(self) -> Array | None:
+        """Expected rewards of all pool arms for all parameters (phases, M, P), unless that is a lot."""
+        if self.pool is None or self.parameters.shape[0] * self.parameters.shape[1] * len(self.pool) > 2**22:
+            return None
+        return np.ascontiguousarray(self.parameters @ self.pool.T)
+
+
+def _cut(block: Block, start: int, stop: int, fresh: bool) -> Block:
+    if start == 0 and stop == len(block.clients):
+        return block
+    k = block.arms.shape[1]
+    rows = slice(start, stop)
+    return block._replace(
+        clients=block.clients[rows],
+        X=block.X[start * k : stop * k] if fresh else block.X,
+        arms=block.arms[rows] - start * k if fresh else block.arms[rows],
+        counts=block.counts[rows],
+        means=block.means[rows],
+        noise=block.noise[rows],
+        delays=block.delays[rows],
+    )
+
+
+def _concatenate(parts: list[Block], *, shift: bool) -> Block:
+    arms, before = [], 0
+    for part in parts:
+        arms.append(part.arms + before)
+        before += len(part.X) if shift else 0
+    return parts[0]._replace(
+        clients=np.concatenate([p.clients for p in parts]),
+        X=np.concatenate([p.X for p in parts]) if shift else parts[0].X,
+        arms=np.concatenate(arms),
+        counts=np.concatenate([p.counts for p in parts]),
+        means=np.concatenate([p.means for p in parts]),
+        noise=np.concatenate([p.noise for p in parts]),
+        delays=np.concatenate([p.delays for p in parts]),
+    )
+
+
+@compiled
+def draw_distinct(words: np.ndarray, order: Ints, arms: Ints) -> None:  # type: ignore[type-arg]
+    """Fill each row of `arms` with distinct entries of `order`: a partial Fisher–Yates shuffle, never undone."""
+    n, k = arms.shape
+    size = order.shape[0]
+    for s in range(n):
+        for a in range(k):
+            j = a + np.int64((np.uint64(words[s, a]) * np.uint64(size - a)) >> _SHIFT)
+            chosen = order[j]
+            order[j] = order[a]
+            order[a] = chosen
+            arms[s, a] = chosen
+
+
+@compiled
+def look_up_means(table: Array, arms: Ints, clients: Ints, taste: Ints, phase: Ints, means: Array) -> None:
+    """Expected rewards of pool arms, from the table (phases, M, P)."""
+    n, k = arms.shape
+    for s in range(n):
+        row = table[phase[s], taste[clients[s]] if taste.shape[0] > 1 else taste[0]]
+        for a in range(k):
+            means[s, a] = row[arms[s, a]]
+
+
+@compiled
+def compute_means(
+    parameters: Array, X: Array, arms: Ints, clients: Ints, taste: Ints, phase: Ints, means: Array
+) -> None:
+    """Expected rewards θᵀx with the parameters (phases, M, d)."""
+    n, k = arms.shape
+    for s in range(n):
+        theta = parameters[phase[s], taste[clients[s]] if taste.shape[0] > 1 else taste[0]]
+        for a in range(k):
+            means[s, a] = dot(theta, X[arms[s, a]])

@@ -1,0 +1,33 @@
+"""Errors that a user can act on: one sentence that names the value and says what was expected."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class FedbanditError(ValueError):
+    """Bad input. The command line prints its sentence and exits with status 2."""
+
+
+def require(condition: bool, name: str, value: object, expected: str) -> None:
+    """Refuse `value` unless `condition` holds.
+
+    >>> require(False, "gamma_upload", 0.5, "a number ≥ 1")
+    Traceback (most recent call last):
+    fedbandit.errors.FedbanditError: gamma_upload is 0.5, but must be a number ≥ 1.
+    """
+    if not condition:
+        raise FedbanditError(f"{name} is {value!r}, but must be {expected}.")
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> FedbanditError:
+    """The error for a name that does not exist, with the nearest one that does.
+
+    >>> print(unknown("system", "async-linubc", ["async-linucb", "uniform"]))
+    There is no system 'async-linubc'; did you mean 'async-linucb'?
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}."
+    return FedbanditError(f"There is no {kind} {name!r}; {hint}")

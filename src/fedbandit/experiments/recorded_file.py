@@ -1,0 +1,68 @@
+"""Recorded interactions from a file, for the command line."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbandit.environments import Recorded, recorded
+from fedbandit.errors import FedbanditError
+
+
+def recorded_file(
+    path: str | os.PathLike[str],
+    *,
+    n_clients: int | None = None,
+    bound: float | None = None,
+    noise: float = 0.1,
+    rounds: Literal["one", "all"] = "one",
+) -> Recorded:
+    """Your own arrays, replayed from an .npz file with clients, arms, means and rewards.
+
+    Shapes are those of `environments.recorded`. The file may also hold `delays` (T,), and `counts` (T,) if rounds offer
+    different numbers of arms: then only the first counts[t] arms of round t are offered, and the rest is padding.
+    """
+    arrays = _read(path)
+    missing = [name for name in ("clients", "arms", "means", "rewards") if name not in arrays]
+    if missing:
+        raise FedbanditError(f"{os.fspath(path)!r} has no array {missing[0]!r}; it must have clients, arms, means, rewards.")
+    counts = arrays.get("counts")
+    if counts is not None and (counts.ndim != 1 or counts.dtype.kind not in "iu"):
+        raise FedbanditError(f"counts in {os.fspath(path)!r} must be one whole number a round.")
+    return recorded(
+        arrays["clients"],
+        _offered(arrays["arms"], counts),
+        _offered(arrays["means"], counts),
+        _offered(arrays["rewards"], counts),
+        n_clients=n_clients,
+        bound=bound,
+        noise=noise,
+        delays=arrays.get("delays"),
+        rounds=rounds,
+    )
+
+
+def _offered(table: NDArray[Any], counts: NDArray[Any] | None) -> list[NDArray[Any]]:
+    """The entries of each round without the padding; `recorded` finds fault with what has a wrong shape."""
+    rounds = list(np.atleast_1d(table))
+    if counts is None:
+        return rounds
+    limits = counts.tolist() + [None] * (len(rounds) - counts.size)
+    return [np.atleast_1d(entries)[:count] for entries, count in zip(rounds, limits, strict=False)]
+
+
+def _read(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
+    name = os.fspath(path)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {key: file[key] for key in file.files}
+    except FileNotFoundError:
+        raise FedbanditError(f"There is no file {name!r}.") from None
+    except (AttributeError, TypeError):  # a single array, from np.save
+        raise FedbanditError(f"{name!r} holds one array instead of several; write it with numpy.savez.") from None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise FedbanditError(f"{name!r} is not an .npz file of plain arrays: {error}") from None

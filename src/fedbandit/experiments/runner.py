@@ -1,0 +1,157 @@
+"""Runs trials, each one system on one environment with one seed, in parallel processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from fedbandit.engine import Result, simulate
+from fedbandit.engine.thinning import thinned
+from fedbandit.environments import Environment
+from fedbandit.errors import FedbanditError
+from fedbandit.experiments.specs import Spec, build_environment, build_system, hyphenated
+from fedbandit.statistics import Array, Ints
+from fedbandit.system import System
+
+CURVE_POINTS = 200
+_THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run to be done. Systems and environments may be given as specs, which the worker builds."""
+
+    label: str
+    system: System | Spec
+    env: Environment | Spec
+    horizon: int
+    seed: int
+
+
+class Curve(NamedTuple):
+    """What had added up after some of the rounds."""
+
+    round: Ints
+    regret: Array
+    reward: Array
+    uploads: Ints
+    downloads: Ints
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trial that was done: its report and a thinned curve, small enough to send between processes."""
+
+    label: str
+    report: dict[str, Any]
+    curve: Curve
+
+
+def report_of(result: Result, seconds: float) -> dict[str, Any]:
+    """The totals of a run under the names and in the order that scripts rely on."""
+    report = {**result.summary(), "system": hyphenated(result.system), "seconds": round(seconds, 4)}
+    report["guarantee"] = report.pop("guarantee")  # to the end
+    return report
+
+
+def run_trial(trial: Trial) -> Run:
+    """Run one trial in this process. Its seconds do not include loading compiled code."""
+    system = build_system(trial.system) if isinstance(trial.system, Spec) else trial.system
+    env = build_environment(trial.env) if isinstance(trial.env, Spec) else trial.env
+    _load_compiled_code()
+    start = time.perf_counter()
+    result = simulate(system, env, trial.horizon, trial.seed)
+    return Run(trial.label, report_of(result, time.perf_counter() - start), curve_of(result))
+
+
+def curve_of(result: Result, most: int = CURVE_POINTS) -> Curve:
+    """The curves of a result at no more than `most` rounds."""
+    at, talk = thinned(result.horizon, most), result.communication
+    return Curve(at + 1, result.regret[at], result.reward[at], talk.upload_curve[at], talk.download_curve[at])
+
+
+def run_trials(
+    trials: Sequence[Trial],
+    *,
+    processes: int | None = None,
+    progress: Callable[[Run], object] | None = None,
+) -> list[Run]:
+    """Run all trials and return their runs in the same order; `progress` is told each one as it finishes.
+
+    There are as many processes as this one may use processors, unless said otherwise; one process means this one.
+    A script that calls this needs `if __name__ == "__main__":`, as the workers import it.
+    """
+    processes = min(processes or usable_processors(), len(trials))
+    if processes <= 1:
+        return [_told(run_trial(trial), progress) for trial in trials]
+    others = set(multiprocessing.active_children())
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=spawn, initializer=_die_quietly_when_interrupted) as pool:
+        try:
+            with _one_thread_each():
+                futures = [pool.submit(run_trial, trial) for trial in trials]
+            for future in as_completed(futures):
+                _told(future.result(), progress)
+        except BrokenProcessPool:
+            raise FedbanditError(
+                "A worker process ended abruptly, perhaps for lack of memory; try fewer processes at once."
+            ) from None
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in set(multiprocessing.active_children()) - others:
+                child.terminate()
+            raise
+    return [future.result() for future in futures]
+
+
+def usable_processors() -> int:
+    """Processors that this process is allowed to use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _told(run: Run, progress: Callable[[Run], object] | None) -> Run:
+    if progress is not None:
+        progress(run)
+    return run
+
+
+@lru_cache(maxsize=1)
+def _load_compiled_code() -> None:
+    """Have the kernels compiled, or loaded from the cache, before the clock runs."""
+    world = {"n_clients": "2", "dim": "2", "n_arms": "2"}
+    env = build_environment(Spec("homogeneous", tuple(world.items())))
+    for name in ("async_linucb", "sync_linucb"):  # one whose events are compiled, one whose are not
+        simulate(build_system(Spec(name)), env, 20, 0)
+
+
+def _die_quietly_when_interrupted() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the parent reports; compiled loops never look at Python's handler
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Child processes started here use one thread: the processes already occupy all processors.
+
+    The libraries read these variables when they are loaded, which in a worker is before any of our code runs.
+    """
+    before = {name: os.environ.get(name) for name in _THREAD_LIMITS}
+    os.environ.update(dict.fromkeys(_THREAD_LIMITS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,173 @@
+"""The client's machine, and the coordinator's for a whole system: messages in, messages out, no I/O, no clock.
+
+A client is the simulator's model with a single row: the same compiled functions choose and learn, so that N clients on
+a network and N rows in a simulation pull the same arms and send the same messages.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedbandit.errors import FedbanditError, require
+from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Upload
+from fedbandit.policies import choose, scratch
+from fedbandit.protocols import Coordinator
+from fedbandit.protocols.hub import empty_hub, measure
+from fedbandit.protocols.trigger import pick, triggered
+from fedbandit.statistics import (
+    VERSION,
+    Array,
+    N,
+    adopt,
+    b_of,
+    base_of,
+    empty_rows,
+    inverse_of,
+    mark_sent,
+    multiply,
+    observe,
+    pending_sums,
+    refresh,
+    start_row,
+)
+from fedbandit.streams import policy_key
+from fedbandit.system import System
+from fedbandit.world import World
+
+
+class Choice(NamedTuple):
+    """An arm that was chosen; its reward may come late, out of order or never."""
+
+    number: int
+    arm: int
+
+
+class ClientMachine:
+    """One client of a federation: it chooses, learns, and says what to send.
+
+    | it gets                     | it does                                                     | it sends            |
+    |-----------------------------|-------------------------------------------------------------|---------------------|
+    | `observe(choice, reward)`   | learns; if its trigger fires: numbers what is pending       | Upload, or Request  |
+    | Collect                     | numbers what is pending, if it has not in this epoch        | Upload              |
+    | Receipt                     | forgets uploads up to that number                           | –                   |
+    | Download, newer than its own| adopts it, with its own unacknowledged uploads on top       | –                   |
+
+    Uploads stay in `outbox`, unchanged, until the coordinator acknowledges them; send them again as often as you like.
+
+    >>> import fedbandit as fb
+    >>> client = ClientMachine(0, fb.async_linucb(), fb.World(n_clients=3, dim=2, horizon=100), seed=0)
+    >>> choice = client.select([[1.0, 0.0], [0.0, 1.0]])
+    >>> [type(message).__name__ for message in client.observe(choice.number, reward=1.0)]
+    ['Upload']
+    """
+
+    def __init__(self, member: int, system: System, world: World, seed: int = 0) -> None:
+        require(0 <= member < world.n_clients, "member", member, f"a client number below {world.n_clients}")
+        told = system.told(world)
+        self.member = member
+        self.dim = world.dim
+        self.bound = world.bound
+        self.ridge = system.ridge
+        self.protocol = told.protocol
+        self.plan = told.policy.plan(world, system.ridge, policy_key(seed))
+        trigger = told.protocol.trigger()
+        self._trigger = int(trigger.kind), pick(trigger.thresholds, member)
+        self.row = empty_rows(1, world.dim)[0]
+        start_row(self.row, world.dim, system.ridge)
+        self.outbox: dict[int, Upload] = {}
+        self._sequence = 0
+        self._epoch = 0
+        self._chosen: dict[int, Array] = {}
+        self._choices = 0
+        self._work = scratch(1, world.dim)
+
+    def join(self) -> list[Message]:
+        """The message to begin with."""
+        return [] if self.protocol.says == "nothing" else [Join(self.member)]
+
+    def select(self, arms: ArrayLike) -> Choice:
+        """Choose one of the arms, given as a (K, d) array of contexts."""
+        X = np.ascontiguousarray(arms, dtype=np.float64)
+        require(X.ndim == 2 and len(X) > 0 and X.shape[1] == self.dim, "the shape of arms", X.shape, f"(K, {self.dim})")
+        if not np.isfinite(X).all():
+            raise FedbanditError("An arm's context is not finite.")
+        longest = math.sqrt(float(np.einsum("ij,ij->i", X, X).max()))
+        require(longest <= self.bound * (1 + 1e-9), "the norm of a context", longest, f"at most {self.bound:g}")
+        if len(X) > self._work.scores.size:
+            self._work = scratch(len(X), self.dim)
+        a = choose(self.plan, self.row, self.member, X, np.arange(len(X)), self._work)
+        self._choices += 1
+        self._chosen[self._choices] = X[a].copy()
+        return Choice(self._choices, int(a))
+
+    def observe(self, choice: int, reward: float) -> list[Message]:
+        """Learn the reward of a choice, and say what to send."""
+        if choice not in self._chosen:
+            raise FedbanditError(f"Choice {choice} is not waiting for a reward.")
+        require(math.isfinite(reward), "reward", reward, "a finite number")
+        x = self._chosen.pop(choice)
+        multiply(inverse_of(self.row, self.dim), x, self._work.best_u)
+        observe(self.row, x, float(reward), self._work.best_u, self.ridge)
+        if not triggered(*self._trigger, self.row):
+            return []
+        return [Request(self.member)] if self.protocol.says == "request" else [self._upload()]
+
+    def receive(self, message: Message) -> list[Message]:
+        """Take a message from the coordinator, and say what to send."""
+        match message:
+            case Receipt(_, sequence):
+                self._acknowledged(sequence)
+            case Download():
+                self._acknowledged(message.acknowledged)
+                if message.version > self.row[VERSION]:
+                    self._adopt(message)
+            case Collect(_, epoch) if epoch > self._epoch:
+                self._epoch = epoch
+                return [self._upload()]
+            case Collect():
+                pass
+            case _:
+                raise FedbanditError(f"A client does not take a {type(message).__name__}.")
+        return []
+
+    def _upload(self) -> Upload:
+        sums = pending_sums(self.row, self.dim)
+        mark_sent(self.row, self.dim)
+        self._sequence += 1
+        upload = Upload(self.member, self._sequence, sums, measure(self.row, self.protocol.counting))
+        self.outbox[self._sequence] = upload
+        return upload
+
+    def _acknowledged(self, sequence: int) -> None:
+        self.outbox = {number: upload for number, upload in self.outbox.items() if number > sequence}
+
+    def _adopt(self, message: Download) -> None:
+        """What coordinator and client have in common: the download, and what is on its way."""
+        given = empty_rows(1, self.dim)[0]
+        V, b = base_of(given, self.dim), b_of(given, self.dim)
+        for sums in (message.sums, *(upload.sums for upload in self.outbox.values())):
+            V += sums.V
+            b += sums.b
+            given[N] += sums.n
+        refresh(given, self.dim, self.ridge)
+        adopt(self.row, given, self.dim, self.ridge, self._work.u)
+        self.row[VERSION] = message.version
+
+
+def make_coordinator(system: System, world: World) -> Coordinator | None:
+    """The coordinator's machine of a system; None if the system has no coordinator."""
+    told = system.told(world)
+    layout = told.structure.layout(world)
+    hub = empty_hub(
+        world.dim,
+        layout.n_rows,
+        layout.n_groups,
+        layout.group_of,
+        told.protocol.log_gamma_download(),
+        system.ridge,
+    )
+    return told.protocol.coordinator(hub, system.ridge, world.dim)

@@ -1,0 +1,179 @@
+"""The vocabulary that crosses the network, and its binary form.
+
+Machines (client and coordinator) take messages and return messages; they do no I/O. Every message has a fixed size for
+a given dimension d, so that a simulation can count the bytes it did not send:
+
+    magic "FB" · format version · kind · d · member · two whole numbers · one float     (40 bytes, little endian)
+    then, for messages that carry statistics: n, b (d floats), the lower triangle of V (d(d+1)/2 floats)
+
+Statistics are counted as the papers do (one upload = 1, one download = 1), as scalars (b and the triangle of V), and as
+encoded bytes. Joining and receipts are not counted.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+
+from fedbandit.errors import FedbanditError
+from fedbandit.statistics import Sums, zero_sums
+
+FORMAT = 1
+_HEADER = struct.Struct("<2sBBIQQQd")
+_COUNT = struct.Struct("<Q")
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Client → coordinator: I am here, and have nothing of yours yet."""
+
+    kind: ClassVar[int] = 1
+    member: int
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """Client → coordinator: what I have observed since my last upload (ΔV, Δb).
+
+    `sequence` numbers a client's uploads 1, 2, …; a repeated number is a retry and is applied once. `known` measures
+    what client and coordinator will have in common once this is applied (log det or log count, as the protocol's
+    downloads need), so that the coordinator keeps no matrix per client.
+    """
+
+    kind: ClassVar[int] = 2
+    member: int
+    sequence: int
+    sums: Sums
+    known: float
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Coordinator → client: your uploads up to `sequence` have been applied."""
+
+    kind: ClassVar[int] = 3
+    member: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """Coordinator → client: all that I have, your uploads up to `acknowledged` included.
+
+    The whole rather than the difference: it has the same size, and a lost, repeated or overtaken one does no harm.
+    """
+
+    kind: ClassVar[int] = 4
+    member: int
+    version: int
+    acknowledged: int
+    sums: Sums
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Client → coordinator: let everyone synchronise."""
+
+    kind: ClassVar[int] = 5
+    member: int
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """Coordinator → client: send what you have, even if it is nothing."""
+
+    kind: ClassVar[int] = 6
+    member: int
+    epoch: int
+
+
+Message: TypeAlias = Join | Upload | Receipt | Download | Request | Collect
+
+
+def statistics_scalars(dim: int) -> int:
+    """Numbers in one transfer of statistics: b and the triangle of V.
+
+    >>> statistics_scalars(25)
+    350
+    """
+    return dim * (dim + 1) // 2 + dim
+
+
+def encoded_size(kind: type[Message], dim: int) -> int:
+    """Bytes of an encoded message of this kind.
+
+    >>> encoded_size(Request, 25), encoded_size(Upload, 25)
+    (40, 2848)
+    """
+    if kind in (Upload, Download):
+        return _HEADER.size + _COUNT.size + 8 * statistics_scalars(dim)
+    return _HEADER.size
+
+
+def encode(message: Message) -> bytes:
+    """The message as bytes."""
+    match message:
+        case Upload(member, sequence, sums, known):
+            return _header(message, member, sequence, 0, known, sums.b.size) + _encode_sums(sums)
+        case Download(member, version, acknowledged, sums):
+            return _header(message, member, version, acknowledged, 0.0, sums.b.size) + _encode_sums(sums)
+        case Receipt(member, sequence):
+            return _header(message, member, sequence)
+        case Collect(member, epoch):
+            return _header(message, member, epoch)
+        case Join(member) | Request(member):
+            return _header(message, member)
+
+
+def decode(data: bytes) -> Message:
+    """The message that `data` encodes; anything else is refused with a sentence.
+
+    >>> decode(encode(Receipt(member=3, sequence=7)))
+    Receipt(member=3, sequence=7)
+    """
+    if len(data) < _HEADER.size:
+        raise FedbanditError(f"The message has {len(data)} bytes, but a header has {_HEADER.size}.")
+    magic, version, kind, dim, member, first, second, real = _HEADER.unpack_from(data)
+    if magic != b"FB" or version != FORMAT:
+        raise FedbanditError(f"The message starts with {magic!r} format {version}, expected b'FB' format {FORMAT}.")
+    kinds: dict[int, type[Message]] = {k.kind: k for k in (Join, Upload, Receipt, Download, Request, Collect)}
+    if kind not in kinds:
+        raise FedbanditError(f"The message is of kind {kind}, expected one of {sorted(kinds)}.")
+    if len(data) != encoded_size(kinds[kind], dim):
+        raise FedbanditError(
+            f"A {kinds[kind].__name__} of dimension {dim} has {encoded_size(kinds[kind], dim)} bytes, got {len(data)}."
+        )
+    if kind == Upload.kind:
+        return Upload(member, first, _decode_sums(data, dim), real)
+    if kind == Download.kind:
+        return Download(member, first, second, _decode_sums(data, dim))
+    if kind == Receipt.kind:
+        return Receipt(member, first)
+    if kind == Collect.kind:
+        return Collect(member, first)
+    return Join(member) if kind == Join.kind else Request(member)
+
+
+def _header(message: Message, member: int, first: int = 0, second: int = 0, real: float = 0.0, dim: int = 0) -> bytes:
+    return _HEADER.pack(b"FB", FORMAT, message.kind, dim, member, first, second, real)
+
+
+def _encode_sums(sums: Sums) -> bytes:
+    lower = np.tril_indices(sums.b.size)
+    return _COUNT.pack(sums.n) + sums.b.astype("<f8").tobytes() + sums.V[lower].astype("<f8").tobytes()
+
+
+def _decode_sums(data: bytes, dim: int) -> Sums:
+    (n,) = _COUNT.unpack_from(data, _HEADER.size)
+    numbers = np.frombuffer(data, dtype="<f8", offset=_HEADER.size + _COUNT.size).astype(np.float64)
+    if not np.isfinite(numbers).all():
+        raise FedbanditError("The message carries statistics that are not finite.")
+    sums = zero_sums(dim)
+    rows, columns = np.tril_indices(dim)
+    sums.b[:] = numbers[:dim]
+    sums.V[rows, columns] = numbers[dim:]
+    sums.V[columns, rows] = numbers[dim:]
+    return Sums(sums.V, sums.b, n)

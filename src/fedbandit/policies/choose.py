@@ -1,0 +1,81 @@
+"""From a plan and a row of statistics to an arm: the branch between the compiled choosers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedbandit.compiled import compiled
+from fedbandit.policies.perturbed_history import sample_perturbed
+from fedbandit.policies.plan import Code, PolicyPlan
+from fedbandit.policies.thompson import sample_thompson
+from fedbandit.policies.ucb import choose_ucb
+from fedbandit.statistics import STEPS, TIE, Array, Ints, dot_each, inverse_of, multiply, theta_of
+from fedbandit.streams import uniform_index
+
+UNIFORM, GREEDY, UCB = int(Code.UNIFORM), int(Code.GREEDY), int(Code.UCB)
+THOMPSON = int(Code.THOMPSON)
+
+
+class Scratch(NamedTuple):
+    """Memory that a chooser writes to, allocated once."""
+
+    scores: Array  # (K,)
+    u: Array  # (d,)
+    best_u: Array  # (d,)  V(λ)⁻¹ x of the arm chosen
+    theta: Array  # (d,)  sampled parameter
+    z: Array  # (d,)
+    M: Array  # (d, d)
+    V: Array  # (d, d)
+
+
+def scratch(n_arms: int, dim: int) -> Scratch:
+    """Memory for sets of up to `n_arms` arms."""
+    vectors = (np.zeros(dim) for _ in range(4))
+    return Scratch(np.zeros(n_arms), *vectors, np.zeros((dim, dim)), np.zeros((dim, dim)))
+
+
+@compiled
+def choose_best_mean(theta: Array, X: Array, arms: Ints, scores: Array) -> int:
+    """The lowest index within TIE of the largest xᵀθ."""
+    dot_each(theta, X, arms, scores)
+    best = scores[0]
+    for a in range(1, arms.shape[0]):
+        best = max(best, scores[a])
+    for a in range(arms.shape[0]):
+        if scores[a] >= best - TIE:
+            return a
+    return 0
+
+
+@compiled
+def choose_other(plan: PolicyPlan, row: Array, client: int, X: Array, arms: Ints, work: Scratch) -> int:
+    """`choose` for every policy but UCB."""
+    d = X.shape[1]
+    if plan.code == UNIFORM:
+        a = uniform_index(plan.key, client, int(row[STEPS]), arms.shape[0])
+    elif plan.code == GREEDY:
+        a = choose_best_mean(theta_of(row, d), X, arms, work.scores)
+    else:
+        if plan.code == THOMPSON:
+            sample_thompson(plan, row, client, work.M, work.z, work.theta)
+        else:
+            sample_perturbed(plan, row, client, work.M, work.z, work.theta, work.V)
+        a = choose_best_mean(work.theta, X, arms, work.scores)
+    multiply(inverse_of(row, d), X[arms[a]], work.best_u)
+    return a
+
+
+@compiled
+def choose(plan: PolicyPlan, row: Array, client: int, X: Array, arms: Ints, work: Scratch) -> int:
+    """The position in `arms` (row numbers of X) of the arm to pull; its V(λ)⁻¹x is left in `work.best_u`.
+
+    Ties go to the lowest position within 1e-9 of the largest score. Counts one step of the row's random stream.
+    """
+    if plan.code == UCB:
+        a = choose_ucb(plan, row, X, arms, work.scores, work.u, work.best_u)
+    else:
+        a = choose_other(plan, row, client, X, arms, work)
+    row[STEPS] += 1
+    return a

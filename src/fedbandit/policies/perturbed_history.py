@@ -1,0 +1,53 @@
+"""LinPHE: greedy on a perturbed history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbandit.compiled import compiled
+from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, width
+from fedbandit.policies.sampling import cholesky
+from fedbandit.statistics import LOGDET, STEPS, Array, add_pending, base_of, copy, dot, inverse_of, multiply, theta_of
+from fedbandit.streams import normal
+from fedbandit.world import World
+
+
+@dataclass(frozen=True)
+class LinPHE(WidthRule):
+    """Add fresh noise to every past reward, fit, and pull the best arm: θ̃ = V(λ)⁻¹ Σ x (y + α z), z ~ N(0, 1).
+
+    Reference: Kveton et al., Perturbed-History Exploration in Stochastic Linear Bandits, 2019.
+
+    Deviations:
+        D1. Gaussian pseudo-rewards of mean zero instead of sums of Bernoulli ones: Σ x z is then N(0, V) and is drawn
+            from the sufficient statistics alone, so the history need not be kept, nor shared.
+        D2. Their scale a is set by the width of Async-LinUCB, Eq. (5), or by `alpha`.
+    """
+
+    def plan(self, world: World, ridge: float, key: NDArray[np.uint64]) -> PolicyPlan:
+        """The numbers for this world."""
+        return self.plan_with(Code.PERTURBED, world, ridge, key)
+
+
+@compiled
+def sample_perturbed(
+    plan: PolicyPlan, row: Array, client: int, M: Array, z: Array, theta: Array, V: Array
+) -> None:
+    """θ = θ̂ + α V(λ)⁻¹ L z with L Lᵀ = V (without ridge) and z standard normal."""
+    d = z.shape[0]
+    alpha = width(plan, row[LOGDET])
+    base = base_of(row, d)
+    for i in range(d):
+        copy(base[i], V[i])
+    add_pending(row, d, V)
+    cholesky(V, M)
+    normal(plan.key, client, int(row[STEPS]), theta)
+    for i in range(d):
+        z[i] = alpha * dot(M[i, : i + 1], theta[: i + 1])
+    multiply(inverse_of(row, d), z, theta)
+    estimate = theta_of(row, d)
+    for i in range(d):
+        theta[i] += estimate[i]

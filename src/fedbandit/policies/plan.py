@@ -1,0 +1,92 @@
+"""What every policy has in common: the plan its compiled chooser reads, and the confidence width."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbandit.compiled import compiled_inline
+from fedbandit.errors import require
+from fedbandit.world import World
+
+
+class Code(IntEnum):
+    """Which compiled chooser a policy uses."""
+
+    UNIFORM = 0
+    GREEDY = 1
+    UCB = 2
+    THOMPSON = 3
+    PERTURBED = 4
+
+
+class PolicyPlan(NamedTuple):
+    """A policy as the kernels see it: plain numbers, so that one compiled loop serves them all."""
+
+    code: int
+    alpha: float  # a fixed width, or NaN for the formula
+    sigma: float  # assumed noise σ
+    confidence_term: float  # 2 log 1/δ
+    bias: float  # √λ
+    bound: float  # ‖x‖ ≤ bound for every context
+    ridge: float
+    key: NDArray[np.uint64]  # of the counter-based random stream
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Anything that can say which chooser to use, and with what numbers."""
+
+    def plan(self, world: World, ridge: float, key: NDArray[np.uint64]) -> PolicyPlan:
+        """The numbers for this world."""
+        ...
+
+
+@dataclass(frozen=True)
+class WidthRule:
+    """The width α of the confidence ellipsoid, shared by the policies that use one.
+
+    α = σ √(log det V(λ)/det λI + 2 log 1/δ) + √λ, or the fixed `alpha` if one is given.
+
+    `noise` is σ; when omitted it is what the world declares. `confidence` is δ.
+
+    Reference: Async-LinUCB (He et al. 2022), Eq. (5).
+    """
+
+    alpha: float | None = None
+    noise: float | None = None
+    confidence: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that mean nothing."""
+        if self.alpha is not None:
+            require(self.alpha >= 0 and math.isfinite(self.alpha), "alpha", self.alpha, "a finite number ≥ 0, or None")
+        if self.noise is not None:
+            require(self.noise >= 0 and math.isfinite(self.noise), "noise", self.noise, "a finite number ≥ 0, or None")
+        require(0 < self.confidence < 1, "confidence", self.confidence, "a probability strictly between 0 and 1")
+
+    def plan_with(self, code: Code, world: World, ridge: float, key: NDArray[np.uint64]) -> PolicyPlan:
+        """The plan of a policy with this width."""
+        return PolicyPlan(
+            code=int(code),
+            alpha=math.nan if self.alpha is None else float(self.alpha),
+            sigma=float(world.noise if self.noise is None else self.noise),
+            confidence_term=2 * math.log(1 / self.confidence),
+            bias=math.sqrt(ridge),
+            bound=float(world.bound),
+            ridge=float(ridge),
+            key=key,
+        )
+
+
+@compiled_inline
+def width(plan: PolicyPlan, logdet: float) -> float:
+    """α for a row with this log det V(λ)/det λI."""
+    if not math.isnan(plan.alpha):
+        return plan.alpha
+    return plan.sigma * math.sqrt(max(logdet, 0.0) + plan.confidence_term) + plan.bias

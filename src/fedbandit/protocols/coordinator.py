@@ -1,0 +1,149 @@
+"""The coordinator's machine for protocols in which each client speaks for itself: messages in, messages out."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from fedbandit.errors import FedbanditError
+from fedbandit.messages import Collect, Download, Join, Message, Receipt, Upload
+from fedbandit.protocols.hub import (
+    ISSUE,
+    LAST_VERSION,
+    Hub,
+    broadcast,
+    find,
+    has_room,
+    join,
+    last_recipients,
+    make_room,
+    of,
+    settle_pool,
+    stand_alone,
+)
+from fedbandit.statistics import N, Sums, b_of, base_of, shared_sums
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """The same message for many clients; `addressed` writes one for each, which a simulation never needs."""
+
+    kind: type[Download] | type[Collect]
+    count: int
+    addressed: Callable[[], Iterator[Message]] = field(repr=False)
+
+
+class Coordinator(typing.Protocol):
+    """A machine that keeps a hub and answers messages; it does no I/O and knows no clock."""
+
+    hub: Hub
+    applied: dict[int, int]
+    """The last upload that was applied, of each client."""
+
+    def receive(self, message: Message) -> list[Message | Broadcast]:
+        """Apply one message and say what to send."""
+        ...
+
+
+class HubKeeper:
+    """What coordinator machines have in common: the hub, and which uploads have been applied."""
+
+    def __init__(self, hub: Hub, ridge: float, dim: int) -> None:
+        self.hub = hub
+        self.ridge = ridge
+        self.dim = dim
+        self.applied: dict[int, int] = {}
+
+    def group_of(self, member: int) -> int:
+        """The group of a client, refusing numbers that are none."""
+        if not 0 <= member < self.hub.cohort_of.size:
+            raise FedbanditError(f"Client {member} is not one of {self.hub.cohort_of.size} clients.")
+        return of(self.hub.group_of, member)
+
+    def is_retry(self, upload: Upload) -> bool:
+        """Whether this upload has been applied before; one that skips a number is refused."""
+        last = self.applied.get(upload.member, 0)
+        if upload.sequence > last + 1:
+            raise FedbanditError(
+                f"Client {upload.member} sent upload {upload.sequence}, but {last + 1} is the next one expected."
+            )
+        return upload.sequence <= last
+
+    def add(self, g: int, upload: Upload) -> None:
+        """Add an upload's statistics to the pool of group g."""
+        sums = upload.sums
+        if sums.b.size != self.dim:
+            raise FedbanditError(
+                f"Client {upload.member} sent statistics of dimension {sums.b.size}, expected {self.dim}."
+            )
+        pool = self.hub.pool[g]
+        V, b = base_of(pool, self.dim), b_of(pool, self.dim)
+        V += sums.V
+        b += sums.b
+        pool[N] += sums.n
+        self.applied[upload.member] = upload.sequence
+
+    def reserve(self) -> None:
+        """Make sure that one more upload or newcomer fits."""
+        if not has_room(self.hub):
+            self.hub = make_room(self.hub)
+
+    def pool_sums(self, g: int) -> Sums:
+        """A copy of what the coordinator has for group g."""
+        return shared_sums(self.hub.pool[g], self.dim)
+
+    def welcome(self, member: int, *, warm: bool, counting: bool) -> list[Message | Broadcast]:
+        """A client joins; if `warm` it is sent all there is. Joining again changes nothing."""
+        g = self.group_of(member)
+        self.reserve()
+        if self.hub.cohort_of[member] >= 0 or not join(self.hub, member, warm, counting):
+            return []
+        cohort = find(self.hub.cohorts, int(self.hub.cohort_of[member]))
+        return [self.download(member, int(self.hub.cohorts[cohort, ISSUE]), self.pool_sums(g))]
+
+    def download(self, member: int, version: int, sums: Sums) -> Download:
+        """The download for one client."""
+        return Download(member, version, self.applied.get(member, 0), sums)
+
+    def announce(self, g: int, count: int) -> list[Message | Broadcast]:
+        """The broadcast that has just been made, if anybody gets it."""
+        if count == 0:
+            return []
+        version = int(self.hub.counters[LAST_VERSION])
+        hub = self.hub
+
+        def addressed() -> Iterator[Message]:
+            sums = self.pool_sums(g)
+            return (self.download(int(i), version, sums) for i in last_recipients(hub))
+
+        return [Broadcast(Download, count, addressed)]
+
+
+class StarCoordinator(HubKeeper):
+    """Clients upload when their own trigger fires; each stale client is sent all there is (Async-LinUCB, Alg. 1)."""
+
+    def __init__(self, hub: Hub, ridge: float, dim: int, *, warm: bool, counting: bool) -> None:
+        super().__init__(hub, ridge, dim)
+        self.warm = warm
+        self.counting = counting
+
+    def receive(self, message: Message) -> list[Message | Broadcast]:
+        """Apply a Join or an Upload."""
+        match message:
+            case Join(member):
+                return self.welcome(member, warm=self.warm, counting=self.counting)
+            case Upload(member, sequence, _, known):
+                g = self.group_of(member)
+                if self.is_retry(message):
+                    return [Receipt(member, self.applied[member])]
+                self.reserve()
+                if self.hub.cohort_of[member] < 0:
+                    raise FedbanditError(f"Client {member} sent an upload before it joined.")
+                self.add(g, message)
+                settle_pool(self.hub, g, self.dim, self.ridge)
+                stand_alone(self.hub, member, known)
+                count = broadcast(self.hub, g, False, self.counting)
+                return [Receipt(member, sequence), *self.announce(g, count)]
+            case _:
+                raise FedbanditError(f"This coordinator does not take a {type(message).__name__}.")

@@ -1,0 +1,67 @@
+"""Communication by counts alone: who speaks when depends on how often clients acted, never on what they saw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from fedbandit.protocols.coordinator import Coordinator, StarCoordinator
+from fedbandit.protocols.event_triggered import check_factor, settle_factor
+from fedbandit.protocols.hub import Hub
+from fedbandit.protocols.trigger import Kind, Trigger
+from fedbandit.statistics import Array
+from fedbandit.world import World
+
+
+@dataclass(frozen=True)
+class CountTriggered:
+    """A client uploads when its number of observations has grown by `factor_upload` since its last upload, and is
+    sent a download when the coordinator has `factor_download` times as many observations as it shares.
+
+        upload:    n_i ≥ factor_upload · n_i(at the last upload)        (the first observation always)
+        download:  n_g > factor_download · n_j
+
+    Messages carry the same statistics as under `EventTriggered`; only the conditions differ. Because they read public
+    counts and no data, this protocol can be made private without its timing giving anything away (where the counts
+    themselves are public: neighbours that replace an interaction, not ones that add or remove it).
+    """
+
+    factor_upload: float | str | Array = 2.0
+    factor_download: float | str | Array = 2.0
+    warm_join: bool = False
+
+    says: ClassVar[Literal["upload"]] = "upload"
+    counting: ClassVar[bool] = True
+    fused: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the factors."""
+        for name in ("factor_upload", "factor_download"):
+            object.__setattr__(self, name, check_factor(name, getattr(self, name), {}))
+
+    @property
+    def join(self) -> Literal["cold", "warm"]:
+        """With nothing, or with a download."""
+        return "warm" if self.warm_join else "cold"
+
+    def told(self, world: World) -> CountTriggered:
+        """One factor for each client must be N."""
+        return replace(
+            self,
+            factor_upload=settle_factor("factor_upload", self.factor_upload, {}, world),
+            factor_download=settle_factor("factor_download", self.factor_download, {}, world),
+        )
+
+    def trigger(self) -> Trigger:
+        """The condition on counts."""
+        return Trigger.of(Kind.COUNT, self.factor_upload, "counts")  # type: ignore[arg-type]
+
+    def log_gamma_download(self) -> Array:
+        """Log of the download factor."""
+        return np.atleast_1d(np.log(self.factor_download))  # type: ignore[arg-type]
+
+    def coordinator(self, hub: Hub, ridge: float, dim: int) -> Coordinator | None:
+        """The star of `EventTriggered`, comparing counts."""
+        return StarCoordinator(hub, ridge, dim, warm=self.warm_join, counting=True)

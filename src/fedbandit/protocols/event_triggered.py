@@ -1,0 +1,110 @@
+"""Asynchronous event-triggered communication: each client and the coordinator decide for themselves."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedbandit.errors import require, unknown
+from fedbandit.protocols.coordinator import Coordinator, StarCoordinator
+from fedbandit.protocols.hub import Hub
+from fedbandit.protocols.trigger import Kind, Trigger
+from fedbandit.statistics import Array
+from fedbandit.world import World
+
+GAMMA_RULES = {
+    "exp(1/N)": lambda world: math.exp(1 / world.n_clients),
+    "exp(1/sqrt(N))": lambda world: math.exp(world.n_clients**-0.5),
+}
+"""Thresholds by name (Async-LinUCB, App. E, Table 1): the centralised regret with O(N² d log T) messages, or
+N^¼ of it with O(N^1.5 d log T)."""
+
+
+@dataclass(frozen=True)
+class EventTriggered:
+    """A client uploads when its own data have grown its determinant by γ_U; a client is sent a download when the
+    coordinator's determinant exceeds that of what the client has by γ_D.
+
+        upload:    det V_i(λ) / det (V_i − ΔV_i)(λ) > γ_U           (Eq. 3)
+        download:  det V_g(λ) / det (V_g − ΔV_−j)(λ) > γ_D          (Eq. 4)
+
+    A threshold is a number ≥ 1 (1: always, `math.inf`: never), one for each client, or a rule by name: "exp(1/N)",
+    "exp(1/sqrt(N))".
+
+    Reference: He et al., Async-LinUCB, 2022: Alg. 1, and Alg. 2 lines 5–7 for clients that join late.
+
+    Deviations:
+        D1. Determinants are of V + λI (those of V alone are zero at first).
+        D2. A download carries all that the coordinator has instead of the difference; the client keeps its pending
+            observations on top. Same result, same size.
+        D3. `warm_join=True` sends a client what there is as soon as it joins (and counts it as a download); the
+            paper's clients start empty and wait for the next check.
+    """
+
+    gamma_upload: float | str | Array = 5.0
+    gamma_download: float | str | Array = 5.0
+    warm_join: bool = False
+
+    says: ClassVar[Literal["upload"]] = "upload"
+    counting: ClassVar[bool] = False
+    fused: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the thresholds."""
+        for name in ("gamma_upload", "gamma_download"):
+            object.__setattr__(self, name, check_factor(name, getattr(self, name), GAMMA_RULES))
+
+    @property
+    def join(self) -> Literal["cold", "warm"]:
+        """With nothing, or with a download."""
+        return "warm" if self.warm_join else "cold"
+
+    def told(self, world: World) -> EventTriggered:
+        """Thresholds by name become numbers; one for each client must be N."""
+        return replace(
+            self,
+            gamma_upload=settle_factor("gamma_upload", self.gamma_upload, GAMMA_RULES, world),
+            gamma_download=settle_factor("gamma_download", self.gamma_download, GAMMA_RULES, world),
+        )
+
+    def trigger(self) -> Trigger:
+        """Eq. (3), in logarithms."""
+        return Trigger.of(Kind.LOGDET, np.log(self.gamma_upload), "raw")  # type: ignore[arg-type]
+
+    def log_gamma_download(self) -> Array:
+        """log γ_D."""
+        return np.atleast_1d(np.log(self.gamma_download))  # type: ignore[arg-type]
+
+    def coordinator(self, hub: Hub, ridge: float, dim: int) -> Coordinator | None:
+        """Alg. 1 lines 4–10."""
+        return StarCoordinator(hub, ridge, dim, warm=self.warm_join, counting=False)
+
+
+def always() -> EventTriggered:
+    """Everyone sends every observation and is always up to date: γ = 1 and warm joining."""
+    return EventTriggered(gamma_upload=1.0, gamma_download=1.0, warm_join=True)
+
+
+def check_factor(name: str, value: float | str | ArrayLike, rules: dict[str, object]) -> float | str | Array:
+    """A factor ≥ 1, an array of them, or the name of a rule."""
+    if isinstance(value, str):
+        if value not in rules:
+            raise unknown(f"rule for {name}", value, rules)
+        return value
+    factors = np.asarray(value, dtype=np.float64)
+    require(factors.ndim <= 1, name, value, "a number or a list with one for each client")
+    require(bool((factors >= 1).all()), name, value, "≥ 1 (1 communicates always, inf never)")
+    return float(factors) if factors.ndim == 0 else factors
+
+
+def settle_factor(name: str, value: float | str | Array, rules: dict[str, object], world: World) -> float | Array:
+    """The number that a rule gives in this world; an array must have one entry for each client."""
+    if isinstance(value, str):
+        return float(rules[value](world))  # type: ignore[operator]
+    if isinstance(value, np.ndarray):
+        require(value.size == world.n_clients, f"the length of {name}", value.size, f"{world.n_clients}, one a client")
+    return value

@@ -1,0 +1,143 @@
+"""Synchronous communication: when one client asks, everyone uploads and everyone downloads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from fedbandit.errors import FedbanditError, require, unknown
+from fedbandit.messages import Collect, Join, Message, Receipt, Request, Upload
+from fedbandit.protocols.coordinator import Broadcast, Coordinator, HubKeeper
+from fedbandit.protocols.hub import Hub, broadcast, settle_pool
+from fedbandit.protocols.trigger import Kind, Trigger
+from fedbandit.statistics import Array
+from fedbandit.world import World
+
+
+def _log_horizon(world: World) -> float:
+    return max(math.log(world.horizon), 1.0)
+
+
+THRESHOLD_RULES = {
+    "T/(N^2 d log T)": lambda w: w.horizon / (w.n_clients**2 * w.dim * _log_horizon(w)),
+    "T/(N^1.5 d log T)": lambda w: w.horizon / (w.n_clients**1.5 * w.dim * _log_horizon(w)),
+    "T/(N d log T)": lambda w: w.horizon / (w.n_clients * w.dim * _log_horizon(w)),
+    "T/(d log T)": lambda w: w.horizon / (w.dim * _log_horizon(w)),
+}
+"""Thresholds by name: the first two are Async-LinUCB's App. E, Table 1, the other two those of its authors' code."""
+
+
+@dataclass(frozen=True)
+class Synchronous:
+    """A client asks for a synchronisation when Δn · log(det V(λ)/det (V − ΔV)(λ)) > D; then all N upload and download.
+
+    `threshold` is D ≥ 0 or a rule by name; by default "T/(N d log T)" with T the interactions of all clients together.
+
+    Reference: Wang et al. 2019 (DisLinUCB, App. G), as in He et al., Async-LinUCB, 2022, Alg. 4.
+
+    Deviations:
+        D1. All N clients are members from the start: one that first acts already has what was last downloaded, and
+            a synchronisation counts N uploads and N downloads, as Alg. 4 says (the authors' code counts clients
+            seen so far).
+        D2. After a download the model is used at once; the authors' code keeps choosing with the old inverse.
+    """
+
+    threshold: float | str | None = None
+
+    says: ClassVar[Literal["request"]] = "request"
+    counting: ClassVar[bool] = False
+    fused: ClassVar[bool] = False
+    join: ClassVar[Literal["member"]] = "member"
+
+    def __post_init__(self) -> None:
+        """Check the threshold."""
+        if isinstance(self.threshold, str):
+            if self.threshold not in THRESHOLD_RULES:
+                raise unknown("rule for threshold", self.threshold, THRESHOLD_RULES)
+        elif self.threshold is not None:
+            require(self.threshold >= 0, "threshold", self.threshold, "a number ≥ 0, or None for the default")
+
+    def told(self, world: World) -> Synchronous:
+        """The default or a rule becomes a number."""
+        if isinstance(self.threshold, str) or self.threshold is None:
+            return replace(self, threshold=THRESHOLD_RULES[self.threshold or "T/(N d log T)"](world))
+        return self
+
+    def trigger(self) -> Trigger:
+        """Alg. 4 line 10."""
+        if isinstance(self.threshold, str) or self.threshold is None:
+            raise FedbanditError(f"threshold {self.threshold!r} has no value before the protocol is told the world.")
+        return Trigger.of(Kind.TIMED_LOGDET, self.threshold, "raw")
+
+    def log_gamma_download(self) -> Array:
+        """Downloads are not conditional."""
+        return np.zeros(1)
+
+    def coordinator(self, hub: Hub, ridge: float, dim: int) -> Coordinator | None:
+        """Alg. 4 lines 11–16."""
+        return SynchronousCoordinator(hub, ridge, dim)
+
+
+class SynchronousCoordinator(HubKeeper):
+    """The machine of a synchronous federation.
+
+    | state      | on Request            | on Upload                                              |
+    |------------|-----------------------|--------------------------------------------------------|
+    | idle       | Collect to all        | refused: nobody was asked                              |
+    | collecting | ignored: under way    | added; the last one is answered by a Download to all   |
+    """
+
+    def __init__(self, hub: Hub, ridge: float, dim: int) -> None:
+        super().__init__(hub, ridge, dim)
+        self.epoch = 0
+        self.awaited: dict[int, int] = {}  # group → answers still to come
+
+    def receive(self, message: Message) -> list[Message | Broadcast]:
+        """Apply a Join, a Request or an Upload."""
+        match message:
+            case Join(member):
+                return self.welcome(member, warm=True, counting=False)
+            case Request(member):
+                return self._collect(self.group_of(member))
+            case Upload(member, sequence):
+                g = self.group_of(member)
+                if self.is_retry(message):
+                    return [Receipt(member, self.applied[member])]
+                if g not in self.awaited:
+                    raise FedbanditError(f"Client {member} sent upload {sequence}, but nobody was asked for one.")
+                self.add(g, message)
+                return [Receipt(member, sequence), *self.answered(g, 1)]
+            case _:
+                raise FedbanditError(f"This coordinator does not take a {type(message).__name__}.")
+
+    def answered(self, g: int, count: int) -> list[Message | Broadcast]:
+        """`count` more clients of group g have sent all they had; after the last, everyone downloads."""
+        self.awaited[g] -= count
+        if self.awaited[g] > 0:
+            return []
+        del self.awaited[g]
+        self.reserve()
+        settle_pool(self.hub, g, self.dim, self.ridge)
+        broadcast(self.hub, g, True, False)
+        return self.announce(g, self._members_of(g).size)
+
+    def _members_of(self, g: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        if self.hub.group_of.size == 1:
+            return np.arange(self.hub.cohort_of.size)
+        return np.flatnonzero(self.hub.group_of == g)
+
+    def _collect(self, g: int) -> list[Message | Broadcast]:
+        if g in self.awaited:
+            return []
+        self.epoch += 1
+        epoch, recipients = self.epoch, self._members_of(g)
+        self.awaited[g] = recipients.size
+
+        def addressed() -> Iterator[Message]:
+            return (Collect(int(i), epoch) for i in recipients)
+
+        return [Broadcast(Collect, recipients.size, addressed)]

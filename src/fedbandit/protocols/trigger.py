@@ -1,0 +1,64 @@
+"""When a client speaks: the condition it checks after each of its own observations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Literal
+
+import numpy as np
+
+from fedbandit.compiled import compiled_inline
+from fedbandit.statistics import BASE_LOGDET, LOGDET, N_OWN, N_PENDING, TIE, Array
+
+Reads = Literal["nothing", "counts", "released", "raw"]
+"""What a trigger looks at. A trigger that reads raw data tells an observer about it by its timing."""
+
+
+class Kind(IntEnum):
+    """Which compiled condition a trigger uses."""
+
+    NEVER = 0
+    LOGDET = 1
+    TIMED_LOGDET = 2
+    COUNT = 3
+
+
+ON_LOGDET, ON_TIMED_LOGDET, ON_COUNT = int(Kind.LOGDET), int(Kind.TIMED_LOGDET), int(Kind.COUNT)
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """A condition with one threshold for all clients or one for each, and what it reads."""
+
+    kind: Kind
+    thresholds: Array
+    reads: Reads
+
+    @classmethod
+    def of(cls, kind: Kind, thresholds: float | Array, reads: Reads) -> Trigger:
+        """A trigger with a threshold, or with one for each client."""
+        return cls(kind, np.atleast_1d(np.asarray(thresholds, dtype=np.float64)).copy(), reads)
+
+
+@compiled_inline
+def pick(per_client: Array, i: int) -> float:
+    """Entry i of an array with one entry for each client or one for all."""
+    return per_client[i] if per_client.shape[0] > 1 else per_client[0]
+
+
+@compiled_inline
+def triggered(kind: int, threshold: float, row: Array) -> bool:
+    """Whether a row speaks now.
+
+    - LOGDET: log det V(λ) − log det (V − ΔV)(λ) > threshold                 (Async-LinUCB, Eq. 3)
+    - TIMED_LOGDET: Δn · (the same) > threshold                              (Async-LinUCB, Alg. 4 line 10)
+    - COUNT: own observations ≥ threshold × own observations sent so far     (reads no data)
+    """
+    if kind == ON_LOGDET:
+        return row[LOGDET] - row[BASE_LOGDET] > threshold + TIE
+    if kind == ON_TIMED_LOGDET:
+        return row[N_PENDING] * (row[LOGDET] - row[BASE_LOGDET]) > threshold + TIE
+    if kind == ON_COUNT:
+        return row[N_PENDING] > 0 and row[N_OWN] >= threshold * (row[N_OWN] - row[N_PENDING]) - TIE
+    return False

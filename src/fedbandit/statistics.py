@@ -1,0 +1,417 @@
+"""Ridge sufficient statistics: one row of numbers per model, all rows in one block of memory.
+
+A row stands for the ridge regression of one model on n observations (x, y):
+
+    V = Σ x xᵀ,   b = Σ x y,   V(λ) = V + λI,   θ̂ = V(λ)⁻¹ b,   logdet = log det V(λ)/det λI.
+
+`V` is never stored. It is split into what the row has in common with its coordinator (`base`) and what it has not yet
+sent (`pending`): V = base + pending. The inverse, θ̂ and the log-determinant are kept up to date by the
+Sherman–Morrison formula and the matrix determinant lemma, in O(d²) an observation, and computed afresh now and then.
+
+`pending` is a short list of contexts and a matrix into which the list is folded when it is full: with many models,
+memory traffic counts, and an observation then touches O(d) of pending instead of O(d²).
+
+A row is 3d² + 11d + 10 numbers side by side: ten scalars, θ̂, b, Δb, the list, then inverse, folded pending and base.
+Rows exist only for models that have acted. Coordinators keep their own statistics, and what they broadcast, as rows
+without pending.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbandit.compiled import compiled, compiled_inline
+
+Array: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+
+TIE = 1e-9
+"""Two scores, or a measure and its threshold, closer than this are equal: summation order must not decide."""
+
+REFRESH_EVERY = 256
+"""Observations after which a row's inverse is computed afresh: bounds rounding, and tightens the spectral bound."""
+
+LOGDET = 0  # log det V(λ)/det λI
+BASE_LOGDET = 1  # the same of base
+SPECTRAL = 2  # an upper bound of the largest eigenvalue of V(λ)⁻¹
+N = 3  # observations in V, own and received
+N_OWN = 4  # own observations
+N_PENDING = 5  # own observations in pending
+UNREFRESHED = 6  # rank-one updates since the inverse was computed afresh
+STEPS = 7  # arms chosen: the counter of the row's random stream
+VERSION = 8  # the broadcast that base stems from, 0 for none
+N_LISTED = 9  # pending observations that are still on the list
+HEAD = 10
+
+LISTED = 8
+"""The length of the list of pending contexts."""
+
+
+def empty_rows(capacity: int, dim: int) -> Array:
+    """Room for `capacity` rows; a row is made usable by `start_row`."""
+    return np.zeros((capacity, HEAD + (3 + LISTED) * dim + 3 * dim * dim))
+
+
+def grown(array: NDArray[Any], capacity: int) -> NDArray[Any]:
+    """A copy of `array` with room for `capacity` entries along the first axis, the new ones zero."""
+    new = np.zeros((capacity, *array.shape[1:]), dtype=array.dtype)
+    new[: array.shape[0]] = array
+    return new
+
+
+@compiled_inline
+def theta_of(row: Array, d: int) -> Array:
+    """θ̂ = V(λ)⁻¹ b."""
+    return row[HEAD : HEAD + d]
+
+
+@compiled_inline
+def b_of(row: Array, d: int) -> Array:
+    """b = Σ x y."""
+    return row[HEAD + d : HEAD + 2 * d]
+
+
+@compiled_inline
+def pending_b_of(row: Array, d: int) -> Array:
+    """Δb."""
+    return row[HEAD + 2 * d : HEAD + 3 * d]
+
+
+@compiled_inline
+def listed_of(row: Array, d: int) -> Array:
+    """The contexts of the latest pending observations, one below the other."""
+    return row[HEAD + 3 * d : HEAD + (3 + LISTED) * d].reshape((LISTED, d))
+
+
+@compiled_inline
+def inverse_of(row: Array, d: int) -> Array:
+    """V(λ)⁻¹."""
+    start = HEAD + (3 + LISTED) * d
+    return row[start : start + d * d].reshape((d, d))
+
+
+@compiled_inline
+def folded_of(row: Array, d: int) -> Array:
+    """Σ x xᵀ of the pending observations that are no longer listed; meaningless while all are."""
+    start = HEAD + (3 + LISTED) * d + d * d
+    return row[start : start + d * d].reshape((d, d))
+
+
+@compiled_inline
+def base_of(row: Array, d: int) -> Array:
+    """V − ΔV: what coordinator and row have in common."""
+    start = HEAD + (3 + LISTED) * d + 2 * d * d
+    return row[start : start + d * d].reshape((d, d))
+
+
+@compiled_inline
+def copy(source: Array, target: Array) -> None:
+    """target = source for vectors. A loop: Numba's slice assignment compiles to a hundred times the code."""
+    for i in range(target.shape[0]):
+        target[i] = source[i]
+
+
+@compiled_inline
+def add(source: Array, target: Array) -> None:
+    """target += source for vectors."""
+    for i in range(target.shape[0]):
+        target[i] += source[i]
+
+
+@compiled_inline
+def dot(x: Array, y: Array) -> float:
+    """⟨x, y⟩ with four independent partial sums, which overlap in time without `fastmath`."""
+    n = x.shape[0]
+    whole = n - n % 4
+    s0 = 0.0
+    s1 = 0.0
+    s2 = 0.0
+    s3 = 0.0
+    for i in range(0, whole, 4):
+        s0 += x[i] * y[i]
+        s1 += x[i + 1] * y[i + 1]
+        s2 += x[i + 2] * y[i + 2]
+        s3 += x[i + 3] * y[i + 3]
+    for i in range(whole, n):
+        s0 += x[i] * y[i]
+    return (s0 + s2) + (s1 + s3)
+
+
+@compiled
+def dot_each(theta: Array, X: Array, arms: Ints, out: Array) -> None:
+    """out[a] = ⟨θ, X[arms[a]]⟩, four arms at a time."""
+    d = theta.shape[0]
+    whole = arms.shape[0] - arms.shape[0] % 4
+    for a in range(0, whole, 4):
+        x0, x1, x2, x3 = X[arms[a]], X[arms[a + 1]], X[arms[a + 2]], X[arms[a + 3]]
+        s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+        for i in range(d):
+            s0 += theta[i] * x0[i]
+            s1 += theta[i] * x1[i]
+            s2 += theta[i] * x2[i]
+            s3 += theta[i] * x3[i]
+        out[a], out[a + 1], out[a + 2], out[a + 3] = s0, s1, s2, s3
+    for a in range(whole, arms.shape[0]):
+        out[a] = dot(theta, X[arms[a]])
+
+
+@compiled_inline
+def multiply(A: Array, x: Array, out: Array) -> None:
+    """out = A x for a symmetric A, four rows of A at a time: this vectorises, a scalar product does not."""
+    d = x.shape[0]
+    whole = d - d % 4
+    for i in range(d):
+        out[i] = 0.0
+    for c in range(0, whole, 4):
+        x0, x1, x2, x3 = x[c], x[c + 1], x[c + 2], x[c + 3]
+        for i in range(d):
+            out[i] += (A[c, i] * x0 + A[c + 1, i] * x1) + (A[c + 2, i] * x2 + A[c + 3, i] * x3)
+    for c in range(whole, d):
+        x0 = x[c]
+        for i in range(d):
+            out[i] += A[c, i] * x0
+
+
+@compiled_inline
+def add_outer(A: Array, x: Array, scale: float) -> None:
+    """A += scale · x xᵀ."""
+    d = x.shape[0]
+    for i in range(d):
+        xi = scale * x[i]
+        for j in range(d):
+            A[i, j] += xi * x[j]
+
+
+@compiled
+def invert(A: Array) -> float:
+    """Replace a symmetric positive definite A by its inverse and return log det A.
+
+    The sweep operator, two pivots at a time: with C the two rows of the pivots and P the inverse of their 2×2 block,
+    A −= Cᵀ P C everywhere, then the two rows and columns become P C and their block −P. Swept all over, A is −A⁻¹.
+    """
+    d = A.shape[0]
+    C = np.zeros((2, d))
+    logdet = 0.0
+    for k in range(0, d, 2):
+        copy(A[k], C[0])
+        if k + 1 < d:
+            copy(A[k + 1], C[1])
+            det = A[k, k] * A[k + 1, k + 1] - A[k, k + 1] * A[k, k + 1]
+            p00, p01, p11 = A[k + 1, k + 1] / det, -A[k, k + 1] / det, A[k, k] / det
+        else:
+            det = A[k, k]
+            p00, p01, p11 = 1.0 / det, 0.0, 0.0
+        logdet += math.log(det)
+        for i in range(d):
+            f0 = p00 * C[0, i] + p01 * C[1, i]
+            f1 = p01 * C[0, i] + p11 * C[1, i]
+            for j in range(d):
+                A[i, j] -= f0 * C[0, j] + f1 * C[1, j]
+        for j in range(d):
+            f0 = p00 * C[0, j] + p01 * C[1, j]
+            A[k, j] = f0
+            A[j, k] = f0
+            if k + 1 < d:
+                f1 = p01 * C[0, j] + p11 * C[1, j]
+                A[k + 1, j] = f1
+                A[j, k + 1] = f1
+        A[k, k] = -p00
+        if k + 1 < d:
+            A[k, k + 1] = -p01
+            A[k + 1, k] = -p01
+            A[k + 1, k + 1] = -p11
+    for i in range(d):
+        for j in range(d):
+            A[i, j] = -A[i, j]
+    return logdet
+
+
+@compiled
+def spectral_bound(A: Array) -> float:
+    """An upper bound of the largest eigenvalue of a positive semi-definite A: ‖A⁴‖_F^¼, at most d^⅛ too large."""
+    d = A.shape[0]
+    B = np.zeros((d, d))
+    c = np.zeros(d)
+    for i in range(d):
+        multiply(A, A[i], B[i])
+    total = 0.0
+    for i in range(d):
+        multiply(B, B[i], c)
+        total += dot(c, c)
+    return math.sqrt(math.sqrt(math.sqrt(total))) * (1.0 + TIE)
+
+
+@compiled
+def start_row(row: Array, d: int, ridge: float) -> None:
+    """Make a zero row the model of no observations: V(λ) = λI."""
+    inverse = inverse_of(row, d)
+    for i in range(d):
+        inverse[i, i] = 1.0 / ridge
+    row[SPECTRAL] = 1.0 / ridge
+
+
+@compiled
+def add_listed(row: Array, d: int, V: Array) -> None:
+    """V += Σ x xᵀ over the listed contexts, four at a time."""
+    listed = listed_of(row, d)
+    k = int(row[N_LISTED])
+    whole = k - k % 4
+    for c in range(0, whole, 4):
+        for i in range(d):
+            x0, x1, x2, x3 = listed[c, i], listed[c + 1, i], listed[c + 2, i], listed[c + 3, i]
+            for j in range(d):
+                V[i, j] += (x0 * listed[c, j] + x1 * listed[c + 1, j]) + (
+                    x2 * listed[c + 2, j] + x3 * listed[c + 3, j]
+                )
+    for c in range(whole, k):
+        add_outer(V, listed[c], 1.0)
+
+
+@compiled
+def add_pending(row: Array, d: int, V: Array) -> None:
+    """V += ΔV: what was folded and what is still listed."""
+    if row[N_PENDING] > row[N_LISTED]:
+        folded = folded_of(row, d)
+        for i in range(d):
+            add(folded[i], V[i])
+    add_listed(row, d, V)
+
+
+@compiled
+def keep_pending(row: Array, d: int, x: Array) -> None:
+    """Put x on the list of pending contexts; fold the list when it is full."""
+    k = int(row[N_LISTED])
+    if k == LISTED:
+        folded = folded_of(row, d)
+        if row[N_PENDING] == LISTED:  # the first fold since the last upload: what is there is old
+            for i in range(d):
+                for j in range(d):
+                    folded[i, j] = 0.0
+        add_listed(row, d, folded)
+        k = 0
+    copy(x, listed_of(row, d)[k])
+    row[N_LISTED] = k + 1
+    row[N_PENDING] += 1
+
+
+@compiled
+def recompute(row: Array, d: int, ridge: float) -> None:
+    """Compute the inverse, θ̂ and logdet afresh from V = base + pending."""
+    A = inverse_of(row, d)
+    base = base_of(row, d)
+    for i in range(d):
+        copy(base[i], A[i])
+        A[i, i] += ridge
+    add_pending(row, d, A)
+    row[LOGDET] = invert(A) - d * math.log(ridge)
+    row[UNREFRESHED] = 0
+    multiply(A, b_of(row, d), theta_of(row, d))
+
+
+@compiled
+def refresh(row: Array, d: int, ridge: float) -> None:
+    """`recompute`, and tighten the spectral bound too."""
+    recompute(row, d, ridge)
+    row[SPECTRAL] = spectral_bound(inverse_of(row, d))
+
+
+@compiled
+def observe(row: Array, x: Array, y: float, u: Array, ridge: float) -> None:
+    """Add the observation (x, y) to a row, given u = V(λ)⁻¹ x.
+
+    With q = xᵀu (Sherman–Morrison, determinant lemma):
+    V(λ)⁻¹ −= u uᵀ/(1+q),   θ̂ += u (y − xᵀθ̂)/(1+q),   logdet += log(1+q).
+    """
+    d = x.shape[0]
+    theta = theta_of(row, d)
+    b = b_of(row, d)
+    pending_b = pending_b_of(row, d)
+    growth = 1.0 + dot(x, u)
+    step = (y - dot(x, theta)) / growth
+    add_outer(inverse_of(row, d), u, -1.0 / growth)
+    for i in range(d):
+        theta[i] += step * u[i]
+        b[i] += x[i] * y
+        pending_b[i] += x[i] * y
+    keep_pending(row, d, x)
+    row[LOGDET] += math.log(growth)
+    row[N] += 1
+    row[N_OWN] += 1
+    row[UNREFRESHED] += 1
+    if row[UNREFRESHED] >= REFRESH_EVERY:
+        refresh(row, d, ridge)
+
+
+@compiled
+def mark_sent(row: Array, d: int) -> None:
+    """What was pending is now shared: base += ΔV. The model itself does not change."""
+    add_pending(row, d, base_of(row, d))
+    row[BASE_LOGDET] = row[LOGDET]
+    row[N_PENDING] = 0
+    row[N_LISTED] = 0
+    pending_b = pending_b_of(row, d)
+    for i in range(d):
+        pending_b[i] = 0.0
+
+
+@compiled
+def adopt(row: Array, given: Array, d: int, ridge: float, u: Array) -> None:
+    """Replace what a row shares with its coordinator by the row `given`, and put pending observations back on top.
+
+    A short list of pending contexts is added to the given inverse by rank-one updates; a long one is not worth it.
+    """
+    k = int(row[N_PENDING])
+    base = base_of(row, d)
+    for i in range(d):
+        copy(base_of(given, d)[i], base[i])
+    row[N] = given[N] + k
+    row[BASE_LOGDET] = given[LOGDET]
+    b = b_of(row, d)
+    copy(b_of(given, d), b)
+    add(pending_b_of(row, d), b)
+    row[SPECTRAL] = given[SPECTRAL]  # still a bound: pending observations only make V larger
+    if k > row[N_LISTED]:
+        recompute(row, d, ridge)
+        return
+    inverse = inverse_of(row, d)
+    for i in range(d):
+        copy(inverse_of(given, d)[i], inverse[i])
+    row[LOGDET] = given[LOGDET]
+    row[UNREFRESHED] = k
+    listed = listed_of(row, d)
+    for i in range(k):
+        multiply(inverse, listed[i], u)
+        growth = 1.0 + dot(listed[i], u)
+        add_outer(inverse, u, -1.0 / growth)
+        row[LOGDET] += math.log(growth)
+    multiply(inverse, b, theta_of(row, d))
+
+
+class Sums(NamedTuple):
+    """Sufficient statistics as they travel: V = Σ x xᵀ (without ridge), b = Σ x y, and how many observations."""
+
+    V: Array
+    b: Array
+    n: int
+
+
+def zero_sums(dim: int) -> Sums:
+    """The statistics of no observations."""
+    return Sums(np.zeros((dim, dim)), np.zeros(dim), 0)
+
+
+def pending_sums(row: Array, d: int) -> Sums:
+    """A copy of what a row has not sent yet."""
+    V = np.zeros((d, d))
+    add_pending(row, d, V)
+    return Sums(V, pending_b_of(row, d).copy(), int(row[N_PENDING]))
+
+
+def shared_sums(row: Array, d: int) -> Sums:
+    """A copy of what a row shares with its coordinator; for a coordinator's own row, all it has."""
+    b = b_of(row, d) - pending_b_of(row, d)
+    return Sums(base_of(row, d).copy(), b, int(row[N] - row[N_PENDING]))

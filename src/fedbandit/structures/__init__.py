@@ -1,0 +1,13 @@
+"""Who shares with whom? A structure lays users out on model rows, nodes and groups.
+
+Three roles that are easily mixed up: a *user* arrives and is served; a *node* speaks on the network; a *model row* is
+what arms are scored with. `Layout` keeps them apart. Structures that change while running (clusters), that score with
+more than one row (graphs) or that split a model (global and local parts) plug in here.
+"""
+
+from fedbandit.structures.central import Central
+from fedbandit.structures.everyone import Everyone
+from fedbandit.structures.fixed_groups import FixedGroups
+from fedbandit.structures.layout import Layout, Structure
+
+__all__ = ["Central", "Everyone", "FixedGroups", "Layout", "Structure"]

@@ -1,0 +1,36 @@
+"""The seam between structures and the rest: which row serves a user, and which rows share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol, runtime_checkable
+
+from fedbandit.statistics import Ints
+from fedbandit.world import World
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where every user, row and node belongs.
+
+    `row_of[user]` is the model row that serves a user; None when each user has its own row of the same number.
+    `group_of[row]` is the set of rows that share with one another; an array of length one holds for all rows.
+    Each row is a node of its own that speaks for itself, unless there is only one row, which has nobody to speak to.
+    """
+
+    n_rows: int
+    n_groups: int
+    row_of: Ints | None
+    group_of: Ints
+
+
+@runtime_checkable
+class Structure(Protocol):
+    """Parameters of a structure, and the layout it gives in a world."""
+
+    model: ClassVar[Literal["rows", "split", "kernel"]]
+    """How arms are scored: with one row, a global and a local part, or through a kernel over users."""
+
+    def layout(self, world: World) -> Layout:
+        """Who is where."""
+        ...

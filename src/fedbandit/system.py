@@ -1,0 +1,74 @@
+"""A system is four orthogonal parts: policy, protocol, structure and privacy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+
+import numpy as np
+
+from fedbandit.errors import FedbanditError, require
+from fedbandit.policies import UCB, Policy
+from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
+from fedbandit.protocols import Never, MessageProtocol
+from fedbandit.structures import Everyone, Structure
+from fedbandit.world import World
+
+
+@dataclass(frozen=True)
+class System:
+    """Four parts and the ridge λ they share. Pairs that make no sense are refused with the reason.
+
+    >>> from fedbandit.protocols import EventTriggered
+    >>> System(UCB(), EventTriggered(gamma_upload=2.0, gamma_download=2.0)).guarantee
+    Guarantee(basis='none', protects='nothing', against='nobody', neighbours='', epsilon=inf, delta=0.0)
+    """
+
+    policy: Policy = field(default_factory=UCB)
+    protocol: MessageProtocol = field(default_factory=Never)
+    structure: Structure = field(default_factory=Everyone)
+    privacy: Privacy = field(default_factory=NoPrivacy)
+    ridge: float = 0.1
+    name: str = "custom"
+
+    def __post_init__(self) -> None:
+        """Check each part and the pairs."""
+        for role, part, kind in (
+            ("policy", self.policy, Policy),
+            ("protocol", self.protocol, MessageProtocol),
+            ("structure", self.structure, Structure),
+            ("privacy", self.privacy, Privacy),
+        ):
+            if not isinstance(part, kind) or isinstance(part, type):
+                raise FedbanditError(f"The {role} of a system is {part!r}, which is not a {kind.__name__} instance.")
+        require(self.ridge > 0 and math.isfinite(self.ridge), "ridge", self.ridge, "a finite number > 0")
+        self._check_pairs()
+
+    def _check_pairs(self) -> None:
+        parts = f"{type(self.structure).__name__} with {type(self.protocol).__name__}"
+        if self.structure.layout(World(2, 1, 1)).n_rows == 1 and self.protocol.says != "nothing":
+            raise FedbanditError(
+                f"{parts} is refused: one model row serves all clients, so there is nobody to exchange statistics "
+                "with; use the protocol Never, or a structure with a row for each client."
+            )
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What privacy holds."""
+        return self.privacy.guarantee()
+
+    def told(self, world: World) -> System:
+        """The system with every parameter that was left open settled for this world."""
+        return replace(self, protocol=self.protocol.told(world))
+
+    def parameters(self) -> dict[str, object]:
+        """All parameters, flat, as plain values: for reports, files and fingerprints."""
+        flat: dict[str, object] = {"ridge": self.ridge}
+        for role in ("policy", "protocol", "structure", "privacy"):
+            part = getattr(self, role)
+            flat[role] = type(part).__name__
+            if is_dataclass(part):
+                for parameter in fields(part):
+                    value = getattr(part, parameter.name)
+                    flat[f"{role}.{parameter.name}"] = value.tolist() if isinstance(value, np.ndarray) else value
+        return flat

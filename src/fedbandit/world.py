@@ -1,0 +1,31 @@
+"""What a system is told about the world it runs in, by `simulate` or by a network configuration."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fedbandit.errors import require
+
+
+@dataclass(frozen=True)
+class World:
+    """The facts that defaults and thresholds may depend on.
+
+    `horizon` is the number of interactions of all clients together; `bound` is L with ‖x‖ ≤ L; `noise` is the
+    sub-Gaussian σ of rewards that the environment declares.
+    """
+
+    n_clients: int
+    dim: int
+    horizon: int
+    noise: float = 0.1
+    bound: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse a world in which nothing can happen."""
+        require(self.n_clients >= 1, "n_clients", self.n_clients, "a whole number ≥ 1")
+        require(self.dim >= 1, "dim", self.dim, "a whole number ≥ 1")
+        require(self.horizon >= 1, "horizon", self.horizon, "a whole number ≥ 1")
+        require(self.noise >= 0 and math.isfinite(self.noise), "noise", self.noise, "a finite number ≥ 0")
+        require(self.bound > 0 and math.isfinite(self.bound), "bound", self.bound, "a finite number > 0")

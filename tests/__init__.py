@@ -1,0 +1,1 @@
+"""Tests; `tests.naive` holds slow, obvious oracles."""

@@ -1,0 +1,71 @@
+"""The vocabulary: what is encoded comes back, and nothing else gets in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedbandit.errors import FedbanditError
+from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Upload, decode, encode, encoded_size
+from fedbandit.statistics import Sums
+
+numbers = st.integers(0, 2**64 - 1)
+floats = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@st.composite
+def sums(draw: st.DrawFn) -> Sums:
+    d = draw(st.integers(1, 6))
+    square = np.array(draw(st.lists(floats, min_size=d * d, max_size=d * d))).reshape(d, d)
+    V = np.tril(square) + np.tril(square, -1).T
+    return Sums(V, np.array(draw(st.lists(floats, min_size=d, max_size=d))), draw(numbers))
+
+
+messages = st.one_of(
+    st.builds(Join, numbers),
+    st.builds(Upload, numbers, numbers, sums(), floats),
+    st.builds(Receipt, numbers, numbers),
+    st.builds(Download, numbers, numbers, numbers, sums()),
+    st.builds(Request, numbers),
+    st.builds(Collect, numbers, numbers),
+)
+
+
+@given(messages)
+def test_round_trip(message: Message) -> None:
+    data = encode(message)
+    back = decode(data)
+    assert type(back) is type(message)
+    if isinstance(message, Upload | Download) and isinstance(back, Upload | Download):
+        assert len(data) == encoded_size(type(message), message.sums.b.size)
+        assert back.member == message.member
+        assert back.sums.n == message.sums.n
+        assert np.array_equal(back.sums.V, message.sums.V)
+        assert np.array_equal(back.sums.b, message.sums.b)
+        assert encode(back) == data
+    else:
+        assert back == message
+
+
+@given(st.binary(max_size=200))
+def test_noise_is_refused_with_a_sentence(data: bytes) -> None:
+    with pytest.raises(FedbanditError):
+        decode(data)
+
+
+@given(messages, st.integers(0, 10**6))
+def test_a_truncated_message_is_refused(message: Message, cut: int) -> None:
+    data = encode(message)
+    with pytest.raises(FedbanditError):
+        decode(data[: cut % len(data)])
+
+
+def test_other_versions_and_numbers_that_are_none_are_refused() -> None:
+    data = bytearray(encode(Upload(1, 1, Sums(np.eye(2), np.ones(2), 3), 0.5)))
+    newer = bytes(data[:2]) + bytes([99]) + bytes(data[3:])
+    with pytest.raises(FedbanditError, match="format 99"):
+        decode(newer)
+    with pytest.raises(FedbanditError, match="not finite"):
+        decode(encode(Upload(1, 1, Sums(np.full((2, 2), np.nan), np.ones(2), 3), 0.5)))
