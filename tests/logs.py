@@ -17,7 +17,7 @@ def random_log(
     seed: int,
     kind: str = "ball",
     *,
-    horizon: int = 120,
+    horizon: int = 100,
     n_clients: int = 6,
     dim: int = 4,
     most_arms: int = 6,

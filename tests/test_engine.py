@@ -218,7 +218,10 @@ def test_an_inverse_stays_an_inverse() -> None:
         (lambda: fb.simulate(fb.linucb(), small(), 10, seed=-1), "seed is -1"),
         (lambda: fb.async_linucb(gamma_upload=0.5), "gamma_upload is 0.5"),
         (lambda: fb.async_linucb(gamma_upload="exp(1/M)"), "did you mean 'exp"),
-        (lambda: fb.simulate(fb.async_linucb(gamma_upload=np.full(3, 2.0)), small(), 10), "length of gamma_upload is 3"),
+        (
+            lambda: fb.simulate(fb.async_linucb(gamma_upload=np.full(3, 2.0)), small(), 10),
+            "length of gamma_upload is 3",
+        ),
         (lambda: fb.sync_linucb(threshold=-1.0), "threshold is -1.0"),
         (lambda: fb.linucb(policy="ubc"), "did you mean 'ucb'"),
         (lambda: fb.linucb(ridge=0.0), "ridge is 0.0"),
@@ -226,9 +229,15 @@ def test_an_inverse_stays_an_inverse() -> None:
         (lambda: fb.linucb(alpha=-1.0), "alpha is -1.0"),
         (lambda: fb.linucb(alhpa=1.0), "did you mean 'alpha'"),  # type: ignore[call-arg]
         (lambda: fb.linucb(policy=fb.policies.UCB(), alpha=1.0), "set it on the policy instead"),
-        (lambda: fb.System(structure=fb.structures.Central(), protocol=fb.protocols.always()), "nobody to exchange"),
+        (
+            lambda: fb.System(structure=fb.structures.Central(), protocol=fb.protocols.always()),
+            "nobody to exchange",
+        ),
         (lambda: fb.System(policy="ucb"), "not a Policy instance"),  # type: ignore[arg-type]
-        (lambda: fb.simulate(fb.System(structure=fb.structures.FixedGroups([0])), small(), 9), "number of labels is 1"),
+        (
+            lambda: fb.simulate(fb.System(structure=fb.structures.FixedGroups([0])), small(), 9),
+            "number of labels is 1",
+        ),
     ],
 )
 def test_bad_input_gets_one_sentence(make: object, sentence: str) -> None:

@@ -16,7 +16,7 @@ import fedbandit as fb
 from fedbandit.engine.simulation import Simulation
 from fedbandit.environments.recorded import RecordedStream
 from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, Uniform
-from fedbandit.protocols import CountTriggered, EventTriggered, Protocol, Synchronous
+from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Synchronous
 from fedbandit.protocols.hub import catch_up
 from fedbandit.statistics import N_OWN, N_PENDING, N, b_of, inverse_of, pending_sums, shared_sums, theta_of
 from fedbandit.structures import FixedGroups
@@ -57,7 +57,7 @@ def preset_case(name: str, **keywords: Any) -> Case:
     return Case(lambda policy: getattr(fb, name)(policy=policy, **given), getattr(naive, name), keywords)
 
 
-def grouped_case(protocol: Protocol, oracle: Callable[..., Outcome], **keywords: Any) -> Case:
+def grouped_case(protocol: MessageProtocol, oracle: Callable[..., Outcome], **keywords: Any) -> Case:
     """A protocol within fixed groups."""
     return Case(
         lambda policy: System(policy, protocol, FixedGroups(LABELS)), oracle, {**keywords, "labels": LABELS}
@@ -167,7 +167,7 @@ def test_every_system_chooses_and_speaks_as_the_oracle(name: str, kind: str) -> 
 def test_every_policy_in_every_system_chooses_as_the_oracle(name: str, policy: str) -> None:
     """Every pair on one kind of data, which differs from pair to pair."""
     seed = 10 * list(CASES).index(name) + list(POLICIES).index(policy)
-    check_case(CASES[name], policy, random_log(seed, KINDS[seed % len(KINDS)], horizon=80), seed=seed)
+    check_case(CASES[name], policy, random_log(seed, KINDS[seed % len(KINDS)], horizon=60), seed=seed)
 
 
 @pytest.mark.parametrize("longest_delay", [1, 7, 1000])
@@ -176,8 +176,14 @@ def test_rewards_that_arrive_late(name: str, longest_delay: int) -> None:
     """Rewards that are due at once, out of order, or after the end."""
     seed = longest_delay + list(CASES).index(name)
     policy = list(POLICIES)[seed % len(POLICIES)]
-    log = random_log(seed, KINDS[seed % len(KINDS)], horizon=80, longest_delay=longest_delay)
+    log = random_log(seed, KINDS[seed % len(KINDS)], horizon=70, longest_delay=longest_delay)
     check_case(CASES[name], policy, log, seed=seed)
+
+
+@pytest.mark.parametrize("labels", [(0,), (0, 0), (0, 0, 1), LABELS])
+def test_any_number_of_clients_can_be_grouped(labels: tuple[int, ...]) -> None:
+    """A system is composed before it knows the world."""
+    assert System(UCB(), EventTriggered(), FixedGroups(labels)).structure == FixedGroups(labels)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -244,7 +250,7 @@ def anything(draw: st.DrawFn) -> tuple[Case, str, Log, int]:
     each = factors | st.lists(factors, min_size=n, max_size=n)
     name = draw(st.sampled_from(["sync", "async", "count"]), label="protocol")
     keywords: dict[str, Any] = {"labels": labels, "ridge": ridge}
-    protocol: Protocol
+    protocol: MessageProtocol
     if name == "sync":
         threshold = draw(st.none() | st.sampled_from([0.0, 0.01, 0.5, 3.0, math.inf]), label="threshold")
         keywords["threshold"] = threshold

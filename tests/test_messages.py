@@ -8,7 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbandit.errors import FedbanditError
-from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Upload, decode, encode, encoded_size
+from fedbandit.messages import (
+    Collect,
+    Download,
+    Join,
+    Message,
+    Receipt,
+    Request,
+    Upload,
+    decode,
+    encode,
+    encoded_size,
+)
 from fedbandit.statistics import Sums
 
 numbers = st.integers(0, 2**64 - 1)

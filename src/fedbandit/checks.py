@@ -34,7 +34,13 @@ CLIENTS, HORIZON = 4, 240
 def checks_for(thing: Any) -> Iterator[tuple[str, Callable[[], None]]]:
     """Names and checks for a system, or for a part, which is tried in the plainest system that can hold it."""
     checks: dict[Any, tuple[Callable[[Any], None], ...]] = {
-        System: (repeats_itself, loses_no_observation, pulls_what_is_offered, machines_agree, compiled_or_not_agrees),
+        System: (
+            repeats_itself,
+            loses_no_observation,
+            pulls_what_is_offered,
+            machines_agree,
+            compiled_or_not_agrees,
+        ),
         Policy: (policy_beats_uniform,),
         MessageProtocol: (protocol_counts_nothing_twice,),
         Structure: (structure_places_everyone,),
@@ -90,7 +96,7 @@ def loses_no_observation(system: System) -> None:
 def machines_agree(system: System) -> None:
     """Separate client machines and a coordinator, joined by a link, pull the same arms and send the same messages."""
     env = small_world()
-    if system.structure.layout(world_of(env, HORIZON)).n_rows != env.n_clients:
+    if not system.structure.separate:
         return  # one model for all: there are no separate clients
     result = simulate(system, env, HORIZON, seed=3)
     arms, uploads, downloads = run_machines(system, env, HORIZON, seed=3)

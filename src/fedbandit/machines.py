@@ -92,7 +92,12 @@ class ClientMachine:
     def select(self, arms: ArrayLike) -> Choice:
         """Choose one of the arms, given as a (K, d) array of contexts."""
         X = np.ascontiguousarray(arms, dtype=np.float64)
-        require(X.ndim == 2 and len(X) > 0 and X.shape[1] == self.dim, "the shape of arms", X.shape, f"(K, {self.dim})")
+        require(
+            X.ndim == 2 and len(X) > 0 and X.shape[1] == self.dim,
+            "the shape of arms",
+            X.shape,
+            f"(K, {self.dim})",
+        )
         if not np.isfinite(X).all():
             raise FedbanditError("An arm's context is not finite.")
         longest = math.sqrt(float(np.einsum("ij,ij->i", X, X).max()))

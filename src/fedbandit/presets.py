@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
-from typing import ParamSpec, TypedDict, Unpack
+from typing import Any, ParamSpec, TypedDict, Unpack
 
 from fedbandit.errors import FedbanditError, unknown
-from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, Uniform, WidthRule
-from fedbandit.protocols import CountTriggered, EventTriggered, Never, MessageProtocol, Synchronous
-from fedbandit.statistics import Array
+from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, Uniform
+from fedbandit.protocols import CountTriggered, EventTriggered, Factor, MessageProtocol, Never, Synchronous
 from fedbandit.structures import Central, Everyone, Structure
 from fedbandit.system import System
 
 P = ParamSpec("P")
 PRESETS: dict[str, Callable[..., System]] = {}
 
-POLICIES: dict[str, type[WidthRule] | type[Greedy] | type[Uniform]] = {
+POLICIES: dict[str, type[UCB] | type[LinTS] | type[LinPHE] | type[Greedy] | type[Uniform]] = {
     "ucb": UCB,
     "lints": LinTS,
     "linphe": LinPHE,
@@ -60,8 +59,8 @@ def preset(function: Callable[P, System]) -> Callable[P, System]:
 
 def compose(protocol: MessageProtocol, structure: Structure, **common: Unpack[Common]) -> System:
     """A system of this protocol and structure with the policy and ridge that the common keywords ask for."""
-    ridge = common.pop("ridge", 0.1)
-    policy = common.pop("policy", "ucb")
+    ridge, policy = common.get("ridge", 0.1), common.get("policy", "ucb")
+    width: dict[str, Any] = {key: value for key, value in common.items() if key not in ("ridge", "policy")}
     unexpected = sorted(set(common) - set(Common.__annotations__))
     if unexpected:
         raise unknown("keyword", unexpected[0], Common.__annotations__)
@@ -69,12 +68,14 @@ def compose(protocol: MessageProtocol, structure: Structure, **common: Unpack[Co
         if policy not in POLICIES:
             raise unknown("policy", policy, POLICIES)
         kind = POLICIES[policy]
-        policy = kind(**common) if issubclass(kind, WidthRule) else kind()  # type: ignore[arg-type]
-    elif common:
+        chosen: Policy = kind() if kind is Greedy or kind is Uniform else kind(**width)
+    elif width:
         raise FedbanditError(
-            f"{', '.join(common)} was given beside the policy {policy!r}; set it on the policy instead."
+            f"{', '.join(width)} was given beside the policy {policy!r}; set it on the policy instead."
         )
-    return System(policy, protocol, structure, ridge=ridge)
+    else:
+        chosen = policy
+    return System(chosen, protocol, structure, ridge=ridge)
 
 
 @preset
@@ -107,8 +108,8 @@ dislinucb = PRESETS["dislinucb"] = sync_linucb
 @preset
 def async_linucb(
     *,
-    gamma_upload: float | str | Array = 5.0,
-    gamma_download: float | str | Array = 5.0,
+    gamma_upload: Factor = 5.0,
+    gamma_download: Factor = 5.0,
     warm_join: bool = False,
     **common: Unpack[Common],
 ) -> System:
@@ -119,8 +120,8 @@ def async_linucb(
 @preset
 def count_linucb(
     *,
-    factor_upload: float | Array = 2.0,
-    factor_download: float | Array = 2.0,
+    factor_upload: Factor = 2.0,
+    factor_download: Factor = 2.0,
     warm_join: bool = False,
     **common: Unpack[Common],
 ) -> System:

@@ -71,7 +71,7 @@ def theta_of(row: Array, d: int) -> Array:
 
 @compiled_inline
 def b_of(row: Array, d: int) -> Array:
-    """b = Σ x y."""
+    """B = Σ x y."""
     return row[HEAD + d : HEAD + 2 * d]
 
 
@@ -110,14 +110,14 @@ def base_of(row: Array, d: int) -> Array:
 
 @compiled_inline
 def copy(source: Array, target: Array) -> None:
-    """target = source for vectors. A loop: Numba's slice assignment compiles to a hundred times the code."""
+    """Target = source for vectors. A loop: Numba's slice assignment compiles to a hundred times the code."""
     for i in range(target.shape[0]):
         target[i] = source[i]
 
 
 @compiled_inline
 def add(source: Array, target: Array) -> None:
-    """target += source for vectors."""
+    """Target += source for vectors."""
     for i in range(target.shape[0]):
         target[i] += source[i]
 
@@ -161,7 +161,7 @@ def dot_each(theta: Array, X: Array, arms: Ints, out: Array) -> None:
 
 @compiled_inline
 def multiply(A: Array, x: Array, out: Array) -> None:
-    """out = A x for a symmetric A, four rows of A at a time: this vectorises, a scalar product does not."""
+    """Out = A x for a symmetric A, four rows of A at a time: this vectorises, a scalar product does not."""
     d = x.shape[0]
     whole = d - d % 4
     for i in range(d):
@@ -264,9 +264,7 @@ def add_listed(row: Array, d: int, V: Array) -> None:
         for i in range(d):
             x0, x1, x2, x3 = listed[c, i], listed[c + 1, i], listed[c + 2, i], listed[c + 3, i]
             for j in range(d):
-                V[i, j] += (x0 * listed[c, j] + x1 * listed[c + 1, j]) + (
-                    x2 * listed[c + 2, j] + x3 * listed[c + 3, j]
-                )
+                V[i, j] += (x0 * listed[c, j] + x1 * listed[c + 1, j]) + (x2 * listed[c + 2, j] + x3 * listed[c + 3, j])
     for c in range(whole, k):
         add_outer(V, listed[c], 1.0)
 

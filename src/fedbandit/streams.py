@@ -77,7 +77,7 @@ def uniform_index(key: NDArray[np.uint64], client: int, step: int, count: int) -
     """A number of {0, …, count − 1}, all equally likely (to 2⁻³²)."""
     words = np.empty(4, dtype=np.uint64)
     philox(key, client, step, 0, words)
-    return np.int64((words[0] * np.uint64(count)) >> _SHIFT)
+    return int(np.int64((words[0] * np.uint64(count)) >> _SHIFT))
 
 
 @compiled

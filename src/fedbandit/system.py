@@ -10,7 +10,7 @@ import numpy as np
 from fedbandit.errors import FedbanditError, require
 from fedbandit.policies import UCB, Policy
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
-from fedbandit.protocols import Never, MessageProtocol
+from fedbandit.protocols import MessageProtocol, Never
 from fedbandit.structures import Everyone, Structure
 from fedbandit.world import World
 
@@ -46,7 +46,7 @@ class System:
 
     def _check_pairs(self) -> None:
         parts = f"{type(self.structure).__name__} with {type(self.protocol).__name__}"
-        if self.structure.layout(World(2, 1, 1)).n_rows == 1 and self.protocol.says != "nothing":
+        if not self.structure.separate and self.protocol.says != "nothing":
             raise FedbanditError(
                 f"{parts} is refused: one model row serves all clients, so there is nobody to exchange statistics "
                 "with; use the protocol Never, or a structure with a row for each client."

@@ -77,4 +77,3 @@ def read_checkpoint(path: str | os.PathLike[str], simulation: Simulation, identi
     simulation.done = header["done"]
     if simulation.exchange is not None:
         simulation.exchange.restore(header["exchange"])
-

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from fedbandit.engine.loop import Outcome, Seats
-from fedbandit.messages import Collect, Download, Receipt, Request, Upload
-from fedbandit.protocols.hub import measure
+from fedbandit.messages import Collect, Download, Message, Receipt, Request, Upload
 from fedbandit.protocols import Broadcast, Coordinator, MessageProtocol, SynchronousCoordinator
+from fedbandit.protocols.hub import measure
 from fedbandit.statistics import N_PENDING, Array, mark_sent, pending_sums
 
 
@@ -58,7 +58,7 @@ class Exchange:
         self.sequence = {int(r): n for r, n in state["sequence"].items()}
         self.coordinator.applied = dict(self.sequence)
 
-    def _upload(self, seat: int, rows: Array, seats: Seats, out: Outcome, s: int) -> list[object]:
+    def _upload(self, seat: int, rows: Array, seats: Seats, out: Outcome, s: int) -> list[Message | Broadcast]:
         r = int(seats.row_at[seat])
         self.sequence[r] = self.sequence.get(r, 0) + 1
         row, d = rows[seat], self.dim
@@ -70,7 +70,7 @@ class Exchange:
 
     def _answer_collect(
         self, seat: int, count: int, rows: Array, seats: Seats, out: Outcome, s: int
-    ) -> list[object]:
+    ) -> list[Message | Broadcast]:
         """All members of the asking row's group upload; those with nothing pending are only counted."""
         machine = self.coordinator
         assert isinstance(machine, SynchronousCoordinator)
@@ -79,7 +79,7 @@ class Exchange:
         with_data = np.flatnonzero(rows[:in_use, N_PENDING] > 0)
         if machine.hub.group_of.size > 1:
             with_data = with_data[machine.hub.group_of[seats.row_at[with_data]] == g]
-        replies: list[object] = []
+        replies: list[Message | Broadcast] = []
         for other in with_data:
             replies += self._upload(int(other), rows, seats, out, s)
         idle = count - with_data.size

@@ -9,8 +9,8 @@ import numpy as np
 
 from fedbandit.compiled import compiled, compiled_inline
 from fedbandit.environments.block import Block
+from fedbandit.lowlevel import borrowed, prefetch
 from fedbandit.policies import PolicyPlan, Scratch, choose
-from fedbandit.prefetch import prefetch
 from fedbandit.protocols.hub import Hub, catch_up, has_room, join, upload_row
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.statistics import HEAD, LISTED, Array, Ints, copy, inverse_of, multiply, observe, start_row
@@ -148,7 +148,7 @@ def send_later(late: Late, now: int, delay: int, r: int, x: Array, y: float) -> 
 
 
 @compiled
-def run(
+def run_borrowed(
     start: int,
     stop: int,
     before: int,
@@ -162,7 +162,7 @@ def run(
     work: Scratch,
     out: Outcome,
 ) -> Pause:
-    """Interactions start, …, stop − 1 of a block that `before` interactions precede, until Python is needed."""
+    """`run`, on arrays that count no references."""
     ring = late.first.shape[0]
     delayed = block.delays.shape[0] > 0
     d = block.X.shape[1]
@@ -222,3 +222,35 @@ def run(
             out.uploads[at] += 1
             out.downloads[at] += upload_row(hub, r, row, d, rules.ridge, rules.counting)
     return Pause(stop, DONE, -1, stop)
+
+
+@compiled
+def run(
+    start: int,
+    stop: int,
+    before: int,
+    block: Block,
+    rows: Array,
+    seats: Seats,
+    hub: Hub,
+    late: Late,
+    plan: PolicyPlan,
+    rules: Rules,
+    work: Scratch,
+    out: Outcome,
+) -> Pause:
+    """Interactions start, …, stop − 1 of a block that `before` interactions precede, until Python is needed."""
+    return run_borrowed(
+        start,
+        stop,
+        before,
+        borrowed(block),
+        borrowed(rows),
+        borrowed(seats),
+        borrowed(hub),
+        borrowed(late),
+        borrowed(plan),
+        borrowed(rules),
+        borrowed(work),
+        borrowed(out),
+    )

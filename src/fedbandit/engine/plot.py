@@ -37,8 +37,13 @@ def plot_result(result: Result, ax: Axes | None = None) -> Axes:
     at = thinned(result.horizon, MOST_POINTS)
     name = result.system.replace("_", "-")
     ax.plot(at + 1, result.regret[at], color=REGRET_COLOUR, linewidth=1.8, label="regret")
-    ax.set(xlabel="round", ylabel="cumulative regret", title=f"{name} on {result.environment}, seed {result.seed}")
+    ax.set(
+        xlabel="round",
+        ylabel="cumulative regret",
+        title=f"{name} on {result.environment}, seed {result.seed}",
+    )
     ax.set_xlim(0, result.horizon)
+    ax.set_ylim(bottom=0)
     ax.grid(alpha=0.25)
     if result.communication.messages:
         messages = ax.twinx()

@@ -170,7 +170,7 @@ class Simulation:
     def _outcome_of(self, start: int, stop: int) -> Outcome:
         """Where the loop writes: straight into the totals if a round is one interaction."""
         if self.per_round == 1:
-            return Outcome(*(array[start:stop] for array in self.totals))
+            return Outcome._make(array[start:stop] for array in self.totals)
         return outcome(stop - start)._replace(arms=self.totals.arms[start:stop])
 
     def _add_up(self, out: Outcome, start: int, stop: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Literal, NamedTuple, Protocol
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
 from fedbandit.errors import require
 from fedbandit.statistics import Array, Ints
@@ -39,8 +39,10 @@ class Block(NamedTuple):
 class Stream(Protocol):
     """The interactions of one seed."""
 
-    chunk: int
-    """Blocks that begin at multiples of this and are no longer cost least."""
+    @property
+    def chunk(self) -> int:
+        """Blocks that begin at multiples of this and are no longer cost least."""
+        ...
 
     def block(self, start: int, stop: int) -> Block:
         """Interactions start, …, stop − 1."""
@@ -50,11 +52,27 @@ class Stream(Protocol):
 class Environment(Protocol):
     """Parameters of a world, and the facts that engines and systems need."""
 
-    name: str
-    n_clients: int
-    dim: int
-    n_arms: int
-    rounds: Literal["one", "all"]
+    name: ClassVar[str]
+
+    @property
+    def n_clients(self) -> int:
+        """N."""
+        ...
+
+    @property
+    def dim(self) -> int:
+        """d, the length of a context."""
+        ...
+
+    @property
+    def n_arms(self) -> int:
+        """The most arms that are offered at once."""
+        ...
+
+    @property
+    def rounds(self) -> Literal["one", "all"]:
+        """Who acts in a round: one client, or all of them."""
+        ...
 
     @property
     def declared_noise(self) -> float:
@@ -90,5 +108,10 @@ def world_of(env: Environment, horizon: int) -> World:
     """What systems are told about this environment when it is run for `horizon` rounds."""
     require(isinstance(horizon, int) and horizon >= 1, "horizon", horizon, "a whole number ≥ 1")
     if env.longest is not None:
-        require(horizon <= env.longest, "horizon", horizon, f"at most {env.longest}, the rounds there are data for")
+        require(
+            horizon <= env.longest,
+            "horizon",
+            horizon,
+            f"at most {env.longest}, the rounds there are data for",
+        )
     return World(env.n_clients, env.dim, horizon * actions_per_round(env), env.declared_noise, env.bound)

@@ -121,7 +121,7 @@ def recorded(
         late = np.asarray(delays)
         require(late.shape == who.shape, "the shape of delays", late.shape, f"{who.shape}, one a round")
         require(late.dtype.kind in "iu" and bool((late >= 0).all()), "delays", delays, "whole numbers ≥ 0")
-        late = late.astype(np.int64)
+        late = np.require(late, dtype=np.int64, requirements=["C", "W"])
     n = int(who.max()) + 1 if n_clients is None else n_clients
     if rounds == "all" and not (who.size % n == 0 and np.array_equal(who, np.arange(who.size) % n)):
         raise FedbanditError(f"With rounds='all', clients must be 0, …, {n - 1} over and over again.")
@@ -135,39 +135,56 @@ def _clients(clients: ArrayLike, n_clients: int | None) -> Ints:
     require(who.dtype.kind in "iu", "the type of clients", who.dtype.name, "whole numbers")
     require(bool((who >= 0).all()), "the smallest client", int(who.min()), "at least 0")
     if n_clients is not None:
-        require(bool((who < n_clients).all()), "the largest client", int(who.max()), f"below n_clients = {n_clients}")
-    return np.ascontiguousarray(who, dtype=np.int64)
+        require(
+            bool((who < n_clients).all()),
+            "the largest client",
+            int(who.max()),
+            f"below n_clients = {n_clients}",
+        )
+    return np.require(who, dtype=np.int64, requirements=["C", "W"])
 
 
 def _contexts(arms: ArrayLike | Sequence[ArrayLike], horizon: int) -> tuple[Array, Ints, Ints]:
     """All contexts one below the other, which of them each round offers, and how many."""
-    per_round = [_floats("arms", arm_set) for arm_set in arms]  # type: ignore[union-attr]
+    per_round = _rounds("arms", arms, 3)
     require(len(per_round) == horizon, "the number of rounds in arms", len(per_round), f"{horizon}, as in clients")
     for t, arm_set in enumerate(per_round):
         good = arm_set.ndim == 2 and arm_set.shape[0] > 0 and arm_set.shape[1] == per_round[0].shape[-1] > 0
         require(good, f"the shape of arms in round {t}", arm_set.shape, "(K, d) with one d for all rounds")
-    counts = np.array([len(arm_set) for arm_set in per_round], dtype=np.int64)
-    x = np.ascontiguousarray(np.concatenate(per_round))
+        if isinstance(per_round, np.ndarray):
+            break  # all rounds of one array have the same shape
+    counts = np.fromiter((len(arm_set) for arm_set in per_round), dtype=np.int64, count=horizon)
+    x = np.concatenate(per_round) if isinstance(per_round, list) else per_round.reshape(-1, per_round.shape[-1])
     if not np.isfinite(x).all():
         t = int(np.searchsorted(np.cumsum(counts), np.flatnonzero(~np.isfinite(x).all(axis=1))[0], "right"))
         raise FedbanditError(f"A context in round {t} is not finite.")
     rows = np.zeros((horizon, int(counts.max())), dtype=np.int64)
     offered = np.arange(rows.shape[1]) < counts[:, None]
     rows[offered] = np.arange(len(x))
-    return x, rows, counts
+    return np.require(x, requirements=["C", "W"]), rows, counts  # read-only arrays would compile the loop anew
 
 
 def _per_arm(name: str, values: ArrayLike | Sequence[ArrayLike], counts: Ints) -> Array:
     """One number for each arm that is offered, padded with zeros."""
-    per_round = [_floats(name, numbers) for numbers in values]  # type: ignore[union-attr]
+    per_round = _rounds(name, values, 2)
     require(len(per_round) == counts.size, f"the number of rounds in {name}", len(per_round), f"{counts.size}")
-    table = np.zeros((counts.size, int(counts.max())))
     for t, numbers in enumerate(per_round):
         require(numbers.shape == (counts[t],), f"the shape of {name} in round {t}", numbers.shape, f"({counts[t]},)")
-        if not np.isfinite(numbers).all():
-            raise FedbanditError(f"A value of {name} in round {t} is not finite.")
-        table[t, : counts[t]] = numbers
+    table = np.zeros((counts.size, int(counts.max())))
+    table[np.arange(table.shape[1]) < counts[:, None]] = np.concatenate(list(per_round))
+    bad = np.flatnonzero(~np.isfinite(table).all(axis=1))
+    if bad.size:
+        raise FedbanditError(f"A value of {name} in round {bad[0]} is not finite.")
     return table
+
+
+def _rounds(name: str, values: ArrayLike | Sequence[ArrayLike], ndim: int) -> Array | list[Array]:
+    """One array for all rounds where they are alike, else a list with one array a round."""
+    if isinstance(values, np.ndarray) and values.dtype != object and values.ndim == ndim:
+        return _floats(name, values)
+    if not isinstance(values, Sequence | np.ndarray):
+        raise FedbanditError(f"{name} is of type {type(values).__name__}, but must be an array or a list of arrays.")
+    return [_floats(name, numbers) for numbers in values]
 
 
 def _floats(name: str, values: ArrayLike) -> Array:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedbandit.compiled import compiled
 from fedbandit.environments.block import Block, RewardKind
@@ -77,12 +78,20 @@ class Synthetic:
     def _check_arrivals(self) -> None:
         if isinstance(self.arrivals, str):
             known = ("uniform", "round-robin", "skewed")
-            require(self.arrivals in known, "arrivals", self.arrivals, f"one of {known} or {self.n_clients} numbers")
+            require(
+                self.arrivals in known,
+                "arrivals",
+                self.arrivals,
+                f"one of {known} or {self.n_clients} numbers",
+            )
         else:
             p = np.asarray(self.arrivals, dtype=np.float64)
             require(p.shape == (self.n_clients,), "the shape of arrivals", p.shape, f"({self.n_clients},)")
             require(
-                bool((p >= 0).all()) and abs(p.sum() - 1) < 1e-6, "arrivals", self.arrivals, "probabilities that sum to 1"
+                bool((p >= 0).all()) and abs(p.sum() - 1) < 1e-6,
+                "arrivals",
+                self.arrivals,
+                "probabilities that sum to 1",
             )
             object.__setattr__(self, "arrivals", tuple((p / p.sum()).tolist()))
         if self.rounds == "all" and self.arrivals not in ("uniform", "round-robin"):
@@ -117,7 +126,7 @@ class Synthetic:
 
 
 def unit_vectors(rng: np.random.Generator, n: int, dim: int, *, positive: bool = False) -> Array:
-    """n vectors uniform on the unit sphere, or on its non-negative part."""
+    """N vectors uniform on the unit sphere, or on its non-negative part."""
     x = rng.standard_normal((n, dim))
     x /= np.sqrt(np.einsum("ij,ij->i", x, x))[:, None]
     return np.abs(x) if positive else x
@@ -162,7 +171,9 @@ class SyntheticStream:
         rng = generator(self.seed, Purpose.CONTEXTS, c)
         means = np.empty((n, env.n_arms))
         per_round = env.n_clients if env.rounds == "all" else 1
-        phase = np.searchsorted(np.asarray(env.drift, dtype=np.int64), np.arange(start, start + n) // per_round, "right")
+        phase = np.searchsorted(
+            np.asarray(env.drift, dtype=np.int64), np.arange(start, start + n) // per_round, "right"
+        )
         if self.pool is not None:
             X = self.pool
             arms = np.empty((n, env.n_arms), dtype=np.int64)
@@ -262,7 +273,7 @@ def _concatenate(parts: list[Block], *, shift: bool) -> Block:
 
 
 @compiled
-def draw_distinct(words: np.ndarray, order: Ints, arms: Ints) -> None:  # type: ignore[type-arg]
+def draw_distinct(words: NDArray[np.uint32], order: Ints, arms: Ints) -> None:
     """Fill each row of `arms` with distinct entries of `order`: a partial Fisher–Yates shuffle, never undone."""
     n, k = arms.shape
     size = order.shape[0]

@@ -1,5 +1,5 @@
 """Many runs instead of one: systems by name, grids of runs in processes, tables and plots of what came out.
 
-`specs` and `keywords` turn text into systems and environments, `runner` runs trials in parallel, `compare` aggregates
-them, `tables` and `plots` put them on disk. This file imports nothing, so that the command line starts at once.
+`specs` and `keywords` turn text into systems and environments, `runner` runs trials in parallel, `compare`
+aggregates them, `tables`, `plots` and `report` put them on disk.
 """

@@ -18,7 +18,7 @@ MEASURES = ("regret", "reward", "uploads", "downloads", "scalars", "bytes", "sec
 
 @dataclass(frozen=True)
 class Line:
-    """One system's mean over seeds of every measure, and the standard error of its regret (None for one seed)."""
+    """One system: its means over seeds, and the standard error of its regret (None for one seed)."""
 
     label: str
     system: str
@@ -40,10 +40,8 @@ class Line:
         }
 
 
-def trials_of(
-    systems: Sequence[tuple[str, Spec]], env: Spec, horizon: int, seeds: Sequence[int]
-) -> list[Trial]:
-    """Every labelled system with every seed. Seed by seed, so that the first results already compare all systems."""
+def trials_of(systems: Sequence[tuple[str, Spec]], env: Spec, horizon: int, seeds: Sequence[int]) -> list[Trial]:
+    """Every labelled system with every seed."""
     labels = [label for label, _ in systems]
     for label in labels:
         if labels.count(label) > 1:
@@ -89,24 +87,27 @@ def aggregate(runs: Sequence[Run]) -> list[Line]:
 
 def format_table(lines: Sequence[Line]) -> str:
     """The lines as aligned text, with the full guarantees below."""
-    header = ("system", "regret", "", "reward", "uploads", "downloads", "MB", "seconds", "guarantee")
-    cells = [header, *(_cells(line) for line in lines)]
-    widths = [max(len(row[c]) for row in cells) for c in range(len(header))]
-    left = (0, 2, len(header) - 1)  # text, and ± right after its number
+    header = ("system", "regret", "reward", "uploads", "downloads", "MB", "seconds", "guarantee")
+    errors = ["" if line.regret_error is None else f"{line.regret_error:,.1f}" for line in lines]
+    widest = max(map(len, errors))
+    rows = [
+        header,
+        *(_cells(line, f" ± {e:>{widest}}" if e else "") for line, e in zip(lines, errors, strict=True)),
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     text = []
-    for row in cells:
-        padded = [cell.ljust(w) if c in left else cell.rjust(w) for c, (cell, w) in enumerate(zip(row, widths, strict=True))]
-        text.append((padded[0] + "  " + padded[1] + " " + "  ".join(padded[2:])).rstrip())
+    for first, *numbers, last in rows:
+        padded = [number.rjust(width) for number, width in zip(numbers, widths[1:-1], strict=True)]
+        text.append("  ".join([first.ljust(widths[0]), *padded, last]))
     guarantees = dict.fromkeys(line.guarantee for line in lines)
     return "\n".join([*text, "", *(f"guarantee {guarantee}" for guarantee in guarantees)])
 
 
-def _cells(line: Line) -> tuple[str, ...]:
+def _cells(line: Line, error: str) -> tuple[str, ...]:
     means = line.means
     return (
         line.label,
-        f"{means['regret']:,.1f}",
-        "" if line.regret_error is None else f"± {line.regret_error:,.1f}",
+        f"{means['regret']:,.1f}{error}",
         f"{means['reward']:,.1f}",
         f"{means['uploads']:,.0f}",
         f"{means['downloads']:,.0f}",

@@ -1,7 +1,8 @@
-"""Pictures of comparisons. Figures are made without pyplot, so that they need no display and leave nothing behind."""
+"""Pictures of comparisons. Figures are made without pyplot: they need no display and leave nothing behind."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,7 +11,7 @@ import numpy as np
 
 from fedbandit.engine.plot import require_matplotlib
 from fedbandit.errors import FedbanditError
-from fedbandit.experiments.compare import by_label
+from fedbandit.experiments.compare import by_label, standard_error
 from fedbandit.experiments.runner import Run
 from fedbandit.experiments.tables import writing
 
@@ -29,7 +30,7 @@ class Look(NamedTuple):
     marker: str
 
 
-# Okabe and Ito's colours, which colour-blind people can tell apart, without the yellow that white paper swallows.
+# Okabe and Ito's colours, which colour-blind people can tell apart, without the yellow that paper swallows.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#000000")
 _LINES = ("solid", "dashed", "dashdot", "dotted", (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
 _MARKERS = ("o", "s", "^", "D", "v")
@@ -37,9 +38,7 @@ _MARKERS = ("o", "s", "^", "D", "v")
 
 def look_of(position: int) -> Look:
     """The look of the system at this position; 7, 6 and 5 of each give 210 different ones."""
-    return Look(
-        _COLOURS[position % len(_COLOURS)], _LINES[position % len(_LINES)], _MARKERS[position % len(_MARKERS)]
-    )
+    return Look(_COLOURS[position % len(_COLOURS)], _LINES[position % len(_LINES)], _MARKERS[position % len(_MARKERS)])
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -52,29 +51,26 @@ def new_figure(width: float, height: float) -> Figure:
 
 def draw_comparison(runs: Sequence[Run], title: str) -> Figure:
     """Regret over rounds with bands of one standard error, beside final regret against messages."""
-    figure = new_figure(10.5, 4.8)
+    groups = by_label(runs)
+    columns = max(1, min(len(groups), 110 // (max(map(len, groups)) + 9)))
+    figure = new_figure(10.5, 4.4 + 0.22 * math.ceil(len(groups) / columns))
     over_rounds, against_messages = figure.subplots(1, 2, sharey=True)
-    for position, (label, group) in enumerate(by_label(runs).items()):
+    silent = _scale_messages(against_messages, [_messages(run) for run in runs])
+    for position, (label, group) in enumerate(groups.items()):
         _draw_curve(over_rounds, label, group, look_of(position))
-        _draw_cost(against_messages, group, look_of(position))
-    n_seeds = len({run.report["seed"] for run in runs})
+        _draw_cost(against_messages, group, look_of(position), silent)
+    _scale_regret(over_rounds, [np.mean([run.report["regret"] for run in group]) for group in groups.values()])
     over_rounds.set(xlabel="round", ylabel="cumulative regret", title="Regret over rounds")
     over_rounds.set_xlim(0, runs[0].report["horizon"])
-    over_rounds.set_ylim(bottom=0)
     over_rounds.xaxis.set_major_formatter(_thousands)
-    over_rounds.yaxis.set_major_formatter(_thousands)
-    _scale_messages(against_messages, [_messages(run) for run in runs])
-    against_messages.set(xlabel="messages (uploads + downloads)", title="Regret at the end against communication")
+    against_messages.set(xlabel="messages (uploads + downloads)", title="Final regret against communication")
     for ax in (over_rounds, against_messages):
         ax.grid(alpha=0.25)
         ax.spines[["top", "right"]].set_visible(False)
-    spread = "mean ± 1 standard error" if n_seeds > 1 else "one seed"
-    figure.suptitle(f"{title} · {n_seeds} seeds, {spread}" if n_seeds > 1 else f"{title} · {spread}")
+    n_seeds = len({run.report["seed"] for run in runs})
+    figure.suptitle(f"{title}; " + ("one seed" if n_seeds == 1 else f"mean ± standard error of {n_seeds} seeds"))
     handles, labels = over_rounds.get_legend_handles_labels()
-    widest = max(map(len, labels))
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=max(1, min(len(labels), 120 // (widest + 8))), frameon=False
-    )
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, handlelength=3.5)
     return figure
 
 
@@ -103,7 +99,7 @@ def require_image_name(path: Path) -> None:
         raise FedbanditError(f"{str(path)!r} must end in .{', .'.join(sorted(known))}.")
 
 
-def _thousands(value: float, _position: object) -> str:
+def _thousands(value: float, _position: object = None) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:g}"
 
 
@@ -121,37 +117,58 @@ def _draw_curve(ax: Axes, label: str, group: Sequence[Run], look: Look) -> None:
         color=look.colour,
         linestyle=look.line,
         marker=look.marker,
-        markevery=max(1, len(rounds) // 8),
+        markevery=(len(rounds) // 16, max(1, len(rounds) // 8)),
         markersize=5,
         linewidth=1.8,
         label=label,
     )
     if len(group) > 1:
-        error = regret.std(axis=0, ddof=1) / np.sqrt(len(group))
+        error = regret.std(axis=0, ddof=1) / math.sqrt(len(group))
         ax.fill_between(rounds, mean - error, mean + error, color=look.colour, alpha=0.2, linewidth=0)
 
 
-def _draw_cost(ax: Axes, group: Sequence[Run], look: Look) -> None:
-    """Every run faintly, and their mean."""
-    messages = [_messages(run) for run in group]
+def _draw_cost(ax: Axes, group: Sequence[Run], look: Look, silent: float) -> None:
+    """Every run faintly, and their mean; a run without messages stands at `silent`."""
+    messages = [_messages(run) or silent for run in group]
     regret = [run.report["regret"] for run in group]
-    ax.scatter(messages, regret, color=look.colour, marker=look.marker, s=22, alpha=0.35, linewidth=0)
-    ax.scatter(
+    ax.scatter(messages, regret, color=look.colour, marker=look.marker, s=22, alpha=0.4, linewidth=0)
+    ax.errorbar(
         float(np.mean(messages)),
         float(np.mean(regret)),
+        yerr=standard_error(regret),
         color=look.colour,
         marker=look.marker,
-        s=80,
-        edgecolor="black",
-        linewidth=0.8,
+        markersize=9,
+        markeredgecolor="black",
+        markeredgewidth=0.8,
+        capsize=3,
         zorder=3,
     )
 
 
-def _scale_messages(ax: Axes, messages: Sequence[int]) -> None:
-    """Logarithmic, with room for systems that never speak."""
+def _scale_messages(ax: Axes, messages: Sequence[int]) -> float:
+    """Make the axis logarithmic, with a place of its own for systems that never speak; say where that is."""
     spoken = [count for count in messages if count > 0]
-    if spoken:
-        smallest = 10 ** np.floor(np.log10(min(spoken)))
-        ax.set_xscale("symlog", linthresh=float(smallest), linscale=0.5)
-    ax.set_xlim(left=0 if spoken and len(spoken) == len(messages) else None)
+    if not spoken:
+        ax.set_xticks([0], ["0"])
+        return 0.0
+    lowest, highest = math.floor(math.log10(min(spoken))), math.ceil(math.log10(max(spoken)))
+    ticks = {float(10**k): _thousands(10**k) for k in range(lowest, highest + 1)}
+    silent = 10 ** (lowest - 0.7)
+    if len(spoken) < len(messages):
+        ticks[silent] = "0"
+    ax.set_xscale("log")
+    ax.set_xticks(list(ticks), list(ticks.values()))
+    ax.minorticks_off()
+    ax.set_xlim(min(ticks) / 1.6, max(ticks) * 1.6)
+    return silent
+
+
+def _scale_regret(ax: Axes, finals: Sequence[float]) -> None:
+    """Make the axis logarithmic if the best would otherwise lie flat on the bottom."""
+    if min(finals) > 0 and max(finals) / min(finals) > 8:
+        ax.set_yscale("log")
+        ax.set_ylim(min(finals) / 4, max(finals) * 1.5)
+    else:
+        ax.set_ylim(bottom=0)
+    ax.yaxis.set_major_formatter(_thousands)

@@ -23,13 +23,15 @@ def recorded_file(
 ) -> Recorded:
     """Your own arrays, replayed from an .npz file with clients, arms, means and rewards.
 
-    Shapes are those of `environments.recorded`. The file may also hold `delays` (T,), and `counts` (T,) if rounds offer
-    different numbers of arms: then only the first counts[t] arms of round t are offered, and the rest is padding.
+    Shapes are those of `environments.recorded`. The file may also hold `delays` (T,), and `counts` (T,) if
+    rounds offer different numbers of arms: the first counts[t] of round t are arms, and the rest is padding.
     """
     arrays = _read(path)
     missing = [name for name in ("clients", "arms", "means", "rewards") if name not in arrays]
     if missing:
-        raise FedbanditError(f"{os.fspath(path)!r} has no array {missing[0]!r}; it must have clients, arms, means, rewards.")
+        raise FedbanditError(
+            f"{os.fspath(path)!r} has no array {missing[0]!r}; it must have clients, arms, means, rewards."
+        )
     counts = arrays.get("counts")
     if counts is not None and (counts.ndim != 1 or counts.dtype.kind not in "iu"):
         raise FedbanditError(f"counts in {os.fspath(path)!r} must be one whole number a round.")
@@ -64,5 +66,5 @@ def _read(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
         raise FedbanditError(f"There is no file {name!r}.") from None
     except (AttributeError, TypeError):  # a single array, from np.save
         raise FedbanditError(f"{name!r} holds one array instead of several; write it with numpy.savez.") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise FedbanditError(f"{name!r} is not an .npz file of plain arrays: {error}") from None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        raise FedbanditError(f"{name!r} is not an .npz file of plain arrays.") from None

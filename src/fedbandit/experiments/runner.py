@@ -87,7 +87,7 @@ def run_trials(
 ) -> list[Run]:
     """Run all trials and return their runs in the same order; `progress` is told each one as it finishes.
 
-    There are as many processes as this one may use processors, unless said otherwise; one process means this one.
+    By default there are as many processes as processors; with one, trials run in this process.
     A script that calls this needs `if __name__ == "__main__":`, as the workers import it.
     """
     processes = min(processes or usable_processors(), len(trials))

@@ -47,7 +47,7 @@ class Spec:
 
     @classmethod
     def parse(cls, text: str) -> Spec:
-        """Take a text apart. A comma begins a keyword only if a name and `=` follow, so values may have commas.
+        """Take a text apart. A comma begins a keyword only if `=` follows, so values may have commas.
 
         >>> Spec.parse("async-linucb:gamma-upload=2,gamma_download=inf")
         Spec(name='async_linucb', keywords=(('gamma_upload', '2'), ('gamma_download', 'inf')))
@@ -103,7 +103,7 @@ def build_system(spec: Spec) -> System:
     system = _make(maker, spec, {})
     if not isinstance(system, System):
         raise FedbanditError(f"{spec.name} returned {system!r}, which is not a System.")
-    return replace(system, name=maker.__name__) if system.name == "custom" else system
+    return replace(system, name=maker.__name__)
 
 
 @lru_cache(maxsize=4)  # a worker runs many trials on one recorded file
@@ -121,8 +121,8 @@ def distribute(flags: Mapping[str, str], systems: list[Spec], env: Spec) -> tupl
     system_takes = [keywords_of(system_maker(spec.name)) for spec in systems]
     for name in flags:
         if name not in env_takes and not any(name in takes for takes in system_takes):
-            nobody = " and ".join(dict.fromkeys(hyphenated(spec.name) for spec in (*systems, env)))
-            raise FedbanditError(f"--{hyphenated(name)} is not a keyword of {nobody}.")
+            named = ", ".join(dict.fromkeys(hyphenated(spec.name) for spec in systems))
+            raise FedbanditError(f"--{hyphenated(name)} is a keyword neither of {named} nor of {hyphenated(env.name)}.")
     told = [
         spec.over({key: text for key, text in flags.items() if key in takes and key not in env_takes})
         for spec, takes in zip(systems, system_takes, strict=True)
@@ -147,7 +147,7 @@ def _make(maker: Callable[..., Any], spec: Spec, defaults: Mapping[str, str]) ->
     except FedbanditError:
         raise
     except (TypeError, ValueError) as error:
-        # A value of a type that nobody foresaw. A user's own function keeps its traceback: the fault may be there.
+        # A value of a type nobody foresaw. A user's own function keeps its traceback: the fault may be there.
         if ".py:" in spec.name:
             raise
         raise FedbanditError(f"{spec.over(given).label} makes no sense: {error}.") from error
@@ -173,8 +173,8 @@ def _function_in(path: str, name: str) -> Callable[..., Any]:
     function = getattr(module, name.replace("-", "_"), None)
     if not callable(function):
         own = [key for key, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__]
-        raise unknown(f"function in {path}", name, own) if own else FedbanditError(f"{path} defines no function.")
-    return function  # type: ignore[no-any-return]
+        raise unknown("function", f"{path}:{name}", (f"{path}:{function}" for function in own))
+    return function
 
 
 @lru_cache

@@ -32,8 +32,8 @@ class Scratch(NamedTuple):
 
 def scratch(n_arms: int, dim: int) -> Scratch:
     """Memory for sets of up to `n_arms` arms."""
-    vectors = (np.zeros(dim) for _ in range(4))
-    return Scratch(np.zeros(n_arms), *vectors, np.zeros((dim, dim)), np.zeros((dim, dim)))
+    sizes = ((n_arms,), (dim,), (dim,), (dim,), (dim,), (dim, dim), (dim, dim))
+    return Scratch._make(np.zeros(size) for size in sizes)
 
 
 @compiled

@@ -10,7 +10,18 @@ from numpy.typing import NDArray
 from fedbandit.compiled import compiled
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, width
 from fedbandit.policies.sampling import cholesky
-from fedbandit.statistics import LOGDET, STEPS, Array, add_pending, base_of, copy, dot, inverse_of, multiply, theta_of
+from fedbandit.statistics import (
+    LOGDET,
+    STEPS,
+    Array,
+    add_pending,
+    base_of,
+    copy,
+    dot,
+    inverse_of,
+    multiply,
+    theta_of,
+)
 from fedbandit.streams import normal
 from fedbandit.world import World
 
@@ -33,9 +44,7 @@ class LinPHE(WidthRule):
 
 
 @compiled
-def sample_perturbed(
-    plan: PolicyPlan, row: Array, client: int, M: Array, z: Array, theta: Array, V: Array
-) -> None:
+def sample_perturbed(plan: PolicyPlan, row: Array, client: int, M: Array, z: Array, theta: Array, V: Array) -> None:
     """θ = θ̂ + α V(λ)⁻¹ L z with L Lᵀ = V (without ridge) and z standard normal."""
     d = z.shape[0]
     alpha = width(plan, row[LOGDET])

@@ -65,9 +65,19 @@ class WidthRule:
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing."""
         if self.alpha is not None:
-            require(self.alpha >= 0 and math.isfinite(self.alpha), "alpha", self.alpha, "a finite number ≥ 0, or None")
+            require(
+                self.alpha >= 0 and math.isfinite(self.alpha),
+                "alpha",
+                self.alpha,
+                "a finite number ≥ 0, or None",
+            )
         if self.noise is not None:
-            require(self.noise >= 0 and math.isfinite(self.noise), "noise", self.noise, "a finite number ≥ 0, or None")
+            require(
+                self.noise >= 0 and math.isfinite(self.noise),
+                "noise",
+                self.noise,
+                "a finite number ≥ 0, or None",
+            )
         require(0 < self.confidence < 1, "confidence", self.confidence, "a probability strictly between 0 and 1")
 
     def plan_with(self, code: Code, world: World, ridge: float, key: NDArray[np.uint64]) -> PolicyPlan:

@@ -10,7 +10,19 @@ from numpy.typing import NDArray
 
 from fedbandit.compiled import compiled
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, width
-from fedbandit.statistics import LOGDET, SPECTRAL, TIE, Array, Ints, copy, dot, dot_each, inverse_of, multiply, theta_of
+from fedbandit.statistics import (
+    LOGDET,
+    SPECTRAL,
+    TIE,
+    Array,
+    Ints,
+    copy,
+    dot,
+    dot_each,
+    inverse_of,
+    multiply,
+    theta_of,
+)
 from fedbandit.world import World
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from fedbandit.privacy.guarantee import Guarantee
+from fedbandit.privacy.privacy import Site
 
 
 @dataclass(frozen=True)
 class NoPrivacy:
     """Statistics are sent as they are. Raw data still never leave a client, but that alone guarantees nothing."""
 
-    site: ClassVar[Literal["nowhere"]] = "nowhere"
+    site: ClassVar[Site] = "nowhere"
 
     def guarantee(self) -> Guarantee:
         """None."""

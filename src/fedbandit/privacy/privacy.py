@@ -7,12 +7,15 @@ from typing import ClassVar, Literal, Protocol, runtime_checkable
 from fedbandit.privacy.guarantee import Guarantee
 
 
+Site = Literal["nowhere", "client", "node", "coordinator"]
+"""Who draws the noise."""
+
+
 @runtime_checkable
 class Privacy(Protocol):
     """Parameters of a mechanism, who runs it, and what it guarantees."""
 
-    site: ClassVar[Literal["nowhere", "client", "node", "coordinator"]]
-    """Who draws the noise."""
+    site: ClassVar[Site]
 
     def guarantee(self) -> Guarantee:
         """The claim."""

@@ -9,6 +9,7 @@ client's message to the coordinator machine, the same machine that answers on a 
 from fedbandit.protocols.coordinator import Broadcast, Coordinator, StarCoordinator
 from fedbandit.protocols.count_triggered import CountTriggered
 from fedbandit.protocols.event_triggered import EventTriggered, always
+from fedbandit.protocols.factors import Factor
 from fedbandit.protocols.never import Never
 from fedbandit.protocols.protocol import MessageProtocol
 from fedbandit.protocols.synchronous import Synchronous, SynchronousCoordinator
@@ -19,9 +20,10 @@ __all__ = [
     "Coordinator",
     "CountTriggered",
     "EventTriggered",
+    "Factor",
     "Kind",
-    "Never",
     "MessageProtocol",
+    "Never",
     "StarCoordinator",
     "Synchronous",
     "SynchronousCoordinator",

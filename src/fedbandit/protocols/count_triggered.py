@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
 from fedbandit.protocols.coordinator import Coordinator, StarCoordinator
-from fedbandit.protocols.event_triggered import check_factor, settle_factor
+from fedbandit.protocols.factors import Factor, check_factor, settle_factor, settled
 from fedbandit.protocols.hub import Hub
-from fedbandit.protocols.trigger import Kind, Trigger
+from fedbandit.protocols.trigger import Joining, Kind, Says, Trigger
 from fedbandit.statistics import Array
 from fedbandit.world import World
 
@@ -28,11 +28,11 @@ class CountTriggered:
     themselves are public: neighbours that replace an interaction, not ones that add or remove it).
     """
 
-    factor_upload: float | str | Array = 2.0
-    factor_download: float | str | Array = 2.0
+    factor_upload: Factor = 2.0
+    factor_download: Factor = 2.0
     warm_join: bool = False
 
-    says: ClassVar[Literal["upload"]] = "upload"
+    says: ClassVar[Says] = "upload"
     counting: ClassVar[bool] = True
     fused: ClassVar[bool] = True
 
@@ -42,7 +42,7 @@ class CountTriggered:
             object.__setattr__(self, name, check_factor(name, getattr(self, name), {}))
 
     @property
-    def join(self) -> Literal["cold", "warm"]:
+    def join(self) -> Joining:
         """With nothing, or with a download."""
         return "warm" if self.warm_join else "cold"
 
@@ -56,11 +56,11 @@ class CountTriggered:
 
     def trigger(self) -> Trigger:
         """The condition on counts."""
-        return Trigger.of(Kind.COUNT, self.factor_upload, "counts")  # type: ignore[arg-type]
+        return Trigger.of(Kind.COUNT, settled(self.factor_upload), "counts")
 
     def log_gamma_download(self) -> Array:
         """Log of the download factor."""
-        return np.atleast_1d(np.log(self.factor_download))  # type: ignore[arg-type]
+        return np.log(settled(self.factor_download))
 
     def coordinator(self, hub: Hub, ridge: float, dim: int) -> Coordinator | None:
         """The star of `EventTriggered`, comparing counts."""

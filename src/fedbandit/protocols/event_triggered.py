@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from fedbandit.errors import require, unknown
 from fedbandit.protocols.coordinator import Coordinator, StarCoordinator
+from fedbandit.protocols.factors import Factor, Rules, check_factor, settle_factor, settled
 from fedbandit.protocols.hub import Hub
-from fedbandit.protocols.trigger import Kind, Trigger
+from fedbandit.protocols.trigger import Joining, Kind, Says, Trigger
 from fedbandit.statistics import Array
 from fedbandit.world import World
 
-GAMMA_RULES = {
+GAMMA_RULES: Rules = {
     "exp(1/N)": lambda world: math.exp(1 / world.n_clients),
     "exp(1/sqrt(N))": lambda world: math.exp(world.n_clients**-0.5),
 }
@@ -45,11 +44,11 @@ class EventTriggered:
             paper's clients start empty and wait for the next check.
     """
 
-    gamma_upload: float | str | Array = 5.0
-    gamma_download: float | str | Array = 5.0
+    gamma_upload: Factor = 5.0
+    gamma_download: Factor = 5.0
     warm_join: bool = False
 
-    says: ClassVar[Literal["upload"]] = "upload"
+    says: ClassVar[Says] = "upload"
     counting: ClassVar[bool] = False
     fused: ClassVar[bool] = True
 
@@ -59,7 +58,7 @@ class EventTriggered:
             object.__setattr__(self, name, check_factor(name, getattr(self, name), GAMMA_RULES))
 
     @property
-    def join(self) -> Literal["cold", "warm"]:
+    def join(self) -> Joining:
         """With nothing, or with a download."""
         return "warm" if self.warm_join else "cold"
 
@@ -73,11 +72,11 @@ class EventTriggered:
 
     def trigger(self) -> Trigger:
         """Eq. (3), in logarithms."""
-        return Trigger.of(Kind.LOGDET, np.log(self.gamma_upload), "raw")  # type: ignore[arg-type]
+        return Trigger.of(Kind.LOGDET, np.log(settled(self.gamma_upload)), "raw")
 
     def log_gamma_download(self) -> Array:
-        """log γ_D."""
-        return np.atleast_1d(np.log(self.gamma_download))  # type: ignore[arg-type]
+        """Log γ_D."""
+        return np.log(settled(self.gamma_download))
 
     def coordinator(self, hub: Hub, ridge: float, dim: int) -> Coordinator | None:
         """Alg. 1 lines 4–10."""
@@ -87,24 +86,3 @@ class EventTriggered:
 def always() -> EventTriggered:
     """Everyone sends every observation and is always up to date: γ = 1 and warm joining."""
     return EventTriggered(gamma_upload=1.0, gamma_download=1.0, warm_join=True)
-
-
-def check_factor(name: str, value: float | str | ArrayLike, rules: dict[str, object]) -> float | str | Array:
-    """A factor ≥ 1, an array of them, or the name of a rule."""
-    if isinstance(value, str):
-        if value not in rules:
-            raise unknown(f"rule for {name}", value, rules)
-        return value
-    factors = np.asarray(value, dtype=np.float64)
-    require(factors.ndim <= 1, name, value, "a number or a list with one for each client")
-    require(bool((factors >= 1).all()), name, value, "≥ 1 (1 communicates always, inf never)")
-    return float(factors) if factors.ndim == 0 else factors
-
-
-def settle_factor(name: str, value: float | str | Array, rules: dict[str, object], world: World) -> float | Array:
-    """The number that a rule gives in this world; an array must have one entry for each client."""
-    if isinstance(value, str):
-        return float(rules[value](world))  # type: ignore[operator]
-    if isinstance(value, np.ndarray):
-        require(value.size == world.n_clients, f"the length of {name}", value.size, f"{world.n_clients}, one a client")
-    return value

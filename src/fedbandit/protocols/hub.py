@@ -30,12 +30,12 @@ import numpy as np
 from fedbandit.compiled import compiled, compiled_inline
 from fedbandit.statistics import (
     LOGDET,
+    N_PENDING,
     TIE,
     VERSION,
     Array,
     Ints,
     N,
-    N_PENDING,
     add,
     add_pending,
     adopt,

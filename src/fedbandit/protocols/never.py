@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
 from fedbandit.protocols.coordinator import Coordinator
 from fedbandit.protocols.hub import Hub
-from fedbandit.protocols.trigger import Kind, Trigger
+from fedbandit.protocols.trigger import Joining, Kind, Says, Trigger
 from fedbandit.statistics import Array
 from fedbandit.world import World
 
@@ -19,10 +19,10 @@ from fedbandit.world import World
 class Never:
     """Nobody speaks: every model row learns alone."""
 
-    says: ClassVar[Literal["nothing"]] = "nothing"
+    says: ClassVar[Says] = "nothing"
     counting: ClassVar[bool] = False
     fused: ClassVar[bool] = True
-    join: ClassVar[Literal["cold"]] = "cold"
+    join: ClassVar[Joining] = "cold"
 
     def told(self, world: World) -> Never:  # noqa: ARG002
         """Nothing to settle."""

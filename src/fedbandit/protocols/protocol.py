@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import typing
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from fedbandit.protocols.coordinator import Coordinator
 from fedbandit.protocols.hub import Hub
-from fedbandit.protocols.trigger import Trigger
+from fedbandit.protocols.trigger import Joining, Says, Trigger
 from fedbandit.statistics import Array
 from fedbandit.world import World
 
@@ -16,7 +16,7 @@ from fedbandit.world import World
 class MessageProtocol(typing.Protocol):
     """Parameters of a protocol, and the facts that a system checks."""
 
-    says: ClassVar[Literal["nothing", "upload", "request"]]
+    says: ClassVar[Says]
     """What a client sends when its trigger fires."""
     counting: ClassVar[bool]
     """Whether downloads compare numbers of observations instead of log-determinants."""
@@ -24,7 +24,7 @@ class MessageProtocol(typing.Protocol):
     """Whether the engine may run the whole exchange compiled (`hub.upload_row`)."""
 
     @property
-    def join(self) -> Literal["cold", "warm", "member"]:
+    def join(self) -> Joining:
         """How a client that first acts joins: with nothing, with a download, or as a member from the start."""
         ...
 
@@ -37,7 +37,7 @@ class MessageProtocol(typing.Protocol):
         ...
 
     def log_gamma_download(self) -> Array:
-        """log γ_D, of all clients or of each."""
+        """Log γ_D, of all clients or of each."""
         ...
 
     def coordinator(self, hub: Hub, ridge: float, dim: int) -> Coordinator | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from fedbandit.errors import FedbanditError, require, unknown
 from fedbandit.messages import Collect, Join, Message, Receipt, Request, Upload
 from fedbandit.protocols.coordinator import Broadcast, Coordinator, HubKeeper
 from fedbandit.protocols.hub import Hub, broadcast, settle_pool
-from fedbandit.protocols.trigger import Kind, Trigger
+from fedbandit.protocols.trigger import Joining, Kind, Says, Trigger
 from fedbandit.statistics import Array
 from fedbandit.world import World
 
@@ -48,10 +48,10 @@ class Synchronous:
 
     threshold: float | str | None = None
 
-    says: ClassVar[Literal["request"]] = "request"
+    says: ClassVar[Says] = "request"
     counting: ClassVar[bool] = False
     fused: ClassVar[bool] = False
-    join: ClassVar[Literal["member"]] = "member"
+    join: ClassVar[Joining] = "member"
 
     def __post_init__(self) -> None:
         """Check the threshold."""

@@ -11,6 +11,12 @@ import numpy as np
 from fedbandit.compiled import compiled_inline
 from fedbandit.statistics import BASE_LOGDET, LOGDET, N_OWN, N_PENDING, TIE, Array
 
+Says = Literal["nothing", "upload", "request"]
+"""What a client sends when its trigger fires."""
+
+Joining = Literal["cold", "warm", "member"]
+"""How a client that first acts joins: with nothing, with a download, or as a member from the start."""
+
 Reads = Literal["nothing", "counts", "released", "raw"]
 """What a trigger looks at. A trigger that reads raw data tells an observer about it by its timing."""
 

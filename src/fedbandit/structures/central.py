@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
-from fedbandit.structures.layout import Layout
+from fedbandit.structures.layout import Layout, Model
 from fedbandit.world import World
 
 
@@ -15,7 +15,8 @@ from fedbandit.world import World
 class Central:
     """A single model row serves every client: all data are in one place and nothing has to be exchanged."""
 
-    model: ClassVar[Literal["rows"]] = "rows"
+    model: ClassVar[Model] = "rows"
+    separate: ClassVar[bool] = False
 
     def layout(self, world: World) -> Layout:
         """Row 0 for everyone."""

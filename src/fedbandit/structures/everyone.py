@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
-from fedbandit.structures.layout import Layout
+from fedbandit.structures.layout import Layout, Model
 from fedbandit.world import World
 
 
@@ -15,7 +15,8 @@ from fedbandit.world import World
 class Everyone:
     """One model row for each client, and all of them share with one another (Async-LinUCB, Eq. 1)."""
 
-    model: ClassVar[Literal["rows"]] = "rows"
+    model: ClassVar[Model] = "rows"
+    separate: ClassVar[bool] = True
 
     def layout(self, world: World) -> Layout:
         """A row a client, one group."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit.errors import require
-from fedbandit.structures.layout import Layout
+from fedbandit.structures.layout import Layout, Model
 from fedbandit.world import World
 
 
@@ -25,17 +25,28 @@ class FixedGroups:
 
     labels: tuple[int, ...] | ArrayLike
 
-    model: ClassVar[Literal["rows"]] = "rows"
+    model: ClassVar[Model] = "rows"
+    separate: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the labels."""
         labels = np.asarray(self.labels)
-        require(labels.ndim == 1 and labels.size > 0, "labels", self.labels, "a list with one label for each client")
+        require(
+            labels.ndim == 1 and labels.size > 0,
+            "labels",
+            self.labels,
+            "a list with one label for each client",
+        )
         object.__setattr__(self, "labels", tuple(labels.tolist()))
 
     def layout(self, world: World) -> Layout:
         """A row a client, a group a label."""
         labels = np.asarray(self.labels)
-        require(labels.size == world.n_clients, "the number of labels", labels.size, f"{world.n_clients}, one a client")
+        require(
+            labels.size == world.n_clients,
+            "the number of labels",
+            labels.size,
+            f"{world.n_clients}, one a client",
+        )
         names, group = np.unique(labels, return_inverse=True)
         return Layout(world.n_clients, names.size, None, group.astype(np.int64))

@@ -8,6 +8,9 @@ from typing import ClassVar, Literal, Protocol, runtime_checkable
 from fedbandit.statistics import Ints
 from fedbandit.world import World
 
+Model = Literal["rows", "split", "kernel"]
+"""How arms are scored: with one row, a global and a local part, or through a kernel over users."""
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -28,8 +31,9 @@ class Layout:
 class Structure(Protocol):
     """Parameters of a structure, and the layout it gives in a world."""
 
-    model: ClassVar[Literal["rows", "split", "kernel"]]
-    """How arms are scored: with one row, a global and a local part, or through a kernel over users."""
+    model: ClassVar[Model]
+    separate: ClassVar[bool]
+    """Whether there is more than one model row, so that there is something to exchange."""
 
     def layout(self, world: World) -> Layout:
         """Who is where."""

@@ -1,0 +1,1 @@
+"""Speed, measured as ratios in one run: these numbers mean something on a shared and noisy machine too."""

@@ -1,0 +1,39 @@
+"""What a million clients cost: the same number of interactions, more and more clients.
+
+A million clients are owed far more downloads than a thousand; they are broadcasts, carried out when a client next acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import fedbandit as fb
+from benchmarks.timing import best_seconds, table
+
+INTERACTIONS = 1_000_000
+
+
+def main() -> None:
+    """Print the cost of an interaction for N = 10³ … 10⁶."""
+    system = fb.async_linucb(gamma_upload=5.0, gamma_download=5.0)
+    worlds = {
+        n: fb.environments.homogeneous(n_clients=n, dim=10, n_arms=10, pool=1000, contexts="sphere")
+        for n in (1_000, 10_000, 100_000, 1_000_000)
+    }
+    results = {n: fb.simulate(system, env, INTERACTIONS) for n, env in worlds.items()}
+    tasks: dict[str, Callable[[], object]] = {
+        str(n): partial(fb.simulate, system, env, INTERACTIONS) for n, env in worlds.items()
+    }
+    best = best_seconds(tasks, repeats=3)
+    lines = [
+        [
+            f"{n:,}",
+            f"{best[str(n)] / INTERACTIONS * 1e6:.2f}",
+            f"{best[str(n)] / best['1000']:.2f}×",
+            f"{results[n].communication.uploads:,}",
+            f"{results[n].communication.downloads:,}",
+        ]
+        for n in worlds
+    ]
+    print(table(["clients", "µs per interaction", "against 1,000", "uploads", "downloads"], lines))

@@ -1,0 +1,191 @@
+"""What the command line accepts: commands, their flags, and a flag for every keyword.
+
+Nothing here imports NumPy or Numba until a command's keywords are asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from fedbandit._version import __version__
+from fedbandit.errors import FedbanditError, unknown
+
+DEFAULTS = """
+Unless said otherwise an environment has 100 clients, 25 dimensions and 25 arms, and runs for 30,000
+rounds (recorded data: to their end). Every keyword of the systems and of the environment is a flag:
+--clients 1000, --pool 500, --arrivals skewed, --drift 10000,20000, --delay 1,10, --gamma-upload 2,
+--warm-join, --policy lints; lists have commas, and there are inf and none. A keyword that both know
+goes to the environment; one that several systems know goes to each of them.
+
+SYSTEM is a name (see: fedbandit list), a name with keywords of its own,
+async-linucb:gamma_upload=2,gamma_download=inf, or a function of yours that returns a System,
+path/to/my.py:my_system. Recorded data are read from a file: --env recorded --path my.npz.
+"""
+_KEYWORD = "keyword:"  # marks what argparse found out about keywords
+_SHORT_FLAGS = {"n_clients": "--clients", "n_arms": "--arms"}
+_OWN_FLAGS = {
+    "env",
+    "horizon",
+    "seed",
+    "seeds",
+    "json",
+    "save",
+    "checkpoint",
+    "plot",
+    "out",
+    "jobs",
+    "format",
+    "help",
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are errors like all others: one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the command line."""
+        raise FedbanditError(f"{message[0].upper()}{message[1:].rstrip('.')}; see {self.prog} --help.")
+
+
+def build_parser() -> tuple[Parser, dict[str, Parser]]:
+    """The parser and those of its commands, still without the flags for keywords."""
+    parser = Parser(
+        prog="fedbandit",
+        description="Federated, private, collaborative linear contextual bandits.",
+        epilog=DEFAULTS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"fedbandit {__version__}")
+    actions = parser.add_subparsers(title="commands", metavar="COMMAND")
+    commands: dict[str, Parser] = {}
+
+    def command(name: str, summary: str, usage: str | None = None) -> Parser:
+        commands[name] = actions.add_parser(
+            name,
+            help=summary,
+            description=summary,
+            usage=usage,
+            epilog=DEFAULTS if usage else None,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        commands[name].add_argument("--json", action="store_true", help="print one JSON object instead of text")
+        return commands[name]
+
+    command("list", "Show all systems and environments, with one line each.")
+
+    one = command("simulate", "Run one system on one environment.", "fedbandit simulate SYSTEM [flags]")
+    one.add_argument("system", metavar="SYSTEM", help="name, name:keyword=value,… or file.py:function")
+    _add_world_flags(one)
+    one.add_argument("--seed", type=whole_number, default=0, metavar="S", help="default: 0")
+    one.add_argument("--save", type=Path, metavar="FILE.npz", help="keep the whole result, for fedbandit.Result.load")
+    one.add_argument("--checkpoint", type=Path, metavar="FILE", help="save the state now and then, and go on from it")
+    one.add_argument("--plot", type=Path, metavar="FILE.png", help="draw regret and messages over rounds")
+
+    several = command(
+        "compare",
+        "Run several systems with several seeds, on the same data.",
+        "fedbandit compare SYSTEM … [flags]",
+    )
+    several.add_argument("systems", metavar="SYSTEM", nargs="+", help="name, name:keyword=value,… or file.py:function")
+    _add_world_flags(several)
+    several.add_argument(
+        "--seeds",
+        type=seeds,
+        default=range(10),
+        metavar="N",
+        help="N for seeds 0, …, N-1, or a list (default: 10)",
+    )
+    several.add_argument("--out", type=Path, metavar="FOLDER", help="write runs, curves, summary.json and regret.png")
+    several.add_argument("--format", choices=("csv", "parquet"), default="csv", help="of runs and curves")
+
+    demo = command("demo", "Compare four systems on a small world: about a minute.")
+    demo.add_argument("--out", type=Path, metavar="FOLDER", default=Path("results/demo"), help="default: results/demo")
+    for parallel in (several, demo):
+        parallel.add_argument("--jobs", type=whole_number, metavar="J", help="processes (default: all processors)")
+    return parser, commands
+
+
+def _add_world_flags(command: Parser) -> None:
+    command.add_argument("--env", default="homogeneous", metavar="NAME", help="default: homogeneous")
+    command.add_argument("--horizon", type=whole_number, metavar="T", help="rounds (default: 30000)")
+
+
+def add_keyword_flags(command: Parser, arguments: Sequence[str]) -> None:
+    """Make a flag of every keyword of every system and environment, those in the user's files included."""
+    from fedbandit.experiments.keywords import Keyword, keywords_of
+    from fedbandit.experiments.specs import ENVIRONMENTS_BY_TEXT, SYSTEMS, Spec, hyphenated, system_maker
+
+    makers = {**SYSTEMS, **ENVIRONMENTS_BY_TEXT}
+    for word in arguments:
+        if ".py:" in word and not word.startswith("-"):
+            name = Spec.parse(word).name
+            makers[name] = system_maker(name)
+    found: dict[str, Keyword] = {}
+    takers: dict[str, list[str]] = {}
+    for name, maker in makers.items():
+        for keyword in keywords_of(maker).values():
+            found.setdefault(keyword.name, keyword)
+            takers.setdefault(keyword.name, []).append(hyphenated(name))
+    group = command.add_argument_group("keywords")
+    for name, keyword in found.items():
+        if name in _OWN_FLAGS:
+            continue
+        flags = [_SHORT_FLAGS[name]] if name in _SHORT_FLAGS else []
+        flags.append(f"--{hyphenated(name)}")
+        worlds = [taker for taker in takers[name] if taker in ENVIRONMENTS_BY_TEXT]
+        who = ", ".join(worlds or takers[name]) if worlds or len(takers[name]) <= 3 else "most systems"
+        if keyword.is_switch:
+            group.add_argument(
+                *flags,
+                action=argparse.BooleanOptionalAction,
+                dest=_KEYWORD + name,
+                default=argparse.SUPPRESS,
+                help=who,
+            )
+        else:
+            group.add_argument(*flags, dest=_KEYWORD + name, default=argparse.SUPPRESS, metavar="VALUE", help=who)
+
+
+def whole_number(text: str) -> int:
+    """A number such as 30000, 30_000 or 3e4."""
+    try:
+        return int(text)
+    except ValueError:
+        with suppress(ValueError, OverflowError):  # not a number, or inf
+            if float(text) == int(float(text)):
+                return int(float(text))
+    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+
+
+def seeds(text: str) -> Sequence[int]:
+    """How many seeds, or which."""
+    if "," in text:
+        chosen = [whole_number(part) for part in text.split(",") if part]
+    else:
+        chosen = list(range(whole_number(text)))
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise argparse.ArgumentTypeError(f"{text!r} does not name at least one seed, each once")
+    return chosen
+
+
+def keyword_flags(options: argparse.Namespace) -> dict[str, str]:
+    """The keywords that were given as flags, with their values as text."""
+    return {
+        name.removeprefix(_KEYWORD): str(value).lower() if isinstance(value, bool) else value
+        for name, value in vars(options).items()
+        if name.startswith(_KEYWORD)
+    }
+
+
+def unexpected(word: str, command: Parser) -> FedbanditError:
+    """The error for an argument that a command does not take."""
+    if not word.startswith("-"):
+        return FedbanditError(f"{word!r} is one argument too many; name all systems together, before the flags.")
+    known = [flag for action in command._actions for flag in action.option_strings]
+    return unknown("flag", word.partition("=")[0], known)

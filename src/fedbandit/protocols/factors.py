@@ -1,0 +1,45 @@
+"""Thresholds that are factors ≥ 1: a number, one for each client, or a rule by name that the world settles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from fedbandit.errors import FedbanditError, require, unknown
+from fedbandit.statistics import Array
+from fedbandit.world import World
+
+Factor: TypeAlias = float | str | Sequence[float] | Array
+Rules: TypeAlias = Mapping[str, Callable[[World], float]]
+
+
+def check_factor(name: str, value: Factor, rules: Rules) -> float | str | Array:
+    """The factor in its plain form, if it is one."""
+    if isinstance(value, str):
+        if value not in rules:
+            raise unknown(f"rule for {name}", value, rules)
+        return value
+    factors = np.asarray(value, dtype=np.float64)
+    require(factors.ndim <= 1, name, value, "a number or a list with one for each client")
+    require(bool((factors >= 1).all()), name, value, "≥ 1 (1 communicates always, inf never)")
+    return float(factors) if factors.ndim == 0 else factors
+
+
+def settle_factor(name: str, value: Factor, rules: Rules, world: World) -> float | Array:
+    """The number that a rule gives in this world; a list must have one entry for each client."""
+    if isinstance(value, str):
+        return float(rules[value](world))
+    factors = np.asarray(value, dtype=np.float64)
+    if factors.ndim == 0:
+        return float(factors)
+    require(factors.size == world.n_clients, f"the length of {name}", factors.size, f"{world.n_clients}, one a client")
+    return factors
+
+
+def settled(factor: Factor) -> Array:
+    """A factor that is no longer open, as an array of one or of N."""
+    if isinstance(factor, str):
+        raise FedbanditError(f"The rule {factor!r} has no value before the protocol is told the world.")
+    return np.atleast_1d(np.asarray(factor, dtype=np.float64))
