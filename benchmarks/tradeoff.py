@@ -24,7 +24,7 @@ def main() -> None:
         lines = []
         for threshold in THRESHOLDS:
             gamma = 1 + float(threshold)
-            asynchronous = measure(fb.async_linucb(gamma_upload=gamma, gamma_download=gamma), env)
+            asynchronous = measure(fb.async_linucb(gamma_upload=gamma, gamma_download=gamma, warm_join=True), env)
             synchronous = measure(fb.sync_linucb(threshold=float(threshold)), env)
             lines.append([f"{threshold:g}", *(f"{value:,.0f}" for value in (*asynchronous, *synchronous))])
         header = ["threshold", "async regret", "async messages", "sync regret", "sync messages"]

@@ -469,9 +469,7 @@ def async_linucb(
     label_of, members = groups_of(labels, log.n_clients)
     upload = dict(enumerate(np.broadcast_to(gamma_upload, log.n_clients).tolist()))
     download = dict(enumerate(np.broadcast_to(gamma_download, log.n_clients).tolist()))
-    learners: dict[int, Learner] = {
-        g: kind(log.dim, ridge, upload, download, warm_join=warm_join) for g in members
-    }
+    learners: dict[int, Learner] = {g: kind(log.dim, ridge, upload, download, warm_join=warm_join) for g in members}
     return play(log, Grouped(label_of, learners), policy, ridge, seed)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -84,7 +85,7 @@ def test_a_stream_does_not_depend_on_blocks(kind: str, data: st.DataObject) -> N
     n = 60
     whole = contents(opened(3, 16, **KEYWORDS[kind]).block(0, n))
     cuts = sorted({0, n, *data.draw(st.lists(st.integers(1, n - 1), max_size=8), label="cuts")})
-    pieces = list(zip(cuts[:-1], cuts[1:], strict=True))
+    pieces = list(itertools.pairwise(cuts))
     stream = opened(3, 16, **KEYWORDS[kind])
     blocks = {piece: stream.block(*piece) for piece in data.draw(st.permutations(pieces), label="order")}
     check_same(joined([blocks[piece] for piece in pieces]), whole)
@@ -98,7 +99,7 @@ def test_blocks_that_cross_natural_chunks(pool: int | None) -> None:
     whole = contents(stream.block(chunk - 10, 2 * chunk + 10))
     again = opened(1, dim=2, n_arms=32, pool=pool)
     cuts = [chunk - 10, chunk, chunk + 1, 2 * chunk - 3, 2 * chunk + 10]
-    pieces = [again.block(start, stop) for start, stop in zip(cuts[:-1], cuts[1:], strict=True)]
+    pieces = [again.block(start, stop) for start, stop in itertools.pairwise(cuts)]
     check_same(joined(pieces), whole)
 
 
@@ -452,7 +453,7 @@ def test_recorded_is_the_same_for_every_seed_and_block() -> None:
     whole = contents(env.open(0).block(0, 50))
     check_same(contents(env.open(1).block(0, 50)), whole)
     cuts = [0, 1, 20, 33, 50]
-    pieces = [env.open(0).block(start, stop) for start, stop in zip(cuts[:-1], cuts[1:], strict=True)]
+    pieces = [env.open(0).block(start, stop) for start, stop in itertools.pairwise(cuts)]
     check_same(joined(pieces), whole)
 
 

@@ -59,9 +59,7 @@ def preset_case(name: str, **keywords: Any) -> Case:
 
 def grouped_case(protocol: MessageProtocol, oracle: Callable[..., Outcome], **keywords: Any) -> Case:
     """A protocol within fixed groups."""
-    return Case(
-        lambda policy: System(policy, protocol, FixedGroups(LABELS)), oracle, {**keywords, "labels": LABELS}
-    )
+    return Case(lambda policy: System(policy, protocol, FixedGroups(LABELS)), oracle, {**keywords, "labels": LABELS})
 
 
 def cases() -> dict[str, Case]:
@@ -72,7 +70,7 @@ def cases() -> dict[str, Case]:
     for warm in (False, True):
         how = "warm" if warm else "cold"
         for gamma in (1.0, 1.5, 5.0, math.inf):
-            keywords = {"gamma_upload": gamma, "gamma_download": gamma, "warm_join": warm}
+            keywords: dict[str, Any] = {"gamma_upload": gamma, "gamma_download": gamma, "warm_join": warm}
             found[f"async-{gamma}-{how}"] = preset_case("async_linucb", **keywords)
         for up, down, name in ((1.2, 20.0, "talk"), (20.0, 1.2, "listen"), (PER_CLIENT, OTHERS, "each")):
             keywords = {"gamma_upload": up, "gamma_download": down, "warm_join": warm}
@@ -261,14 +259,19 @@ def anything(draw: st.DrawFn) -> tuple[Case, str, Log, int]:
         kind = EventTriggered if name == "async" else CountTriggered
         what = "gamma" if name == "async" else "factor"
         keywords |= {f"{what}_upload": up, f"{what}_download": down, "warm_join": warm}
-        protocol = kind(np.array(up) if isinstance(up, list) else up, np.array(down) if isinstance(down, list) else down, warm)
-    oracle = {"sync": naive.sync_linucb, "async": naive.async_linucb, "count": naive.count_linucb}[name]
+        both = [np.array(value) if isinstance(value, list) else value for value in (up, down)]
+        protocol = kind(both[0], both[1], warm)
+    oracles: dict[str, Callable[..., Outcome]] = {
+        "sync": naive.sync_linucb,
+        "async": naive.async_linucb,
+        "count": naive.count_linucb,
+    }
 
     def system(policy: Policy) -> System:
         structure = fb.structures.Everyone() if labels is None else FixedGroups(labels)
         return System(policy, protocol, structure, ridge=ridge)
 
-    return Case(system, oracle, keywords), draw(st.sampled_from(list(POLICIES))), log, draw(st.integers(0, 99))
+    return Case(system, oracles[name], keywords), draw(st.sampled_from(list(POLICIES))), log, draw(st.integers(0, 99))
 
 
 @given(anything())
@@ -310,7 +313,8 @@ def test_limits(seed: int, kind: str, policy: str) -> None:
 def test_always_communicates_every_round() -> None:
     """γ = 1: every observation is uploaded, and everyone else who is known downloads it."""
     log = random_log(5, "sphere", horizon=200)
-    communication = run(fb.async_linucb(gamma_upload=1.0, gamma_download=1.0, warm_join=True), log).result().communication
+    system = fb.async_linucb(gamma_upload=1.0, gamma_download=1.0, warm_join=True)
+    communication = run(system, log).result().communication
     assert (communication.per_round_uploads == 1).all()
     known = np.array([len(set(log.clients[: t + 1].tolist())) for t in range(200)])
     joined_late = np.diff(known, prepend=1)  # a warm join is a download too, unless there is nothing yet

@@ -12,7 +12,20 @@ from hypothesis import strategies as st
 
 from fedbandit import statistics as stats
 from fedbandit.protocols import hub as hubs
-from fedbandit.protocols.hub import CLASS, FREE, GROUP, ISSUE, LAST_VERSION, LEFT, PARENT, RIGHT, SIZE, SNAPSHOT, USED, Hub
+from fedbandit.protocols.hub import (
+    CLASS,
+    FREE,
+    GROUP,
+    ISSUE,
+    LAST_VERSION,
+    LEFT,
+    PARENT,
+    RIGHT,
+    SIZE,
+    SNAPSHOT,
+    USED,
+    Hub,
+)
 from fedbandit.statistics import LOGDET, N_PENDING, VERSION, Array, Ints, N
 
 RIDGE = 0.1
@@ -179,12 +192,12 @@ def check_hub(hub: Hub, counting: bool) -> None:
     for g, top in enumerate(hub.heap):
         stack = [int(top)] if top >= 0 else []
         while stack:
-            c = stack.pop()
-            standing.append(c)
-            assert hub.cohorts[c, GROUP] == g
-            for child in (int(hub.cohorts[c, LEFT]), int(hub.cohorts[c, RIGHT])):
+            here = stack.pop()
+            standing.append(here)
+            assert hub.cohorts[here, GROUP] == g
+            for child in (int(hub.cohorts[here, LEFT]), int(hub.cohorts[here, RIGHT])):
                 if child >= 0:
-                    assert hub.key[child] >= hub.key[c]
+                    assert hub.key[child] >= hub.key[here]
                     stack.append(child)
     assert len(standing) == len(set(standing))
     assert set(np.flatnonzero(sizes > 0).tolist()) <= set(standing)

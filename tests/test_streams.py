@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from fedbandit.compiled import compiled
 from fedbandit.statistics import Array, Ints
@@ -82,14 +83,14 @@ def test_policy_key_is_two_words_of_the_seed() -> None:
 
 
 @compiled
-def many_normals(key: np.ndarray, client: int, out: Array) -> None:  # type: ignore[type-arg]
+def many_normals(key: NDArray[np.uint64], client: int, out: Array) -> None:
     """One step after the other."""
     for step in range(out.shape[0]):
         normal(key, client, step, out[step])
 
 
 @compiled
-def many_indices(key: np.ndarray, client: int, count: int, out: Ints) -> None:  # type: ignore[type-arg]
+def many_indices(key: NDArray[np.uint64], client: int, count: int, out: Ints) -> None:
     """One step after the other."""
     for step in range(out.shape[0]):
         out[step] = uniform_index(key, client, step, count)

@@ -42,6 +42,7 @@ def test_timed_logdet() -> None:
     """Δn times the growth."""
     assert speaks(Kind.TIMED_LOGDET, 1.0, grown=0.26, pending=4)
     assert not speaks(Kind.TIMED_LOGDET, 1.0, grown=0.25, pending=4)
+    assert not speaks(Kind.TIMED_LOGDET, 1.0, grown=0.25 + 1e-10, pending=4)
     assert not speaks(Kind.TIMED_LOGDET, 0.0, grown=0.25, pending=0)
     assert not speaks(Kind.TIMED_LOGDET, math.inf, grown=700.0, pending=1000)
 

@@ -116,7 +116,7 @@ class ClientMachine:
         require(math.isfinite(reward), "reward", reward, "a finite number")
         x = self._chosen.pop(choice)
         multiply(inverse_of(self.row, self.dim), x, self._work.best_u)
-        observe(self.row, x, float(reward), self._work.best_u, self.ridge)
+        observe(self.row, x, float(reward), self._work.best_u, self.ridge, self._work.M)
         if not triggered(*self._trigger, self.row):
             return []
         return [Request(self.member)] if self.protocol.says == "request" else [self._upload()]
@@ -158,7 +158,7 @@ class ClientMachine:
             V += sums.V
             b += sums.b
             given[N] += sums.n
-        refresh(given, self.dim, self.ridge)
+        refresh(given, self.dim, self.ridge, self._work.M)
         adopt(self.row, given, self.dim, self.ridge, self._work.u)
         self.row[VERSION] = message.version
 

@@ -92,7 +92,7 @@ def linucb(**common: Unpack[Common]) -> System:
 
 @preset
 def linucb_central(**common: Unpack[Common]) -> System:
-    """Centralised LinUCB: one model that sees every client's data at once."""
+    """Centralised LinUCB: one model that sees all raw data; it exchanges no statistics, so none are counted."""
     return compose(Never(), Central(), **common)
 
 

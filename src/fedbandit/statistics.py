@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.compiled import compiled, compiled_inline
+from fedbandit.compiled import compiled, compiled_inline, compiled_lean, compiled_view
 
 Array: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -56,6 +56,11 @@ def empty_rows(capacity: int, dim: int) -> Array:
     return np.zeros((capacity, HEAD + (3 + LISTED) * dim + 3 * dim * dim))
 
 
+def scratch_matrix(dim: int) -> Array:
+    """The memory that `refresh` and `observe` need beside a row."""
+    return np.zeros((dim + 1, dim))
+
+
 def grown(array: NDArray[Any], capacity: int) -> NDArray[Any]:
     """A copy of `array` with room for `capacity` entries along the first axis, the new ones zero."""
     new = np.zeros((capacity, *array.shape[1:]), dtype=array.dtype)
@@ -63,45 +68,45 @@ def grown(array: NDArray[Any], capacity: int) -> NDArray[Any]:
     return new
 
 
-@compiled_inline
+@compiled_view
 def theta_of(row: Array, d: int) -> Array:
     """θ̂ = V(λ)⁻¹ b."""
     return row[HEAD : HEAD + d]
 
 
-@compiled_inline
+@compiled_view
 def b_of(row: Array, d: int) -> Array:
     """B = Σ x y."""
     return row[HEAD + d : HEAD + 2 * d]
 
 
-@compiled_inline
+@compiled_view
 def pending_b_of(row: Array, d: int) -> Array:
     """Δb."""
     return row[HEAD + 2 * d : HEAD + 3 * d]
 
 
-@compiled_inline
+@compiled_view
 def listed_of(row: Array, d: int) -> Array:
     """The contexts of the latest pending observations, one below the other."""
     return row[HEAD + 3 * d : HEAD + (3 + LISTED) * d].reshape((LISTED, d))
 
 
-@compiled_inline
+@compiled_view
 def inverse_of(row: Array, d: int) -> Array:
     """V(λ)⁻¹."""
     start = HEAD + (3 + LISTED) * d
     return row[start : start + d * d].reshape((d, d))
 
 
-@compiled_inline
+@compiled_view
 def folded_of(row: Array, d: int) -> Array:
     """Σ x xᵀ of the pending observations that are no longer listed; meaningless while all are."""
     start = HEAD + (3 + LISTED) * d + d * d
     return row[start : start + d * d].reshape((d, d))
 
 
-@compiled_inline
+@compiled_view
 def base_of(row: Array, d: int) -> Array:
     """V − ΔV: what coordinator and row have in common."""
     start = HEAD + (3 + LISTED) * d + 2 * d * d
@@ -141,19 +146,19 @@ def dot(x: Array, y: Array) -> float:
     return (s0 + s2) + (s1 + s3)
 
 
-@compiled
+@compiled_lean
 def dot_each(theta: Array, X: Array, arms: Ints, out: Array) -> None:
     """out[a] = ⟨θ, X[arms[a]]⟩, four arms at a time."""
     d = theta.shape[0]
     whole = arms.shape[0] - arms.shape[0] % 4
     for a in range(0, whole, 4):
-        x0, x1, x2, x3 = X[arms[a]], X[arms[a + 1]], X[arms[a + 2]], X[arms[a + 3]]
+        r0, r1, r2, r3 = arms[a], arms[a + 1], arms[a + 2], arms[a + 3]
         s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
         for i in range(d):
-            s0 += theta[i] * x0[i]
-            s1 += theta[i] * x1[i]
-            s2 += theta[i] * x2[i]
-            s3 += theta[i] * x3[i]
+            s0 += theta[i] * X[r0, i]
+            s1 += theta[i] * X[r1, i]
+            s2 += theta[i] * X[r2, i]
+            s3 += theta[i] * X[r3, i]
         out[a], out[a + 1], out[a + 2], out[a + 3] = s0, s1, s2, s3
     for a in range(whole, arms.shape[0]):
         out[a] = dot(theta, X[arms[a]])
@@ -186,66 +191,68 @@ def add_outer(A: Array, x: Array, scale: float) -> None:
             A[i, j] += xi * x[j]
 
 
-@compiled
+@compiled_lean
 def invert(A: Array) -> float:
     """Replace a symmetric positive definite A by its inverse and return log det A.
 
     The sweep operator, two pivots at a time: with C the two rows of the pivots and P the inverse of their 2×2 block,
-    A −= Cᵀ P C everywhere, then the two rows and columns become P C and their block −P. Swept all over, A is −A⁻¹.
+    A −= Cᵀ P C elsewhere, then the two rows and columns become P C and their block −P. Swept all over, A is −A⁻¹.
     """
     d = A.shape[0]
-    C = np.zeros((2, d))
     logdet = 0.0
-    for k in range(0, d, 2):
-        copy(A[k], C[0])
-        if k + 1 < d:
-            copy(A[k + 1], C[1])
-            det = A[k, k] * A[k + 1, k + 1] - A[k, k + 1] * A[k, k + 1]
-            p00, p01, p11 = A[k + 1, k + 1] / det, -A[k, k + 1] / det, A[k, k] / det
-        else:
-            det = A[k, k]
-            p00, p01, p11 = 1.0 / det, 0.0, 0.0
+    for k in range(0, d - 1, 2):
+        m = k + 1
+        det = A[k, k] * A[m, m] - A[k, m] * A[k, m]
+        p00, p01, p11 = A[m, m] / det, -A[k, m] / det, A[k, k] / det
         logdet += math.log(det)
         for i in range(d):
-            f0 = p00 * C[0, i] + p01 * C[1, i]
-            f1 = p01 * C[0, i] + p11 * C[1, i]
-            for j in range(d):
-                A[i, j] -= f0 * C[0, j] + f1 * C[1, j]
+            if i != k and i != m:
+                f0 = p00 * A[i, k] + p01 * A[i, m]
+                f1 = p01 * A[i, k] + p11 * A[i, m]
+                for j in range(d):
+                    A[i, j] -= f0 * A[k, j] + f1 * A[m, j]
+                A[i, k] = f0
+                A[i, m] = f1
         for j in range(d):
-            f0 = p00 * C[0, j] + p01 * C[1, j]
-            A[k, j] = f0
-            A[j, k] = f0
-            if k + 1 < d:
-                f1 = p01 * C[0, j] + p11 * C[1, j]
-                A[k + 1, j] = f1
-                A[j, k + 1] = f1
+            A[k, j] = A[j, k]
+            A[m, j] = A[j, m]
         A[k, k] = -p00
-        if k + 1 < d:
-            A[k, k + 1] = -p01
-            A[k + 1, k] = -p01
-            A[k + 1, k + 1] = -p11
+        A[k, m] = -p01
+        A[m, k] = -p01
+        A[m, m] = -p11
+    if d % 2 == 1:
+        k = d - 1
+        pivot = A[k, k]
+        logdet += math.log(pivot)
+        for i in range(k):
+            factor = A[i, k] / pivot
+            for j in range(k):
+                A[i, j] -= factor * A[k, j]
+            A[i, k] = factor
+        for j in range(k):
+            A[k, j] = A[j, k]
+        A[k, k] = -1.0 / pivot
     for i in range(d):
         for j in range(d):
             A[i, j] = -A[i, j]
     return logdet
 
 
-@compiled
-def spectral_bound(A: Array) -> float:
+@compiled_lean
+def spectral_bound(A: Array, scratch: Array) -> float:
     """An upper bound of the largest eigenvalue of a positive semi-definite A: ‖A⁴‖_F^¼, at most d^⅛ too large."""
     d = A.shape[0]
-    B = np.zeros((d, d))
-    c = np.zeros(d)
     for i in range(d):
-        multiply(A, A[i], B[i])
+        multiply(A, A[i], scratch[i])
+    c = scratch[d]
     total = 0.0
     for i in range(d):
-        multiply(B, B[i], c)
+        multiply(scratch, scratch[i], c)
         total += dot(c, c)
     return math.sqrt(math.sqrt(math.sqrt(total))) * (1.0 + TIE)
 
 
-@compiled
+@compiled_lean
 def start_row(row: Array, d: int, ridge: float) -> None:
     """Make a zero row the model of no observations: V(λ) = λI."""
     inverse = inverse_of(row, d)
@@ -254,7 +261,7 @@ def start_row(row: Array, d: int, ridge: float) -> None:
     row[SPECTRAL] = 1.0 / ridge
 
 
-@compiled
+@compiled_lean
 def add_listed(row: Array, d: int, V: Array) -> None:
     """V += Σ x xᵀ over the listed contexts, four at a time."""
     listed = listed_of(row, d)
@@ -269,7 +276,7 @@ def add_listed(row: Array, d: int, V: Array) -> None:
         add_outer(V, listed[c], 1.0)
 
 
-@compiled
+@compiled_lean
 def add_pending(row: Array, d: int, V: Array) -> None:
     """V += ΔV: what was folded and what is still listed."""
     if row[N_PENDING] > row[N_LISTED]:
@@ -279,7 +286,7 @@ def add_pending(row: Array, d: int, V: Array) -> None:
     add_listed(row, d, V)
 
 
-@compiled
+@compiled_lean
 def keep_pending(row: Array, d: int, x: Array) -> None:
     """Put x on the list of pending contexts; fold the list when it is full."""
     k = int(row[N_LISTED])
@@ -296,7 +303,7 @@ def keep_pending(row: Array, d: int, x: Array) -> None:
     row[N_PENDING] += 1
 
 
-@compiled
+@compiled_lean
 def recompute(row: Array, d: int, ridge: float) -> None:
     """Compute the inverse, θ̂ and logdet afresh from V = base + pending."""
     A = inverse_of(row, d)
@@ -310,15 +317,15 @@ def recompute(row: Array, d: int, ridge: float) -> None:
     multiply(A, b_of(row, d), theta_of(row, d))
 
 
-@compiled
-def refresh(row: Array, d: int, ridge: float) -> None:
-    """`recompute`, and tighten the spectral bound too."""
+@compiled_lean
+def refresh(row: Array, d: int, ridge: float, scratch: Array) -> None:
+    """`recompute`, and tighten the spectral bound too; `scratch` is (d+1, d)."""
     recompute(row, d, ridge)
-    row[SPECTRAL] = spectral_bound(inverse_of(row, d))
+    row[SPECTRAL] = spectral_bound(inverse_of(row, d), scratch)
 
 
-@compiled
-def observe(row: Array, x: Array, y: float, u: Array, ridge: float) -> None:
+@compiled_lean
+def observe(row: Array, x: Array, y: float, u: Array, ridge: float, scratch: Array) -> None:
     """Add the observation (x, y) to a row, given u = V(λ)⁻¹ x.
 
     With q = xᵀu (Sherman–Morrison, determinant lemma):
@@ -341,10 +348,10 @@ def observe(row: Array, x: Array, y: float, u: Array, ridge: float) -> None:
     row[N_OWN] += 1
     row[UNREFRESHED] += 1
     if row[UNREFRESHED] >= REFRESH_EVERY:
-        refresh(row, d, ridge)
+        refresh(row, d, ridge, scratch)
 
 
-@compiled
+@compiled_lean
 def mark_sent(row: Array, d: int) -> None:
     """What was pending is now shared: base += ΔV. The model itself does not change."""
     add_pending(row, d, base_of(row, d))
@@ -356,7 +363,7 @@ def mark_sent(row: Array, d: int) -> None:
         pending_b[i] = 0.0
 
 
-@compiled
+@compiled_lean
 def adopt(row: Array, given: Array, d: int, ridge: float, u: Array) -> None:
     """Replace what a row shares with its coordinator by the row `given`, and put pending observations back on top.
 

@@ -17,7 +17,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.compiled import compiled
+from fedbandit.compiled import compiled_lean
 
 _LOW = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(32)
@@ -48,9 +48,9 @@ def policy_key(seed: int) -> NDArray[np.uint64]:
     return words.astype(np.uint64)
 
 
-@compiled
-def philox(key: NDArray[np.uint64], client: int, step: int, draw: int, out: NDArray[np.uint64]) -> None:
-    """Write the four 32-bit words at counter (draw, step, step >> 32, client) to `out`."""
+@compiled_lean
+def philox(key: NDArray[np.uint64], client: int, step: int, draw: int) -> tuple[np.uint64, ...]:
+    """The four 32-bit words at counter (draw, step, step >> 32, client)."""
     c0 = np.uint64(draw) & _LOW
     c1 = np.uint64(step) & _LOW
     c2 = np.uint64(step) >> _SHIFT
@@ -66,27 +66,23 @@ def philox(key: NDArray[np.uint64], client: int, step: int, draw: int, out: NDAr
         c3 = p0 & _LOW
         k0 = (k0 + _WEYL_0) & _LOW
         k1 = (k1 + _WEYL_1) & _LOW
-    out[0] = c0
-    out[1] = c1
-    out[2] = c2
-    out[3] = c3
+    return c0, c1, c2, c3
 
 
-@compiled
+@compiled_lean
 def uniform_index(key: NDArray[np.uint64], client: int, step: int, count: int) -> int:
     """A number of {0, …, count − 1}, all equally likely (to 2⁻³²)."""
-    words = np.empty(4, dtype=np.uint64)
-    philox(key, client, step, 0, words)
+    words = philox(key, client, step, 0)
     return int(np.int64((words[0] * np.uint64(count)) >> _SHIFT))
 
 
-@compiled
+@compiled_lean
 def normal(key: NDArray[np.uint64], client: int, step: int, out: NDArray[np.float64]) -> None:
     """Fill `out` with independent standard normals (Box–Muller, four from every Philox block)."""
-    words = np.empty(4, dtype=np.uint64)
+    words = philox(key, client, step, 0)
     for i in range(out.shape[0]):
         if i % 4 == 0:
-            philox(key, client, step, i // 4, words)
+            words = philox(key, client, step, i // 4)
         pair = 2 * ((i % 4) // 2)
         radius = math.sqrt(-2.0 * math.log((float(words[pair]) + 0.5) / 4294967296.0))
         angle = 2.0 * math.pi * (float(words[pair + 1]) + 0.5) / 4294967296.0

@@ -17,11 +17,15 @@ def write_arrays(path: str | os.PathLike[str], header: dict[str, Any], arrays: d
     target = Path(path)
     partial = target.with_name(target.name + ".partial")
     text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-    with open(partial, "wb") as file:
-        np.savez(file, header=text, **arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, target)
+    try:
+        with open(partial, "wb") as file:
+            np.savez(file, header=text, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, target)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise FedbanditError(f"{os.fspath(path)!r} cannot be written: {error.strerror or error}.") from None
     return target
 
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit.compiled import compiled, compiled_inline
+from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.environments.block import Block
-from fedbandit.lowlevel import borrowed, prefetch
+from fedbandit.prefetch import prefetch
 from fedbandit.policies import PolicyPlan, Scratch, choose
 from fedbandit.protocols.hub import Hub, catch_up, has_room, join, upload_row
 from fedbandit.protocols.trigger import pick, triggered
@@ -122,7 +122,7 @@ def expect(block: Block, s: int, rows: Array, seats: Seats, d: int) -> None:
             prefetch(rows, seat, i)
 
 
-@compiled
+@compiled_lean
 def take_seat(seats: Seats, r: int) -> None:
     """Give row r the next free seat."""
     seats.seat_of[r] = seats.taken[0]
@@ -130,7 +130,7 @@ def take_seat(seats: Seats, r: int) -> None:
     seats.taken[0] += 1
 
 
-@compiled
+@compiled_lean
 def send_later(late: Late, now: int, delay: int, r: int, x: Array, y: float) -> None:
     """Row r will see the reward y of context x after `delay` more interactions; first chosen, first seen."""
     ring = late.first.shape[0]
@@ -147,8 +147,8 @@ def send_later(late: Late, now: int, delay: int, r: int, x: Array, y: float) -> 
     late.last[due] = entry
 
 
-@compiled
-def run_borrowed(
+@compiled_lean
+def run(
     start: int,
     stop: int,
     before: int,
@@ -162,7 +162,7 @@ def run_borrowed(
     work: Scratch,
     out: Outcome,
 ) -> Pause:
-    """`run`, on arrays that count no references."""
+    """Interactions start, …, stop − 1 of a block that `before` interactions precede, until Python is needed."""
     ring = late.first.shape[0]
     delayed = block.delays.shape[0] > 0
     d = block.X.shape[1]
@@ -214,43 +214,11 @@ def run_borrowed(
             y = late.y[entry]
             multiply(inverse_of(row, d), x, work.best_u)
 
-        observe(row, x, y, work.best_u, rules.ridge)
+        observe(row, x, y, work.best_u, rules.ridge, work.M)
         if triggered(rules.kind, pick(rules.thresholds, r), row):
             at = s - 1 if acting else s
             if not rules.fused:
                 return Pause(s, EVENT, seat, at)
             out.uploads[at] += 1
-            out.downloads[at] += upload_row(hub, r, row, d, rules.ridge, rules.counting)
+            out.downloads[at] += upload_row(hub, r, row, d, rules.ridge, rules.counting, work.M)
     return Pause(stop, DONE, -1, stop)
-
-
-@compiled
-def run(
-    start: int,
-    stop: int,
-    before: int,
-    block: Block,
-    rows: Array,
-    seats: Seats,
-    hub: Hub,
-    late: Late,
-    plan: PolicyPlan,
-    rules: Rules,
-    work: Scratch,
-    out: Outcome,
-) -> Pause:
-    """Interactions start, …, stop − 1 of a block that `before` interactions precede, until Python is needed."""
-    return run_borrowed(
-        start,
-        stop,
-        before,
-        borrowed(block),
-        borrowed(rows),
-        borrowed(seats),
-        borrowed(hub),
-        borrowed(late),
-        borrowed(plan),
-        borrowed(rules),
-        borrowed(work),
-        borrowed(out),
-    )

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.compiled import compiled
+from fedbandit.compiled import compiled_lean
 from fedbandit.environments.block import Block, RewardKind
 from fedbandit.errors import FedbanditError, require
 from fedbandit.statistics import Array, Ints, dot
@@ -17,6 +17,10 @@ from fedbandit.streams import Stream as Purpose
 from fedbandit.streams import generator
 
 _SHIFT = np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
+
+ZIPF = 1.5
+"""How skewed "skewed" arrivals are: with 1,000 clients, the busiest one acts in two of five rounds."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,7 @@ class Synthetic:
     n_clients, dim, n_arms: N clients, contexts in R^d, K arms offered each time.
     noise: standard deviation of Gaussian rewards.
     pool: None for fresh arms each round, or the size of a fixed pool from which K distinct arms are offered.
-    arrivals: "uniform", "round-robin", "skewed" (Zipf: client i with probability ∝ 1/(i+1)), or N probabilities.
+    arrivals: "uniform", "round-robin", "skewed" (Zipf: client i with probability ∝ (i+1)^-1.5), or N probabilities.
     rounds: "one" client acts a round, or "all" do, in the order of their numbers, each with arms of its own.
     contexts: uniform in the unit "ball" or on the unit "sphere".
     rewards: "gaussian", or "bernoulli" (contexts and parameters are then non-negative, so that means are in [0, 1]).
@@ -55,7 +59,8 @@ class Synthetic:
         for field in ("n_clients", "dim", "n_arms"):
             value = getattr(self, field)
             require(isinstance(value, int) and value >= 1, field, value, "a whole number ≥ 1")
-        require(self.noise >= 0 and math.isfinite(self.noise), "noise", self.noise, "a finite number ≥ 0")
+        number = isinstance(self.noise, int | float) and math.isfinite(self.noise) and self.noise >= 0
+        require(number, "noise", self.noise, "a finite number ≥ 0")
         if self.pool is not None:
             require(
                 isinstance(self.pool, int) and self.pool >= self.n_arms,
@@ -85,7 +90,10 @@ class Synthetic:
                 f"one of {known} or {self.n_clients} numbers",
             )
         else:
-            p = np.asarray(self.arrivals, dtype=np.float64)
+            try:
+                p = np.asarray(self.arrivals, dtype=np.float64)
+            except (TypeError, ValueError):
+                raise FedbanditError(f"arrivals is {self.arrivals!r}, but must hold numbers.") from None
             require(p.shape == (self.n_clients,), "the shape of arrivals", p.shape, f"({self.n_clients},)")
             require(
                 bool((p >= 0).all()) and abs(p.sum() - 1) < 1e-6,
@@ -102,8 +110,10 @@ class Synthetic:
         """Shortest and longest delay in rounds."""
         if isinstance(self.delay, int):
             return self.delay, self.delay
+        whole = isinstance(self.delay, tuple | list) and all(isinstance(rounds, int) for rounds in self.delay)
+        require(whole and len(self.delay) == 2, "delay", self.delay, "a number of rounds ≥ 0, or (shortest, longest)")
         low, high = self.delay
-        return int(low), int(high)
+        return low, high
 
     @property
     def longest_delay(self) -> int:
@@ -177,8 +187,8 @@ class SyntheticStream:
         if self.pool is not None:
             X = self.pool
             arms = np.empty((n, env.n_arms), dtype=np.int64)
-            words = rng.integers(0, 2**32, size=(n, env.n_arms), dtype=np.uint32)
-            draw_distinct(words, np.arange(len(X)), arms)
+            pairs = rng.integers(0, 2**64, size=(n * env.n_arms + 1) // 2, dtype=np.uint64)  # half as many draws
+            draw_distinct(pairs, np.arange(len(X)), arms)
             if self._table is not None:
                 look_up_means(self._table, arms, clients, self.taste, phase, means)
         else:
@@ -220,7 +230,7 @@ class SyntheticStream:
         env = self.env
         if env.arrivals in ("uniform", "round-robin"):
             return None
-        weights = 1 / np.arange(1, env.n_clients + 1) if env.arrivals == "skewed" else np.asarray(env.arrivals)
+        weights = np.arange(1, env.n_clients + 1) ** -ZIPF if env.arrivals == "skewed" else np.asarray(env.arrivals)
         total = np.cumsum(weights)
         total /= total[-1]
         total[-1] = 1.0  # so that no uniform number < 1 falls beyond
@@ -272,21 +282,26 @@ def _concatenate(parts: list[Block], *, shift: bool) -> Block:
     )
 
 
-@compiled
-def draw_distinct(words: NDArray[np.uint32], order: Ints, arms: Ints) -> None:
-    """Fill each row of `arms` with distinct entries of `order`: a partial Fisher–Yates shuffle, never undone."""
+@compiled_lean
+def draw_distinct(pairs: NDArray[np.uint64], order: Ints, arms: Ints) -> None:
+    """Fill each row of `arms` with distinct entries of `order`: a partial Fisher–Yates shuffle, never undone.
+
+    Each 64-bit number serves two draws; a draw below m is the 32-bit number times m, shifted (uniform to m/2³²).
+    """
     n, k = arms.shape
     size = order.shape[0]
     for s in range(n):
         for a in range(k):
-            j = a + np.int64((np.uint64(words[s, a]) * np.uint64(size - a)) >> _SHIFT)
+            which = s * k + a
+            word = pairs[which // 2] >> _SHIFT if which % 2 else pairs[which // 2] & _LOW
+            j = a + np.int64((word * np.uint64(size - a)) >> _SHIFT)
             chosen = order[j]
             order[j] = order[a]
             order[a] = chosen
             arms[s, a] = chosen
 
 
-@compiled
+@compiled_lean
 def look_up_means(table: Array, arms: Ints, clients: Ints, taste: Ints, phase: Ints, means: Array) -> None:
     """Expected rewards of pool arms, from the table (phases, M, P)."""
     n, k = arms.shape
@@ -296,7 +311,7 @@ def look_up_means(table: Array, arms: Ints, clients: Ints, taste: Ints, phase: I
             means[s, a] = row[arms[s, a]]
 
 
-@compiled
+@compiled_lean
 def compute_means(
     parameters: Array, X: Array, arms: Ints, clients: Ints, taste: Ints, phase: Ints, means: Array
 ) -> None:

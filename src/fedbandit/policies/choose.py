@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit.compiled import compiled
+from fedbandit.compiled import compiled_lean
 from fedbandit.policies.perturbed_history import sample_perturbed
 from fedbandit.policies.plan import Code, PolicyPlan
 from fedbandit.policies.thompson import sample_thompson
@@ -26,17 +26,17 @@ class Scratch(NamedTuple):
     best_u: Array  # (d,)  V(λ)⁻¹ x of the arm chosen
     theta: Array  # (d,)  sampled parameter
     z: Array  # (d,)
-    M: Array  # (d, d)
+    M: Array  # (d + 1, d)
     V: Array  # (d, d)
 
 
 def scratch(n_arms: int, dim: int) -> Scratch:
     """Memory for sets of up to `n_arms` arms."""
-    sizes = ((n_arms,), (dim,), (dim,), (dim,), (dim,), (dim, dim), (dim, dim))
+    sizes = ((n_arms,), (dim,), (dim,), (dim,), (dim,), (dim + 1, dim), (dim, dim))
     return Scratch._make(np.zeros(size) for size in sizes)
 
 
-@compiled
+@compiled_lean
 def choose_best_mean(theta: Array, X: Array, arms: Ints, scores: Array) -> int:
     """The lowest index within TIE of the largest xᵀθ."""
     dot_each(theta, X, arms, scores)
@@ -49,7 +49,7 @@ def choose_best_mean(theta: Array, X: Array, arms: Ints, scores: Array) -> int:
     return 0
 
 
-@compiled
+@compiled_lean
 def choose_other(plan: PolicyPlan, row: Array, client: int, X: Array, arms: Ints, work: Scratch) -> int:
     """`choose` for every policy but UCB."""
     d = X.shape[1]
@@ -67,7 +67,7 @@ def choose_other(plan: PolicyPlan, row: Array, client: int, X: Array, arms: Ints
     return a
 
 
-@compiled
+@compiled_lean
 def choose(plan: PolicyPlan, row: Array, client: int, X: Array, arms: Ints, work: Scratch) -> int:
     """The position in `arms` (row numbers of X) of the arm to pull; its V(λ)⁻¹x is left in `work.best_u`.
 

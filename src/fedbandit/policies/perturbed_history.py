@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.compiled import compiled
+from fedbandit.compiled import compiled_lean
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, width
 from fedbandit.policies.sampling import cholesky
 from fedbandit.statistics import (
@@ -43,7 +43,7 @@ class LinPHE(WidthRule):
         return self.plan_with(Code.PERTURBED, world, ridge, key)
 
 
-@compiled
+@compiled_lean
 def sample_perturbed(plan: PolicyPlan, row: Array, client: int, M: Array, z: Array, theta: Array, V: Array) -> None:
     """θ = θ̂ + α V(λ)⁻¹ L z with L Lᵀ = V (without ridge) and z standard normal."""
     d = z.shape[0]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from fedbandit.compiled import compiled
+from fedbandit.compiled import compiled_lean
 from fedbandit.statistics import Array, dot
 
 
-@compiled
+@compiled_lean
 def cholesky(A: Array, L: Array) -> None:
     """Write to L the lower triangular factor of a positive *semi*-definite A: L Lᵀ = A.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.compiled import compiled
+from fedbandit.compiled import compiled_lean
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, width
 from fedbandit.policies.sampling import cholesky
 from fedbandit.statistics import LOGDET, STEPS, Array, dot, inverse_of, theta_of
@@ -31,7 +31,7 @@ class LinTS(WidthRule):
         return self.plan_with(Code.THOMPSON, world, ridge, key)
 
 
-@compiled
+@compiled_lean
 def sample_thompson(plan: PolicyPlan, row: Array, client: int, M: Array, z: Array, theta: Array) -> None:
     """θ = θ̂ + α L z with L Lᵀ = V(λ)⁻¹ and z standard normal."""
     alpha = width(plan, row[LOGDET])

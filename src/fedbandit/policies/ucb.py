@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.compiled import compiled
+from fedbandit.compiled import compiled_lean
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, width
 from fedbandit.statistics import (
     LOGDET,
@@ -41,7 +41,7 @@ class UCB(WidthRule):
         return self.plan_with(Code.UCB, world, ridge, key)
 
 
-@compiled
+@compiled_lean
 def choose_ucb(plan: PolicyPlan, row: Array, X: Array, arms: Ints, scores: Array, u: Array, best_u: Array) -> int:
     """The arm with the largest bound; its V(λ)⁻¹x is left in `best_u`.
 

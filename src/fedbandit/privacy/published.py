@@ -36,7 +36,7 @@ def feducb_privatiser(
 ) -> Mechanism:
     """FedUCB's tree: (N + Nᵀ)/√2 at each node, N_ij of variance 16 m (L²+1)² log(2/δ)²/ε².
 
-    True: it is private, at 10 to 60 times the noise that is needed (docs/privacy-noise.md).
+    True: it is private, with 4 to 16 times the noise that a tree needs and 10 to 50 times that of a BLT.
 
     Reference: Dubey & Pentland 2020, Alg. 2 line 5.
 

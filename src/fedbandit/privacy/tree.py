@@ -46,7 +46,7 @@ class Tree:
 
     def row_norms(self) -> Array:
         """√popcount(k)."""
-        return np.sqrt(np.bitwise_count(np.arange(1, self.n_max + 1)))
+        return np.sqrt(np.bitwise_count(np.arange(1, self.n_max + 1)).astype(np.float64))
 
     def encoder(self) -> Array:
         """C[t, i] = 1 where node t contains increment i."""

@@ -22,7 +22,7 @@ from fedbandit.protocols.hub import (
     settle_pool,
     stand_alone,
 )
-from fedbandit.statistics import N, Sums, b_of, base_of, shared_sums
+from fedbandit.statistics import N, Sums, b_of, base_of, scratch_matrix, shared_sums
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ class HubKeeper:
         self.hub = hub
         self.ridge = ridge
         self.dim = dim
+        self.scratch = scratch_matrix(dim)
         self.applied: dict[int, int] = {}
 
     def group_of(self, member: int) -> int:
@@ -141,7 +142,7 @@ class StarCoordinator(HubKeeper):
                 if self.hub.cohort_of[member] < 0:
                     raise FedbanditError(f"Client {member} sent an upload before it joined.")
                 self.add(g, message)
-                settle_pool(self.hub, g, self.dim, self.ridge)
+                settle_pool(self.hub, g, self.dim, self.ridge, self.scratch)
                 stand_alone(self.hub, member, known)
                 count = broadcast(self.hub, g, False, self.counting)
                 return [Receipt(member, sequence), *self.announce(g, count)]

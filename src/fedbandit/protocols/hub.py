@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit.compiled import compiled, compiled_inline
+from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.statistics import (
     LOGDET,
     N_PENDING,
@@ -124,7 +124,7 @@ def find(cohorts: Ints, c: int) -> int:
     return c
 
 
-@compiled
+@compiled_lean
 def meld(cohorts: Ints, key: Array, a: int, b: int) -> int:
     """Merge two skew heaps and return the top."""
     if a < 0:
@@ -148,7 +148,7 @@ def meld(cohorts: Ints, key: Array, a: int, b: int) -> int:
             a = rest
 
 
-@compiled
+@compiled_lean
 def new_cohort(hub: Hub, g: int, kind: int, known: float, version: int, snapshot: int) -> int:
     """A cohort without members that shares what `known` measures, put on the heap."""
     c = hub.counters[USED]
@@ -169,7 +169,7 @@ def new_cohort(hub: Hub, g: int, kind: int, known: float, version: int, snapshot
     return c
 
 
-@compiled
+@compiled_lean
 def take_snapshot(hub: Hub, g: int) -> int:
     """Copy what the coordinator has for group g to a free slot, as a new version."""
     hub.counters[FREE] -= 1
@@ -179,7 +179,7 @@ def take_snapshot(hub: Hub, g: int) -> int:
     return slot
 
 
-@compiled
+@compiled_lean
 def drop_snapshot(hub: Hub, c: int) -> None:
     """Cohort c no longer needs its snapshot, and nobody may join it any more."""
     g = hub.cohorts[c, GROUP]
@@ -197,7 +197,7 @@ def drop_snapshot(hub: Hub, c: int) -> None:
             hub.counters[FREE] += 1
 
 
-@compiled
+@compiled_lean
 def measure(row: Array, counting: bool) -> float:
     """How much a row has, on the scale that downloads compare."""
     if not counting:
@@ -205,7 +205,7 @@ def measure(row: Array, counting: bool) -> float:
     return math.log(row[N]) if row[N] > 0 else NOTHING_COUNTED
 
 
-@compiled
+@compiled_lean
 def join(hub: Hub, i: int, warm: bool, counting: bool) -> bool:
     """Client i joins, with nothing, or if `warm` with all there is; True if that was a download."""
     g = of(hub.group_of, i)
@@ -226,7 +226,7 @@ def join(hub: Hub, i: int, warm: bool, counting: bool) -> bool:
     return hub.cohorts[c, SNAPSHOT] >= 0
 
 
-@compiled
+@compiled_lean
 def stand_alone(hub: Hub, i: int, known: float) -> None:
     """Client i has uploaded: it leaves its cohort, since it now shares more than the others do."""
     old = find(hub.cohorts, hub.cohort_of[i])
@@ -238,15 +238,15 @@ def stand_alone(hub: Hub, i: int, known: float) -> None:
         drop_snapshot(hub, old)
 
 
-@compiled
-def settle_pool(hub: Hub, g: int, d: int, ridge: float) -> None:
+@compiled_lean
+def settle_pool(hub: Hub, g: int, d: int, ridge: float, scratch: Array) -> None:
     """After V, b and n of group g have changed: the inverse and its log-determinant; nobody has all there is now."""
-    refresh(hub.pool[g], d, ridge)
+    refresh(hub.pool[g], d, ridge, scratch)
     for kind in range(hub.current.shape[1]):
         hub.current[g, kind] = -1
 
 
-@compiled
+@compiled_lean
 def broadcast(hub: Hub, g: int, everyone: bool, counting: bool) -> int:
     """Send all there is to the clients of group g that are stale (or to all); the number of downloads."""
     cohorts = hub.cohorts
@@ -275,7 +275,7 @@ def broadcast(hub: Hub, g: int, everyone: bool, counting: bool) -> int:
     return downloads
 
 
-@compiled
+@compiled_lean
 def receive_broadcast(hub: Hub, c: int, row: Array, d: int, ridge: float, u: Array) -> None:
     """Give a row what its cohort c was sent."""
     row[VERSION] = hub.cohorts[c, ISSUE]
@@ -291,8 +291,8 @@ def catch_up(hub: Hub, i: int, row: Array, d: int, ridge: float, u: Array) -> No
         receive_broadcast(hub, c, row, d, ridge, u)
 
 
-@compiled
-def upload_row(hub: Hub, i: int, row: Array, d: int, ridge: float, counting: bool) -> int:
+@compiled_lean
+def upload_row(hub: Hub, i: int, row: Array, d: int, ridge: float, counting: bool, scratch: Array) -> int:
     """Client i sends what its row has pending, and those who became stale are sent all there is; the downloads.
 
     The whole exchange of Async-LinUCB, Alg. 1 lines 3–10, where nothing has to be noised, clustered or carried.
@@ -302,7 +302,7 @@ def upload_row(hub: Hub, i: int, row: Array, d: int, ridge: float, counting: boo
     add_pending(row, d, base_of(pool, d))
     add(pending_b_of(row, d), b_of(pool, d))
     pool[N] += row[N_PENDING]
-    settle_pool(hub, g, d, ridge)
+    settle_pool(hub, g, d, ridge, scratch)
     mark_sent(row, d)
     stand_alone(hub, i, measure(row, counting))
     return broadcast(hub, g, False, counting)

@@ -121,7 +121,7 @@ class SynchronousCoordinator(HubKeeper):
             return []
         del self.awaited[g]
         self.reserve()
-        settle_pool(self.hub, g, self.dim, self.ridge)
+        settle_pool(self.hub, g, self.dim, self.ridge, self.scratch)
         broadcast(self.hub, g, True, False)
         return self.announce(g, self._members_of(g).size)
 
