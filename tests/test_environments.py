@@ -205,7 +205,7 @@ def test_means_are_linear(kind: str) -> None:
     ("arrivals", "probabilities"),
     [
         ("uniform", np.full(5, 0.2)),
-        ("skewed", np.array([1, 1 / 2, 1 / 3, 1 / 4, 1 / 5]) / (137 / 60)),
+        ("skewed", np.arange(1, 6) ** -1.5 / (np.arange(1, 6) ** -1.5).sum()),
         ((0.5, 0.0, 0.25, 0.25, 0.0), np.array([0.5, 0.0, 0.25, 0.25, 0.0])),
         ([0.0, 0.0, 0.0, 0.0, 1.0], np.array([0.0, 0.0, 0.0, 0.0, 1.0])),
         (np.full(5, 0.2), np.full(5, 0.2)),

@@ -123,7 +123,7 @@ def check_statistics(simulation: Simulation, expected: Outcome, *, central: bool
     for r in {0} if central else set(expected.V):
         row = simulation.rows[simulation.seats.seat_of[r]]
         if simulation.rules.speaks:
-            catch_up(simulation.hub, r, row, d, ridge, np.zeros(d))
+            catch_up(simulation.hub, r, row, d, ridge, np.zeros((d + 1, d)))
         V = expected.V[next(iter(expected.V)) if central else r]
         b = expected.b[next(iter(expected.b)) if central else r]
         shared, pending = shared_sums(row, d), pending_sums(row, d)

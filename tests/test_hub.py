@@ -93,24 +93,24 @@ class Plain:
 class Pair:
     """The hub with rows for its clients, and the plain model, driven together."""
 
-    def __init__(self, d: int, groups: list[int], gammas: list[float], *, counting: bool, room: int) -> None:
+    def __init__(self, d: int, groups: list[int], gammas: list[float], *, counting: bool) -> None:
         self.d, self.counting = d, counting
         n = len(groups)
         one_group = len(set(groups)) == 1
         of_group: Ints = np.zeros(1, dtype=np.int64) if one_group else np.unique(groups, return_inverse=True)[1]
         log_gamma = np.log(gammas[:1] if len(set(gammas)) == 1 else gammas)
-        self.hub = hubs.empty_hub(d, n, len(set(groups)), of_group.astype(np.int64), log_gamma, RIDGE, room)
+        self.hub = hubs.empty_hub(d, n, len(set(groups)), of_group.astype(np.int64), log_gamma, RIDGE)
         self.rows = stats.empty_rows(n, d)
         for row in self.rows:
             stats.start_row(row, d, RIDGE)
         names = sorted(set(groups))
         self.plain = Plain(d, [names.index(g) for g in groups], gammas, counting)
-        self.u = np.zeros(d)
+        self.u, self.scratch = np.zeros(d), stats.scratch_matrix(d)
 
     def catch_up(self, i: int) -> Array:
         """Client i is about to act."""
         row: Array = self.rows[i]
-        hubs.catch_up(self.hub, i, row, self.d, RIDGE, self.u)
+        hubs.catch_up(self.hub, i, row, self.d, RIDGE, self.scratch)
         return row
 
     def reserve(self) -> None:
@@ -128,7 +128,7 @@ class Pair:
         """A client catches up and observes."""
         row = self.catch_up(i)
         stats.multiply(stats.inverse_of(row, self.d), x, self.u)
-        stats.observe(row, x, 1.0, self.u, RIDGE)
+        stats.observe(row, x, 1.0, self.u, RIDGE, self.scratch)
         self.plain.pending[i].append(x)
 
     def upload(self, i: int) -> None:
@@ -136,7 +136,7 @@ class Pair:
         self.reserve()
         row = self.catch_up(i)
         issues = self.issues()
-        downloads = hubs.upload_row(self.hub, i, row, self.d, RIDGE, self.counting)
+        downloads = hubs.upload_row(self.hub, i, row, self.d, RIDGE, self.counting, self.scratch)
         expected = self.plain.upload(i)
         assert np.flatnonzero(self.issues() != issues).tolist() == expected
         assert downloads == len(expected)
@@ -156,7 +156,7 @@ class Pair:
             assert self.hub.pool[g, N] == self.plain.server_n[g]
         for i, V in self.plain.V.items():
             copy = self.rows[i].copy()  # what the client would have; the client itself stays lazy
-            hubs.catch_up(self.hub, i, copy, self.d, RIDGE, self.u)
+            hubs.catch_up(self.hub, i, copy, self.d, RIDGE, self.scratch)
             np.testing.assert_allclose(stats.base_of(copy, self.d), V, atol=1e-9)
             assert copy[N] - copy[N_PENDING] == self.plain.n[i]
             assert copy[N_PENDING] == len(self.plain.pending[i])
@@ -239,7 +239,7 @@ def pairs(draw: st.DrawFn) -> Pair:
     n = draw(st.integers(1, 8), label="clients")
     groups = draw(st.just([0] * n) | st.lists(st.integers(0, 2), min_size=n, max_size=n), label="groups")
     each = draw(gammas.map(lambda gamma: [gamma] * n) | st.lists(gammas, min_size=n, max_size=n), label="γ_D")
-    return Pair(draw(st.integers(1, 3)), groups, each, counting=draw(st.booleans(), label="counting"), room=1)
+    return Pair(draw(st.integers(1, 3)), groups, each, counting=draw(st.booleans(), label="counting"))
 
 
 @given(st.data())
@@ -304,7 +304,7 @@ def test_making_room_changes_nothing(data: st.DataObject) -> None:
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=60), st.booleans())
 def test_a_broadcast_to_everyone(events: list[int], counting: bool) -> None:
     """Synchronous: all who have joined a group are sent all there is, others nothing; then nothing is owed."""
-    pair = Pair(2, [0, 0, 0, 1, 1, 1], [1.0] * 6, counting=counting, room=1)
+    pair = Pair(2, [0, 0, 0, 1, 1, 1], [1.0] * 6, counting=counting)
     rng = np.random.default_rng(len(events))
     for i in events:
         pair.reserve()
@@ -316,7 +316,7 @@ def test_a_broadcast_to_everyone(events: list[int], counting: bool) -> None:
         pool = pair.hub.pool[g]
         stats.base_of(pool, 2)[:] += np.outer(x, x)
         pool[N] += 1
-        hubs.settle_pool(pair.hub, g, 2, RIDGE)
+        hubs.settle_pool(pair.hub, g, 2, RIDGE, pair.scratch)
         pair.plain.server_V[g] = pair.plain.server_V[g] + np.outer(x, x)
         pair.plain.server_n[g] += 1
         issues = pair.issues()
@@ -331,7 +331,7 @@ def test_a_broadcast_to_everyone(events: list[int], counting: bool) -> None:
 
 def test_snapshots_are_freed_when_the_last_cohort_leaves() -> None:
     """However many uploads there are, no more snapshots are kept than there are clients."""
-    pair = Pair(2, [0] * 5, [1.0] * 5, counting=False, room=1)
+    pair = Pair(2, [0] * 5, [1.0] * 5, counting=False)
     rng = np.random.default_rng(0)
     for t in range(300):
         i = int(rng.integers(5))
@@ -348,7 +348,7 @@ def test_snapshots_are_freed_when_the_last_cohort_leaves() -> None:
 def test_the_room_grows_with_the_number_of_separate_cohorts() -> None:
     """γ_D = ∞: everyone who uploads is alone for ever."""
     n = 150
-    pair = Pair(2, [0] * n, [math.inf] * n, counting=False, room=1)
+    pair = Pair(2, [0] * n, [math.inf] * n, counting=False)
     rng = np.random.default_rng(0)
     for i in range(n):
         pair.join(i, warm=False)
@@ -360,7 +360,7 @@ def test_the_room_grows_with_the_number_of_separate_cohorts() -> None:
 
 def test_downloads_are_materialised_when_a_client_next_acts() -> None:
     """Until then its row does not change; then it has all there is, with its pending observations on top."""
-    pair = Pair(2, [0, 0], [1.0, 1.0], counting=False, room=1)
+    pair = Pair(2, [0, 0], [1.0, 1.0], counting=False)
     for i in (0, 1):
         pair.join(i, warm=False)
     pair.observe(1, np.array([0.0, 0.5]))

@@ -21,10 +21,8 @@ ONES = 0xFFFFFFFF
 
 def words_at(key: tuple[int, int], client: int, step: int, draw: int) -> list[int]:
     """The four words of the package."""
-    out = np.zeros(4, dtype=np.uint64)
     number: Any = step if step < 2**63 else np.uint64(step)  # the widest step fits only an unsigned type
-    philox(np.array(key, dtype=np.uint64), client, number, draw, out)
-    return [int(word) for word in out]
+    return [int(word) for word in philox(np.array(key, dtype=np.uint64), client, number, draw)]
 
 
 def textbook_philox(counter: list[int], key: tuple[int, int]) -> list[int]:

@@ -32,13 +32,20 @@ def source_stamp() -> str:
 
 
 class _WholePackage:
-    """A cache folder for each stamp: the index of another version may name types that this one does not have."""
+    """A cache folder for each stamp: the index of another version may name types that this one does not have.
+
+    A function in a user's own file is stamped with that file too.
+    """
+
+    def __init__(self, function: object, file: str) -> None:
+        super().__init__(function, file)  # type: ignore[call-arg]
+        self._stamp = hashlib.sha256(source_stamp().encode() + Path(file).read_bytes()).hexdigest()
 
     def get_cache_path(self) -> str:
         return os.path.join(super().get_cache_path(), f"fedbandit-{source_stamp()[:16]}")  # type: ignore[misc]
 
     def get_source_stamp(self) -> str:
-        return source_stamp()
+        return self._stamp
 
 
 class UserProvided(_WholePackage, UserProvidedCacheLocator):  # type: ignore[misc]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import operator
 from collections.abc import Iterable
 
 
@@ -19,6 +20,21 @@ def require(condition: bool, name: str, value: object, expected: str) -> None:
     """
     if not condition:
         raise FedbanditError(f"{name} is {value!r}, but must be {expected}.")
+
+
+def whole_number(name: str, value: object, least: int) -> int:
+    """`value` as an int, if it is a whole number of at least `least` (NumPy's count too).
+
+    >>> whole_number("seed", 1.5, 0)
+    Traceback (most recent call last):
+    fedbandit.errors.FedbanditError: seed is 1.5, but must be a whole number ≥ 0.
+    """
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = least - 1
+    require(number >= least, name, value, f"a whole number ≥ {least}")
+    return number
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> FedbanditError:

@@ -159,7 +159,7 @@ class ClientMachine:
             b += sums.b
             given[N] += sums.n
         refresh(given, self.dim, self.ridge, self._work.M)
-        adopt(self.row, given, self.dim, self.ridge, self._work.u)
+        adopt(self.row, given, self.dim, self.ridge, self._work.M)
         self.row[VERSION] = message.version
 
 

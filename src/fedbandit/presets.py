@@ -68,7 +68,9 @@ def compose(protocol: MessageProtocol, structure: Structure, **common: Unpack[Co
         if policy not in POLICIES:
             raise unknown("policy", policy, POLICIES)
         kind = POLICIES[policy]
-        chosen: Policy = kind() if kind is Greedy or kind is Uniform else kind(**width)
+        if kind in (Greedy, Uniform) and width:
+            raise FedbanditError(f"{', '.join(width)} was given, but the policy {policy!r} has no width.")
+        chosen: Policy = kind(**width)
     elif width:
         raise FedbanditError(
             f"{', '.join(width)} was given beside the policy {policy!r}; set it on the policy instead."

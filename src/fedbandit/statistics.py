@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.compiled import compiled, compiled_inline, compiled_lean, compiled_view
+from fedbandit.compiled import compiled_inline, compiled_lean, compiled_view
 
 Array: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -192,45 +192,55 @@ def add_outer(A: Array, x: Array, scale: float) -> None:
 
 
 @compiled_lean
-def invert(A: Array) -> float:
-    """Replace a symmetric positive definite A by its inverse and return log det A.
+def invert(A: Array, scratch: Array) -> float:
+    """Replace a symmetric positive definite A by its inverse and return log det A; `scratch` is (2, d) or more.
 
-    The sweep operator, two pivots at a time: with C the two rows of the pivots and P the inverse of their 2×2 block,
-    A −= Cᵀ P C elsewhere, then the two rows and columns become P C and their block −P. Swept all over, A is −A⁻¹.
+    The sweep operator, two pivots at a time: A −= Cᵀ P⁻¹ C with C the rows of the pivots and P their 2×2 block, then
+    the rows and columns of the pivots become P⁻¹ C and their block −P⁻¹. Swept all over, A is −A⁻¹. P is factored
+    (P = L D Lᵀ), never inverted: with nearly parallel contexts its determinant would cancel. C is copied so that the
+    compiler can see that the inner loop does not overwrite what it reads, and vectorise it.
     """
     d = A.shape[0]
     logdet = 0.0
+    first, other = scratch[0], scratch[1]
     for k in range(0, d - 1, 2):
         m = k + 1
-        det = A[k, k] * A[m, m] - A[k, m] * A[k, m]
-        p00, p01, p11 = A[m, m] / det, -A[k, m] / det, A[k, k] / det
-        logdet += math.log(det)
-        for i in range(d):
-            if i != k and i != m:
-                f0 = p00 * A[i, k] + p01 * A[i, m]
-                f1 = p01 * A[i, k] + p11 * A[i, m]
-                for j in range(d):
-                    A[i, j] -= f0 * A[k, j] + f1 * A[m, j]
-                A[i, k] = f0
-                A[i, m] = f1
+        pivot = A[k, k]
+        r = A[k, m] / pivot
+        second = A[m, m] - r * A[k, m]
+        logdet += math.log(pivot) + math.log(second)
         for j in range(d):
-            A[k, j] = A[j, k]
-            A[m, j] = A[j, m]
-        A[k, k] = -p00
-        A[k, m] = -p01
-        A[m, k] = -p01
-        A[m, m] = -p11
+            first[j] = A[k, j]
+            other[j] = A[m, j] - r * A[k, j]
+        for i in range(d):
+            f0 = first[i] / pivot
+            f1 = other[i] / second
+            for j in range(d):
+                A[i, j] -= f0 * first[j] + f1 * other[j]
+        for j in range(d):
+            f1 = other[j] / second
+            f0 = first[j] / pivot - r * f1
+            A[k, j] = f0
+            A[j, k] = f0
+            A[m, j] = f1
+            A[j, m] = f1
+        A[k, k] = -1.0 / pivot - r * r / second
+        A[k, m] = r / second
+        A[m, k] = r / second
+        A[m, m] = -1.0 / second
     if d % 2 == 1:
         k = d - 1
         pivot = A[k, k]
         logdet += math.log(pivot)
-        for i in range(k):
-            factor = A[i, k] / pivot
-            for j in range(k):
-                A[i, j] -= factor * A[k, j]
-            A[i, k] = factor
-        for j in range(k):
-            A[k, j] = A[j, k]
+        for j in range(d):
+            first[j] = A[k, j]
+        for i in range(d):
+            f0 = first[i] / pivot
+            for j in range(d):
+                A[i, j] -= f0 * first[j]
+        for j in range(d):
+            A[k, j] = first[j] / pivot
+            A[j, k] = first[j] / pivot
         A[k, k] = -1.0 / pivot
     for i in range(d):
         for j in range(d):
@@ -304,23 +314,23 @@ def keep_pending(row: Array, d: int, x: Array) -> None:
 
 
 @compiled_lean
-def recompute(row: Array, d: int, ridge: float) -> None:
-    """Compute the inverse, θ̂ and logdet afresh from V = base + pending."""
+def recompute(row: Array, d: int, ridge: float, scratch: Array) -> None:
+    """Compute the inverse, θ̂ and logdet afresh from V = base + pending; `scratch` is (d+1, d)."""
     A = inverse_of(row, d)
     base = base_of(row, d)
     for i in range(d):
         copy(base[i], A[i])
         A[i, i] += ridge
     add_pending(row, d, A)
-    row[LOGDET] = invert(A) - d * math.log(ridge)
+    row[LOGDET] = invert(A, scratch) - d * math.log(ridge)
     row[UNREFRESHED] = 0
     multiply(A, b_of(row, d), theta_of(row, d))
 
 
 @compiled_lean
 def refresh(row: Array, d: int, ridge: float, scratch: Array) -> None:
-    """`recompute`, and tighten the spectral bound too; `scratch` is (d+1, d)."""
-    recompute(row, d, ridge)
+    """`recompute`, and tighten the spectral bound too."""
+    recompute(row, d, ridge, scratch)
     row[SPECTRAL] = spectral_bound(inverse_of(row, d), scratch)
 
 
@@ -364,7 +374,7 @@ def mark_sent(row: Array, d: int) -> None:
 
 
 @compiled_lean
-def adopt(row: Array, given: Array, d: int, ridge: float, u: Array) -> None:
+def adopt(row: Array, given: Array, d: int, ridge: float, scratch: Array) -> None:
     """Replace what a row shares with its coordinator by the row `given`, and put pending observations back on top.
 
     A short list of pending contexts is added to the given inverse by rank-one updates; a long one is not worth it.
@@ -380,7 +390,7 @@ def adopt(row: Array, given: Array, d: int, ridge: float, u: Array) -> None:
     add(pending_b_of(row, d), b)
     row[SPECTRAL] = given[SPECTRAL]  # still a bound: pending observations only make V larger
     if k > row[N_LISTED]:
-        recompute(row, d, ridge)
+        recompute(row, d, ridge, scratch)
         return
     inverse = inverse_of(row, d)
     for i in range(d):
@@ -388,6 +398,7 @@ def adopt(row: Array, given: Array, d: int, ridge: float, u: Array) -> None:
     row[LOGDET] = given[LOGDET]
     row[UNREFRESHED] = k
     listed = listed_of(row, d)
+    u = scratch[d]
     for i in range(k):
         multiply(inverse, listed[i], u)
         growth = 1.0 + dot(listed[i], u)

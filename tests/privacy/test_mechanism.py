@@ -1,10 +1,11 @@
-"""The mechanism that a client runs: exact streams, a cap that holds, a state that can be kept, claims that are tight."""
+"""The mechanism that a client runs: exact streams, a cap that holds, a state that keeps, claims that are tight."""
 
 from __future__ import annotations
 
 import io
 import math
 import timeit
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -71,13 +72,16 @@ def test_releases_are_the_explicit_product(mechanism: Mechanism) -> None:
     np.testing.assert_allclose(releases, expected, atol=1e-9)
     if mechanism.noise == "symmetric":
         np.testing.assert_array_equal(releases, releases.swapaxes(1, 2))
-    assert state.count == mechanism.n_max
+    assert state.spent == mechanism.n_max
 
 
 @pytest.mark.parametrize("kind", STREAMS)
 def test_no_noise_is_no_privacy(kind: Stream) -> None:
     """ε = ∞ returns the exact sums, to the bit, and says so."""
-    silent = [gram_mechanism(math.inf, 1e-5, N_MAX, DIM, kind=kind), reward_mechanism(math.inf, 0.1, N_MAX, DIM, kind=kind)]
+    silent = [
+        gram_mechanism(math.inf, 1e-5, N_MAX, DIM, kind=kind),
+        reward_mechanism(math.inf, 0.1, N_MAX, DIM, kind=kind),
+    ]
     if kind == "tree":
         silent += [
             reward_mechanism(math.inf, 0.0, N_MAX, DIM, kind=kind),
@@ -117,7 +121,7 @@ def test_a_saved_stream_goes_on_as_if_nothing_had_happened(mechanism: Mechanism)
         np.savez(file, **state._asdict())
         file.seek(0)
         with np.load(file) as saved:
-            state = State(int(saved["count"]), saved["total"], saved["noisy"], saved["memory"])
+            state = State(int(saved["spent"]), saved["total"], saved["noisy"], saved["memory"])
         noisy, state = release(mechanism, state, increment, rng)
         np.testing.assert_array_equal(noisy, whole[k])
 
@@ -148,7 +152,7 @@ def test_the_claim_is_tight(mechanism: Mechanism) -> None:
     assert mechanism.basis == "proven"
     assert spent[-1] == pytest.approx(mechanism.epsilon, rel=1e-6)
     assert epsilon_of(mechanism) == spent[-1]
-    assert all(earlier <= later for earlier, later in zip(spent, spent[1:], strict=False))
+    assert all(earlier <= later for earlier, later in pairwise(spent))
     assert distance(mechanism, records=7) == pytest.approx(7 * distance(mechanism))
     assert epsilon_of(mechanism, records=2) >= 2 * epsilon_of(mechanism) * (1 - 1e-9)
 

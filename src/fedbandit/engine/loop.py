@@ -9,11 +9,10 @@ import numpy as np
 
 from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.environments.block import Block
-from fedbandit.prefetch import prefetch
 from fedbandit.policies import PolicyPlan, Scratch, choose
 from fedbandit.protocols.hub import Hub, catch_up, has_room, join, upload_row
 from fedbandit.protocols.trigger import pick, triggered
-from fedbandit.statistics import HEAD, LISTED, Array, Ints, copy, inverse_of, multiply, observe, start_row
+from fedbandit.statistics import Array, Ints, copy, inverse_of, multiply, observe, start_row
 
 
 class Status(IntEnum):
@@ -109,19 +108,6 @@ def draw_reward(block: Block, s: int, a: int) -> float:
     return block.rewards[s, a]
 
 
-@compiled_inline
-def expect(block: Block, s: int, rows: Array, seats: Seats, d: int) -> None:
-    """Ask for the memory of whoever acts in interaction s, if it has acted before."""
-    user = block.clients[s]
-    seat = seats.seat_of[seats.row_of[user] if seats.row_of.shape[0] > 0 else user]
-    if seat >= 0:
-        start = HEAD + (3 + LISTED) * d
-        for i in range(0, HEAD + 3 * d, 8):
-            prefetch(rows, seat, i)
-        for i in range(start, start + d * d, 8):
-            prefetch(rows, seat, i)
-
-
 @compiled_lean
 def take_seat(seats: Seats, r: int) -> None:
     """Give row r the next free seat."""
@@ -189,11 +175,9 @@ def run(
         seat = seats.seat_of[r]
         row = rows[seat]
         if rules.speaks:
-            catch_up(hub, r, row, d, rules.ridge, work.u)
+            catch_up(hub, r, row, d, rules.ridge, work.M)
 
         if acting:
-            if s + 1 < stop:
-                expect(block, s + 1, rows, seats, d)
             offered = block.arms[s, : block.counts[s]]
             a = choose(plan, row, r, block.X, offered, work)
             x = block.X[offered[a]]

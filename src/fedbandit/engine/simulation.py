@@ -12,7 +12,7 @@ from fedbandit.engine.exchange import Exchange
 from fedbandit.engine.loop import DONE, EVENT, HUB_FULL, Outcome, Rules, Seats, no_late, outcome, run
 from fedbandit.engine.result import Communication, Result
 from fedbandit.environments.block import Block, Environment, actions_per_round, world_of
-from fedbandit.errors import FedbanditError, require
+from fedbandit.errors import FedbanditError, whole_number
 from fedbandit.policies import scratch
 from fedbandit.protocols.hub import Hub, empty_hub, make_room
 from fedbandit.statistics import empty_rows, grown
@@ -66,7 +66,7 @@ class Simulation:
     def __init__(self, system: System, env: Environment, horizon: int, seed: int, *, fuse: bool = True) -> None:
         if not isinstance(system, System):
             raise FedbanditError(f"The system is {system!r}, but must be a System; did you forget to call the preset?")
-        require(isinstance(seed, int) and seed >= 0, "seed", seed, "a whole number ≥ 0")
+        seed, horizon = whole_number("seed", seed, 0), whole_number("horizon", horizon, 1)
         world = world_of(env, horizon)
         self.system = system.told(world)
         self.env, self.horizon, self.seed = env, horizon, seed

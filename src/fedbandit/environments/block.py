@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import ClassVar, Literal, NamedTuple, Protocol
 
-from fedbandit.errors import require
+from fedbandit.errors import require, whole_number
 from fedbandit.statistics import Array, Ints
 from fedbandit.world import World
 
@@ -106,7 +106,7 @@ def actions_per_round(env: Environment) -> int:
 
 def world_of(env: Environment, horizon: int) -> World:
     """What systems are told about this environment when it is run for `horizon` rounds."""
-    require(isinstance(horizon, int) and horizon >= 1, "horizon", horizon, "a whole number ≥ 1")
+    horizon = whole_number("horizon", horizon, 1)
     if env.longest is not None:
         require(
             horizon <= env.longest,

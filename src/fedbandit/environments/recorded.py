@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
@@ -109,6 +110,9 @@ def recorded(
     >>> env.longest, env.dim, env.n_arms
     (2, 2, 2)
     """
+    require(rounds in ("one", "all"), "rounds", rounds, "'one' or 'all'")
+    for name, value in (("noise", noise), ("bound", 1.0 if bound is None else bound)):
+        require(isinstance(value, int | float) and 0 <= value < math.inf, name, value, "a finite number ≥ 0")
     who = _clients(clients, n_clients)
     x, rows, counts = _contexts(arms, who.size)
     expected = _per_arm("means", means, counts)
@@ -121,7 +125,7 @@ def recorded(
         late = np.asarray(delays)
         require(late.shape == who.shape, "the shape of delays", late.shape, f"{who.shape}, one a round")
         require(late.dtype.kind in "iu" and bool((late >= 0).all()), "delays", delays, "whole numbers ≥ 0")
-        late = np.require(late, dtype=np.int64, requirements=["C", "W"])
+        late = np.array(late, dtype=np.int64)
     n = int(who.max()) + 1 if n_clients is None else n_clients
     if rounds == "all" and not (who.size % n == 0 and np.array_equal(who, np.arange(who.size) % n)):
         raise FedbanditError(f"With rounds='all', clients must be 0, …, {n - 1} over and over again.")
@@ -135,13 +139,14 @@ def _clients(clients: ArrayLike, n_clients: int | None) -> Ints:
     require(who.dtype.kind in "iu", "the type of clients", who.dtype.name, "whole numbers")
     require(bool((who >= 0).all()), "the smallest client", int(who.min()), "at least 0")
     if n_clients is not None:
+        require(isinstance(n_clients, int), "n_clients", n_clients, "a whole number")
         require(
             bool((who < n_clients).all()),
             "the largest client",
             int(who.max()),
             f"below n_clients = {n_clients}",
         )
-    return np.require(who, dtype=np.int64, requirements=["C", "W"])
+    return np.array(who, dtype=np.int64)
 
 
 def _contexts(arms: ArrayLike | Sequence[ArrayLike], horizon: int) -> tuple[Array, Ints, Ints]:
@@ -161,7 +166,7 @@ def _contexts(arms: ArrayLike | Sequence[ArrayLike], horizon: int) -> tuple[Arra
     rows = np.zeros((horizon, int(counts.max())), dtype=np.int64)
     offered = np.arange(rows.shape[1]) < counts[:, None]
     rows[offered] = np.arange(len(x))
-    return np.require(x, requirements=["C", "W"]), rows, counts  # read-only arrays would compile the loop anew
+    return np.array(x, order="C"), rows, counts  # a copy: the caller's array may change, or be read-only
 
 
 def _per_arm(name: str, values: ArrayLike | Sequence[ArrayLike], counts: Ints) -> Array:

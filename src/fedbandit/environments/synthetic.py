@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedbandit.compiled import compiled_lean
 from fedbandit.environments.block import Block, RewardKind
-from fedbandit.errors import FedbanditError, require
+from fedbandit.errors import FedbanditError, require, whole_number
 from fedbandit.statistics import Array, Ints, dot
 from fedbandit.streams import Stream as Purpose
 from fedbandit.streams import generator
@@ -77,8 +77,9 @@ class Synthetic:
         self._check_arrivals()
         low, high = self.delay_range
         require(0 <= low <= high, "delay", self.delay, "a number of rounds ≥ 0, or (shortest, longest)")
-        object.__setattr__(self, "drift", tuple(sorted(int(t) for t in self.drift)))
-        require(all(t > 0 for t in self.drift), "drift", self.drift, "rounds ≥ 1")
+        whole = isinstance(self.drift, tuple | list) and all(isinstance(t, int) and t > 0 for t in self.drift)
+        require(whole, "drift", self.drift, "a list of rounds ≥ 1")
+        object.__setattr__(self, "drift", tuple(sorted(self.drift)))
 
     def _check_arrivals(self) -> None:
         if isinstance(self.arrivals, str):
@@ -131,8 +132,7 @@ class Synthetic:
 
     def open(self, seed: int) -> SyntheticStream:
         """The stream of a seed."""
-        require(isinstance(seed, int) and seed >= 0, "seed", seed, "a whole number ≥ 0")
-        return SyntheticStream(self, seed)
+        return SyntheticStream(self, whole_number("seed", seed, 0))
 
 
 def unit_vectors(rng: np.random.Generator, n: int, dim: int, *, positive: bool = False) -> Array:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit.compiled import compiled_lean
+from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.policies.perturbed_history import sample_perturbed
 from fedbandit.policies.plan import Code, PolicyPlan
 from fedbandit.policies.thompson import sample_thompson
@@ -67,7 +67,7 @@ def choose_other(plan: PolicyPlan, row: Array, client: int, X: Array, arms: Ints
     return a
 
 
-@compiled_lean
+@compiled_inline
 def choose(plan: PolicyPlan, row: Array, client: int, X: Array, arms: Ints, work: Scratch) -> int:
     """The position in `arms` (row numbers of X) of the arm to pull; its V(λ)⁻¹x is left in `work.best_u`.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -46,7 +47,7 @@ class BufferedToeplitz:
         ladder = [1.0]
         for pair in zip(self.decays, self.inverse_decays, strict=True):
             ladder.extend(pair)
-        falling = all(above > below for above, below in zip(ladder, ladder[1:], strict=False))
+        falling = all(above > below for above, below in pairwise(ladder))
         require(falling and ladder[-1] >= 0, "the ladder of decays", ladder, "strictly falling from 1 and ≥ 0")
 
     def weights(self) -> Array:
@@ -67,9 +68,10 @@ class BufferedToeplitz:
         b = _powers(_residues(poles, np.array(self.decays)), poles, self.n_max)
         return np.sqrt(np.cumsum(b * b))
 
-    def encoder(self) -> Array:
+    def encoder(self, releases: int | None = None) -> Array:
         """C."""
-        lag = np.subtract.outer(np.arange(self.n_max), np.arange(self.n_max))
+        k = np.arange(releases or self.n_max)
+        lag = np.subtract.outer(k, k)
         return np.where(lag >= 0, self.coefficients()[np.maximum(lag, 0)], 0.0)
 
     def start(self, shape: tuple[int, ...]) -> Array:
@@ -105,7 +107,7 @@ def blt(n_max: int, buffers: int = 3) -> BufferedToeplitz:
     q = min(buffers, n_max - 1)
     if q == 0:
         return independent(n_max)
-    from scipy.optimize import minimize  # here: half of the time it takes to import this package
+    from scipy.optimize import minimize  # here: it takes half a second to import
 
     gaps = np.geomspace(0.5 / n_max, 0.6, 2 * q)
     ratios = np.append(gaps[:-1] / gaps[1:], gaps[-1])
@@ -118,7 +120,7 @@ def _interlaced(variables: Array) -> tuple[Array, Array]:
     """λ and μ from 2q free variables: 1 − λ₁ < 1 − μ₁ < 1 − λ₂ < …, each a logistic fraction of the next."""
     fractions = 1 / (1 + np.exp(-np.clip(variables, -_STEEPEST, _STEEPEST)))
     gaps = np.cumprod(fractions[::-1])[::-1]
-    return 1 - gaps[0::2], 1 - gaps[1::2]
+    return np.asarray(1 - gaps[0::2]), np.asarray(1 - gaps[1::2])
 
 
 def _log_error(variables: Array, n_max: int) -> float:

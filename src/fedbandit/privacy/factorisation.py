@@ -44,8 +44,8 @@ class Factorisation(Protocol):
         """‖B_k‖₂ for k = 1, …, n_max: the standard deviation of the k-th release if z has 1."""
         ...
 
-    def encoder(self) -> Array:
-        """C itself, n_max × n_max and lower triangular."""
+    def encoder(self, releases: int | None = None) -> Array:
+        """C itself, lower triangular, or its first `releases` rows and columns."""
         ...
 
     def start(self, shape: tuple[int, ...]) -> Array:
@@ -57,8 +57,8 @@ class Factorisation(Protocol):
         ...
 
 
-def decoder(factorisation: Factorisation) -> Array:
-    """B = A C⁻¹.
+def decoder(factorisation: Factorisation, releases: int | None = None) -> Array:
+    """B = A C⁻¹, or its first `releases` rows and columns.
 
     >>> from fedbandit.privacy.tree import Tree
     >>> decoder(Tree(3))
@@ -66,7 +66,7 @@ def decoder(factorisation: Factorisation) -> Array:
            [0., 1., 0.],
            [0., 1., 1.]])
     """
-    return np.cumsum(np.linalg.inv(factorisation.encoder()), axis=0)
+    return np.cumsum(np.linalg.inv(factorisation.encoder(releases)), axis=0)
 
 
 def largest_error(factorisation: Factorisation) -> float:

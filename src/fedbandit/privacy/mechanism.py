@@ -69,7 +69,7 @@ class Mechanism:
 class State(NamedTuple):
     """What a stream remembers between releases."""
 
-    count: int
+    spent: int  # releases so far
     total: Array  # the exact running sum
     noisy: Array  # what was released last, to send again if it was lost: never draw twice for the same data
     memory: Array  # noise that later releases need
@@ -210,24 +210,22 @@ def release(mechanism: Mechanism, state: State, increment: Array, source: Source
     Traceback (most recent call last):
     fedbandit.errors.FedbanditError: All 1 releases of this stream are spent; nothing more may leave it.
     """
-    if state.count >= mechanism.n_max:
-        raise FedbanditError(
-            f"All {mechanism.n_max} releases of this stream are spent; nothing more may leave it."
-        )
+    if state.spent >= mechanism.n_max:
+        raise FedbanditError(f"All {mechanism.n_max} releases of this stream are spent; nothing more may leave it.")
     if increment.shape != state.total.shape or not np.isfinite(increment).all():
         raise FedbanditError(
-            f"An increment of shape {increment.shape} was to be released, but this stream takes finite numbers of shape "
-            f"{state.total.shape}."
+            f"An increment of shape {increment.shape} was to be released, but this stream takes finite numbers "
+            f"of shape {state.total.shape}."
         )
-    count = state.count + 1
+    k = state.spent + 1
     total = state.total + increment
     noisy, memory = total, state.memory
     if mechanism.scale > 0:
         z = mechanism.scale * DRAW[mechanism.noise](source, increment.shape)
-        noise, memory = mechanism.factorisation.step(memory, count, z)
+        noise, memory = mechanism.factorisation.step(memory, k, z)
         noisy = total + noise
     noisy.flags.writeable = False  # a retry must find the same numbers
-    return noisy, State(count, total, noisy, memory)
+    return noisy, State(k, total, noisy, memory)
 
 
 def stack(V: Array, b: Array, reward_weight: float) -> Array:

@@ -22,7 +22,8 @@ Size: TypeAlias = tuple[int, ...]
 
 class Source(Protocol):
     """Where random numbers come from. A NumPy generator is one: good for simulation, not proof against attackers
-    who know floating point (Mironov 2012) or the generator's state."""
+    who know floating point (Mironov 2012) or the generator's state.
+    """
 
     def standard_normal(self, size: Size) -> Array:
         """Independent N(0, 1)."""
@@ -123,9 +124,7 @@ def gram_sensitivity(context_bound: float, reward_bound: float, reward_weight: f
     return math.sqrt(2) * (context_bound**2 + (reward_weight * reward_bound) ** 2)
 
 
-def gram_neighbours(
-    context_bound: float, reward_bound: float, reward_weight: float, dim: int
-) -> tuple[Array, Array]:
+def gram_neighbours(context_bound: float, reward_bound: float, reward_weight: float, dim: int) -> tuple[Array, Array]:
     """Two records [x; κy][x; κy]ᵀ that differ by `gram_sensitivity`: the worst case, to attack with."""
     cosine = -((reward_weight * reward_bound / context_bound) ** 2)
     require(dim >= 2, "dim", dim, "≥ 2, where the worst case exists")

@@ -6,7 +6,6 @@ from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 from fedbandit.privacy.guarantee import Guarantee
 
-
 Site = Literal["nowhere", "client", "node", "coordinator"]
 """Who draws the noise."""
 

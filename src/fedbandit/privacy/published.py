@@ -1,8 +1,8 @@
 """The papers' mechanisms with the papers' numbers, and what is true about them.
 
-`Mechanism.epsilon` is the papers' claim; `epsilon_of` says what the noise really gives. FedUCB's and FCLUB's scales give
-much more privacy than they claim, the collaborative paper's Laplace noise less. These facts are about the noise alone:
-triggers and clusterings that read raw data leak on their own.
+`Mechanism.epsilon` is the papers' claim; `epsilon_of` says what the noise really gives. FedUCB's and FCLUB's scales
+give much more privacy than they claim, the collaborative paper's Laplace noise less. These facts are about the noise
+alone: triggers and clusterings that read raw data leak on their own.
 """
 
 from __future__ import annotations

@@ -44,8 +44,7 @@ def noise_table() -> list[NoiseRow]:
         for n in RELEASES:
             published = feducb_privatiser(epsilon, delta, n, dim=2)
             tree, blt = (
-                gram_mechanism(epsilon, delta, n, dim=2, reward_weight=1.0, kind=kind)
-                for kind in ("tree", "blt")
+                gram_mechanism(epsilon, delta, n, dim=2, reward_weight=1.0, kind=kind) for kind in ("tree", "blt")
             )
             largest = [float(noise_std(mechanism).max()) for mechanism in (published, tree, blt)]
             rows.append(NoiseRow(epsilon, delta, n, largest[0], epsilon_of(published), largest[1], largest[2]))
@@ -76,7 +75,17 @@ def shift_table() -> list[ShiftRow]:
 
 def noise_markdown() -> str:
     """`noise_table` as it stands in the docs."""
-    head = ("ε", "δ", "releases", "FedUCB published", "its true ε", "tree", "BLT", "published / tree", "published / BLT")
+    head = (
+        "ε",
+        "δ",
+        "releases",
+        "FedUCB published",
+        "its true ε",
+        "tree",
+        "BLT",
+        "published / tree",
+        "published / BLT",
+    )
     body = [
         (
             f"{row.epsilon:g}",

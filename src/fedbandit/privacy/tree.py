@@ -48,9 +48,9 @@ class Tree:
         """√popcount(k)."""
         return np.sqrt(np.bitwise_count(np.arange(1, self.n_max + 1)).astype(np.float64))
 
-    def encoder(self) -> Array:
+    def encoder(self, releases: int | None = None) -> Array:
         """C[t, i] = 1 where node t contains increment i."""
-        t = np.arange(1, self.n_max + 1)
+        t = np.arange(1, (releases or self.n_max) + 1)
         i = t[None, :]
         return ((t - (t & -t))[:, None] < i).astype(np.float64) * (i <= t[:, None])
 

@@ -20,7 +20,7 @@ class CountTriggered:
     """A client uploads when its number of observations has grown by `factor_upload` since its last upload, and is
     sent a download when the coordinator has `factor_download` times as many observations as it shares.
 
-        upload:    n_i ≥ factor_upload · n_i(at the last upload)        (the first observation always)
+        upload:    n_i ≥ factor_upload · n_i(at the last upload)        (the first observation always; ∞: never)
         download:  n_g > factor_download · n_j
 
     Messages carry the same statistics as under `EventTriggered`; only the conditions differ. Because they read public

@@ -75,12 +75,11 @@ USED, FREE, LAST_VERSION = range(3)
 NOTHING_COUNTED = -1e300  # measure of no observations when counting: log 0, but finite
 
 
-def empty_hub(
-    dim: int, n_clients: int, n_groups: int, group_of: Ints, log_gamma: Array, ridge: float, room: int = 64
-) -> Hub:
+def empty_hub(dim: int, n_clients: int, n_groups: int, group_of: Ints, log_gamma: Array, ridge: float) -> Hub:
     """The memory of a coordinator that has heard nothing; `log_gamma` has one value, or one for each client."""
     classes, class_of = np.unique(log_gamma, return_inverse=True)
-    room = max(room, 4 * (classes.size + 4))
+    room = max(64, 4 * (classes.size + 4), n_clients // 16)  # `make_room` looks at every client: let it be rare
+    slots = 64
     pool = empty_rows(n_groups, dim)
     for row in pool:
         start_row(row, dim, ridge)
@@ -91,14 +90,14 @@ def empty_hub(
         newcomers=np.full((n_groups, classes.size), -1),
         cohorts=np.zeros((room, 8), dtype=np.int64),
         key=np.zeros(room),
-        snapshots=empty_rows(room, dim),
-        users=np.zeros(room, dtype=np.int64),
-        free=np.arange(room),
+        snapshots=empty_rows(slots, dim),
+        users=np.zeros(slots, dtype=np.int64),
+        free=np.arange(slots),
         cohort_of=np.full(n_clients, -1),
         group_of=group_of,
         class_of=class_of.astype(np.int64).reshape(-1),
         log_gamma=classes,
-        counters=np.array([0, room, 0], dtype=np.int64),
+        counters=np.array([0, slots, 0], dtype=np.int64),
     )
 
 
@@ -276,19 +275,19 @@ def broadcast(hub: Hub, g: int, everyone: bool, counting: bool) -> int:
 
 
 @compiled_lean
-def receive_broadcast(hub: Hub, c: int, row: Array, d: int, ridge: float, u: Array) -> None:
+def receive_broadcast(hub: Hub, c: int, row: Array, d: int, ridge: float, scratch: Array) -> None:
     """Give a row what its cohort c was sent."""
     row[VERSION] = hub.cohorts[c, ISSUE]
-    adopt(row, hub.snapshots[hub.cohorts[c, SNAPSHOT]], d, ridge, u)
+    adopt(row, hub.snapshots[hub.cohorts[c, SNAPSHOT]], d, ridge, scratch)
 
 
 @compiled_inline
-def catch_up(hub: Hub, i: int, row: Array, d: int, ridge: float, u: Array) -> None:
+def catch_up(hub: Hub, i: int, row: Array, d: int, ridge: float, scratch: Array) -> None:
     """Before client i acts: apply the last broadcast it was sent, if it has not yet."""
     c = find(hub.cohorts, hub.cohort_of[i])
     hub.cohort_of[i] = c
     if hub.cohorts[c, ISSUE] != row[VERSION]:
-        receive_broadcast(hub, c, row, d, ridge, u)
+        receive_broadcast(hub, c, row, d, ridge, scratch)
 
 
 @compiled_lean

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal
@@ -59,12 +60,13 @@ def triggered(kind: int, threshold: float, row: Array) -> bool:
 
     - LOGDET: log det V(λ) − log det (V − ΔV)(λ) > threshold                 (Async-LinUCB, Eq. 3)
     - TIMED_LOGDET: Δn · (the same) > threshold                              (Async-LinUCB, Alg. 4 line 10)
-    - COUNT: own observations ≥ threshold × own observations sent so far     (reads no data)
+    - COUNT: own observations ≥ threshold × own observations sent so far     (reads no data; ∞: never)
     """
     if kind == ON_LOGDET:
         return row[LOGDET] - row[BASE_LOGDET] > threshold + TIE
     if kind == ON_TIMED_LOGDET:
         return row[N_PENDING] * (row[LOGDET] - row[BASE_LOGDET]) > threshold + TIE
     if kind == ON_COUNT:
-        return row[N_PENDING] > 0 and row[N_OWN] >= threshold * (row[N_OWN] - row[N_PENDING]) - TIE
+        sent = row[N_OWN] - row[N_PENDING]
+        return row[N_PENDING] > 0 and threshold < math.inf and row[N_OWN] >= threshold * sent - TIE
     return False

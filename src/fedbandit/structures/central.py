@@ -13,7 +13,10 @@ from fedbandit.world import World
 
 @dataclass(frozen=True)
 class Central:
-    """A single model row serves every client: all data are in one place and nothing has to be exchanged."""
+    """A single model row serves every client: all data are in one place and nothing has to be exchanged.
+
+    Policies that draw at random use the stream of row 0, one step for each action of anybody.
+    """
 
     model: ClassVar[Model] = "rows"
     separate: ClassVar[bool] = False
