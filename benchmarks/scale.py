@@ -16,7 +16,7 @@ INTERACTIONS = 1_000_000
 
 def main() -> None:
     """Print the cost of an interaction for N = 10³ … 10⁶."""
-    system = fb.async_linucb(gamma_upload=5.0, gamma_download=5.0)
+    system = fb.async_linucb(gamma_upload=5.0, gamma_download=5.0, ridge=1.0)
     worlds = {
         n: fb.environments.homogeneous(n_clients=n, dim=10, n_arms=10, pool=1000, contexts="sphere")
         for n in (1_000, 10_000, 100_000, 1_000_000)

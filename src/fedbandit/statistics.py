@@ -51,9 +51,14 @@ LISTED = 8
 """The length of the list of pending contexts."""
 
 
+def row_length(dim: int) -> int:
+    """How many numbers a row has."""
+    return HEAD + (3 + LISTED) * dim + 3 * dim * dim
+
+
 def empty_rows(capacity: int, dim: int) -> Array:
     """Room for `capacity` rows; a row is made usable by `start_row`."""
-    return np.zeros((capacity, HEAD + (3 + LISTED) * dim + 3 * dim * dim))
+    return np.zeros((capacity, row_length(dim)))
 
 
 def scratch_matrix(dim: int) -> Array:

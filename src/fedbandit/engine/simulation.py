@@ -13,11 +13,15 @@ from fedbandit.engine.loop import DONE, EVENT, HUB_FULL, Outcome, Rules, Seats, 
 from fedbandit.engine.result import Communication, Result
 from fedbandit.environments.block import Block, Environment, actions_per_round, world_of
 from fedbandit.errors import FedbanditError, whole_number
+from fedbandit.memory import lazy_zeros
 from fedbandit.policies import scratch
 from fedbandit.protocols.hub import Hub, empty_hub, make_room
-from fedbandit.statistics import empty_rows, grown
+from fedbandit.statistics import grown, row_length
 from fedbandit.streams import policy_key
 from fedbandit.system import System
+
+LARGEST_AT_ONCE = 2**33
+"""Bytes of address space that may be set aside for all rows at once; beyond that they grow as clients first act."""
 
 
 def simulate(
@@ -87,8 +91,8 @@ class Simulation:
             joining_counts=protocol.join == "warm",
         )
         self.plan = system.policy.plan(world, system.ridge, policy_key(seed))
-        capacity = min(layout.n_rows, 256)
-        self.rows = empty_rows(capacity, env.dim)
+        capacity = layout.n_rows if 8 * layout.n_rows * row_length(env.dim) <= LARGEST_AT_ONCE else 4096
+        self.rows = lazy_zeros((capacity, row_length(env.dim)))
         self.seats = Seats(
             row_of=np.empty(0, dtype=np.int64) if layout.row_of is None else layout.row_of,
             seat_of=np.full(layout.n_rows, -1),
@@ -163,7 +167,9 @@ class Simulation:
             self.use_hub(make_room(self.hub))
         elif pause.status != DONE:
             capacity = min(2 * len(self.seats.row_at), len(self.seats.seat_of))
-            self.rows = grown(self.rows, capacity)
+            rows = lazy_zeros((capacity, self.rows.shape[1]))
+            rows[: len(self.rows)] = self.rows
+            self.rows = rows
             self.seats = self.seats._replace(row_at=grown(self.seats.row_at, capacity))
         return pause.resume
 

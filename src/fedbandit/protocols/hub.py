@@ -30,6 +30,7 @@ import numpy as np
 from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.statistics import (
     LOGDET,
+    N_OWN,
     N_PENDING,
     TIE,
     VERSION,
@@ -46,6 +47,7 @@ from fedbandit.statistics import (
     grown,
     mark_sent,
     pending_b_of,
+    recompute,
     refresh,
     start_row,
 )
@@ -72,6 +74,7 @@ class Hub(NamedTuple):
 
 PARENT, SIZE, GROUP, CLASS, SNAPSHOT, ISSUE, LEFT, RIGHT = range(8)  # ISSUE: the version its members have
 USED, FREE, LAST_VERSION = range(3)
+BOUND_AT = N_OWN  # of a pool row: the observations at which its spectral bound was computed
 NOTHING_COUNTED = -1e300  # measure of no observations when counting: log 0, but finite
 
 
@@ -145,6 +148,14 @@ def meld(cohorts: Ints, key: Array, a: int, b: int) -> int:
         else:
             cohorts[a, LEFT] = rest
             a = rest
+
+
+@compiled_lean
+def build_heaps(cohorts: Ints, key: Array, heap: Ints, n: int) -> None:
+    """Put the first n cohorts on the heaps of their groups."""
+    for c in range(n):
+        g = cohorts[c, GROUP]
+        heap[g] = meld(cohorts, key, heap[g], c)
 
 
 @compiled_lean
@@ -239,8 +250,16 @@ def stand_alone(hub: Hub, i: int, known: float) -> None:
 
 @compiled_lean
 def settle_pool(hub: Hub, g: int, d: int, ridge: float, scratch: Array) -> None:
-    """After V, b and n of group g have changed: the inverse and its log-determinant; nobody has all there is now."""
-    refresh(hub.pool[g], d, ridge, scratch)
+    """After V, b and n of group g have changed: the inverse and its log-determinant; nobody has all there is now.
+
+    The spectral bound stays valid while V grows; it is tightened when there is a tenth more data than it knows of.
+    """
+    pool = hub.pool[g]
+    if pool[N] < 1.1 * pool[BOUND_AT]:
+        recompute(pool, d, ridge, scratch)
+    else:
+        refresh(pool, d, ridge, scratch)
+        pool[BOUND_AT] = pool[N]
     for kind in range(hub.current.shape[1]):
         hub.current[g, kind] = -1
 
@@ -303,8 +322,15 @@ def upload_row(hub: Hub, i: int, row: Array, d: int, ridge: float, counting: boo
     pool[N] += row[N_PENDING]
     settle_pool(hub, g, d, ridge, scratch)
     mark_sent(row, d)
-    stand_alone(hub, i, measure(row, counting))
-    return broadcast(hub, g, False, counting)
+    known = measure(row, counting)
+    received = 0
+    if measure(pool, counting) > known + hub.log_gamma[of(hub.class_of, i)] + TIE:
+        # The uploader itself is stale, as every newcomer is. It is at hand: no snapshot has to be kept for it.
+        adopt(row, pool, d, ridge, scratch)
+        known = measure(pool, counting)
+        received = 1
+    stand_alone(hub, i, known)
+    return received + broadcast(hub, g, False, counting)
 
 
 def cohort_of_clients(hub: Hub) -> Ints:
@@ -335,8 +361,7 @@ def make_room(hub: Hub) -> Hub:
     cohorts[: live.size, LEFT : RIGHT + 1] = -1
     key = grown(hub.key[live], room)
     heap = np.full_like(hub.heap, -1)
-    for c in range(live.size):
-        heap[cohorts[c, GROUP]] = meld(cohorts, key, heap[cohorts[c, GROUP]], c)
+    build_heaps(cohorts, key, heap, live.size)
     snapshots, users, free, counters = hub.snapshots, hub.users, hub.free, hub.counters.copy()
     slots, available = users.size, int(counters[FREE])
     if available < 2 + slots // 4:
