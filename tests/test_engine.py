@@ -187,14 +187,32 @@ def test_without_the_compiler_everything_is_the_same() -> None:
 
 
 def test_memory_only_for_clients_that_have_acted() -> None:
+    """A million rows are 3.4 GB of addresses, but only those of clients that act become memory."""
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
     env = fb.environments.homogeneous(n_clients=1_000_000, dim=10, n_arms=5, arrivals="skewed")
+    before = resident()
     simulation = Simulation(fb.async_linucb(), env, 2000, 0)
     while not simulation.finished:
         simulation.advance()
     active = len(np.unique(env.open(0).block(0, 2000).clients))
     assert simulation.seats.taken[0] == active
-    assert len(simulation.rows) <= 2 * active
-    assert simulation.rows.shape[1] <= 3 * 10**2 + 11 * 10 + 10
+    assert simulation.rows.shape == (1_000_000, 3 * 10**2 + 11 * 10 + 10)
+    assert resident() - before < 200e6
+
+
+def test_rows_grow_where_they_cannot_all_be_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = fb.environments.homogeneous(n_clients=6000, dim=3, n_arms=4, arrivals="round-robin")
+    whole = fb.simulate(fb.async_linucb(), env, 7000)
+    monkeypatch.setattr("fedbandit.engine.simulation.LARGEST_AT_ONCE", 0)
+    simulation = Simulation(fb.async_linucb(), env, 7000, 0)
+    assert len(simulation.rows) == 4096
+    while not simulation.finished:
+        simulation.advance()
+    assert len(simulation.rows) == 6000
+    assert np.array_equal(simulation.result().arms, whole.arms)
 
 
 def test_an_inverse_stays_an_inverse() -> None:

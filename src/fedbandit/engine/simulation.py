@@ -91,7 +91,8 @@ class Simulation:
             joining_counts=protocol.join == "warm",
         )
         self.plan = system.policy.plan(world, system.ridge, policy_key(seed))
-        capacity = layout.n_rows if 8 * layout.n_rows * row_length(env.dim) <= LARGEST_AT_ONCE else 4096
+        at_once = 8 * layout.n_rows * row_length(env.dim) <= LARGEST_AT_ONCE
+        capacity = layout.n_rows if at_once else min(layout.n_rows, 4096)
         self.rows = lazy_zeros((capacity, row_length(env.dim)))
         self.seats = Seats(
             row_of=np.empty(0, dtype=np.int64) if layout.row_of is None else layout.row_of,
