@@ -120,6 +120,7 @@ def check_equal(simulation: Simulation, expected: Outcome) -> None:
 def check_statistics(simulation: Simulation, expected: Outcome, *, central: bool = False) -> None:
     """What every client and every coordinator has in the end is what the oracle's have."""
     d, ridge = simulation.env.dim, simulation.rules.ridge
+    simulation.settle()
     for r in {0} if central else set(expected.V):
         row = simulation.rows[simulation.seats.seat_of[r]]
         if simulation.rules.speaks:

@@ -83,6 +83,7 @@ def loses_no_observation(system: System) -> None:
         simulation = Simulation(system, env, HORIZON, 0)
         while not simulation.finished:
             simulation.advance()
+        simulation.settle()
         taken = simulation.rows[: simulation.seats.taken[0]]
         own, pending = taken[:, N_OWN].sum(), taken[:, N_PENDING].sum()
         if simulation.rules.speaks:

@@ -24,3 +24,10 @@ def lazy_zeros(shape: tuple[int, int]) -> Array:
     memory.madvise(mmap.MADV_HUGEPAGE)
     start = np.frombuffer(memory, dtype=np.uint8).ctypes.data
     return np.ndarray(shape, dtype=np.float64, buffer=memory, offset=-start % _HUGE_PAGE)
+
+
+def enlarged(array: Array, capacity: int) -> Array:
+    """A copy of `array` with room for `capacity` rows, the new ones zero."""
+    new = lazy_zeros((capacity, array.shape[1]))
+    new[: len(array)] = array
+    return new

@@ -13,6 +13,7 @@ from fedbandit._version import __version__
 from fedbandit.engine.files import read_arrays, write_arrays
 from fedbandit.environments.block import Environment
 from fedbandit.errors import FedbanditError
+from fedbandit.memory import enlarged
 from fedbandit.protocols.hub import Hub
 from fedbandit.statistics import grown
 from fedbandit.system import System
@@ -44,8 +45,8 @@ def fingerprint(system: System, env: Environment, horizon: int, seed: int) -> st
 
 def write_checkpoint(path: str | os.PathLike[str], simulation: Simulation, identity: str) -> None:
     """Save the state of a simulation, whole or not at all."""
-    taken = int(simulation.seats.taken[0])
-    arrays: dict[str, Any] = {"rows": simulation.rows[:taken]}
+    taken, light = simulation.seats.taken.tolist()
+    arrays: dict[str, Any] = {"rows": simulation.rows[:taken], "lights": simulation.lights[:light]}
     arrays |= {f"late.{k}": v for k, v in simulation.late._asdict().items()}
     arrays |= {f"totals.{k}": v for k, v in simulation.totals._asdict().items()}
     arrays |= {f"hub.{k}": v for k, v in simulation.hub._asdict().items()}
@@ -65,13 +66,14 @@ def read_checkpoint(path: str | os.PathLike[str], simulation: Simulation, identi
             f"The checkpoint {os.fspath(path)!r} belongs to another simulation (system, environment, horizon, seed or "
             "version differ); remove it or name another file."
         )
-    taken = len(arrays["row_at"])
-    room = max(len(simulation.seats.row_at), taken)
-    simulation.rows = grown(arrays["rows"], room)
+    taken = [len(arrays["rows"]), len(arrays["lights"])]
+    room = max(len(simulation.seats.row_at), *taken)
+    simulation.rows = enlarged(arrays["rows"], room)
+    simulation.lights = enlarged(arrays["lights"], room)
     simulation.late = type(simulation.late)(*(arrays[f"late.{k}"] for k in simulation.late._fields))
     simulation.totals = type(simulation.totals)(*(arrays[f"totals.{k}"] for k in simulation.totals._fields))
     simulation.seats = simulation.seats._replace(
-        seat_of=arrays["seat_of"], row_at=grown(arrays["row_at"], room), taken=np.array([taken])
+        seat_of=arrays["seat_of"], row_at=grown(arrays["row_at"], room), taken=np.array(taken)
     )
     simulation.use_hub(Hub(*(arrays[f"hub.{k}"] for k in Hub._fields)))
     simulation.done = header["done"]

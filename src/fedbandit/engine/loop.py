@@ -10,9 +10,31 @@ import numpy as np
 from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.environments.block import Block
 from fedbandit.policies import PolicyPlan, Scratch, choose
-from fedbandit.protocols.hub import Hub, catch_up, has_room, join, upload_row
+from fedbandit.protocols.hub import (
+    ISSUE,
+    SNAPSHOT,
+    Hub,
+    catch_up,
+    current_cohort,
+    has_room,
+    join,
+    upload_row,
+)
 from fedbandit.protocols.trigger import pick, triggered
-from fedbandit.statistics import Array, Ints, copy, inverse_of, multiply, observe, start_row
+from fedbandit.statistics import (
+    N_LISTED,
+    N_PENDING,
+    STEPS,
+    VERSION,
+    Array,
+    Ints,
+    copy,
+    inverse_of,
+    load_light,
+    multiply,
+    observe,
+    store_light,
+)
 
 
 class Status(IntEnum):
@@ -28,12 +50,19 @@ DONE, ROWS_FULL, HUB_FULL, EVENT = (int(status) for status in Status)
 
 
 class Seats(NamedTuple):
-    """Which place in the arrays a model row has; rows get one when they first act."""
+    """Where in the arrays a model row is.
+
+    A row first gets a light seat, where it has no matrices (`statistics.load_light`), and a full one when it needs
+    them: when it uploads, or has more observations than it can list.
+    """
 
     row_of: Ints  # (N,) the row that serves a user; (0,) if the row has the user's number
-    seat_of: Ints  # (rows,) −1 before the row has acted
-    row_at: Ints  # (capacity,) the row in a seat
-    taken: Ints  # (1,) seats in use
+    seat_of: Ints  # (rows,) −1 before the row has acted, −2 − k in light seat k, else the full seat
+    row_at: Ints  # (capacity,) the row in a full seat
+    taken: Ints  # full seats and light seats in use
+
+
+FULL, LIGHT = 0, 1
 
 
 class Late(NamedTuple):
@@ -58,6 +87,7 @@ class Rules(NamedTuple):
     counting: bool
     warm: bool  # a row that first acts has what there is
     joining_counts: bool  # and that is a download
+    blank: Array  # a full row without observations
 
 
 class Outcome(NamedTuple):
@@ -109,11 +139,45 @@ def draw_reward(block: Block, s: int, a: int) -> float:
 
 
 @compiled_lean
-def take_seat(seats: Seats, r: int) -> None:
-    """Give row r the next free seat."""
-    seats.seat_of[r] = seats.taken[0]
-    seats.row_at[seats.taken[0]] = r
-    seats.taken[0] += 1
+def take_seat(seats: Seats, r: int) -> int:
+    """Give row r the next full seat."""
+    seat = seats.taken[FULL]
+    seats.taken[FULL] += 1
+    seats.seat_of[r] = seat
+    seats.row_at[seat] = r
+    return seat
+
+
+@compiled_lean
+def settle_in(seats: Seats, r: int, rows: Array, bench: Array) -> int:
+    """Row r, worked on at the bench, needs matrices of its own: move it to a full seat."""
+    seat = take_seat(seats, r)
+    copy(bench, rows[seat])
+    return seat
+
+
+@compiled_lean
+def settle_all(rows: Array, lights: Array, bench: Array, seats: Seats, hub: Hub, rules: Rules, work: Scratch) -> None:
+    """Give every row a full seat: for whoever wants to look at all of them."""
+    d = work.u.shape[0]
+    for r in range(seats.seat_of.shape[0]):
+        seat = seats.seat_of[r]
+        if seat < -1:
+            fetch(lights[-2 - seat], r, hub, bench, d, rules, work)
+            settle_in(seats, r, rows, bench)
+
+
+@compiled_lean
+def fetch(light: Array, r: int, hub: Hub, bench: Array, d: int, rules: Rules, work: Scratch) -> None:
+    """Put the light row r on the bench, as a full row with what its coordinator last sent it."""
+    if rules.speaks:
+        c = current_cohort(hub, r)
+        slot = hub.cohorts[c, SNAPSHOT]
+        if slot >= 0:
+            load_light(light, hub.snapshots[slot], bench, d, rules.ridge, work.M)
+            bench[VERSION] = hub.cohorts[c, ISSUE]
+            return
+    load_light(light, rules.blank, bench, d, rules.ridge, work.M)
 
 
 @compiled_lean
@@ -140,6 +204,8 @@ def run(
     before: int,
     block: Block,
     rows: Array,
+    lights: Array,
+    bench: Array,
     seats: Seats,
     hub: Hub,
     late: Late,
@@ -153,29 +219,37 @@ def run(
     delayed = block.delays.shape[0] > 0
     d = block.X.shape[1]
     s = start
-    acting = False  # else: looking for rewards that have arrived
+    growing = seats.seat_of.shape[0] - rows.shape[0]  # rows that have no place yet
     while s < stop:
         if rules.speaks and not has_room(hub):
             return Pause(s, HUB_FULL, -1, s)
+        if max(seats.taken[FULL] - rows.shape[0], seats.taken[LIGHT] - lights.shape[0]) == 0 < growing:
+            return Pause(s, ROWS_FULL, -1, s)
         now = before + s
         entry = late.first[now % ring] if delayed else -1
         acting = entry < 0
         if acting:
             user = block.clients[s]
             r = seats.row_of[user] if seats.row_of.shape[0] > 0 else user
-            if seats.seat_of[r] < 0:
-                if seats.taken[0] == rows.shape[0]:
-                    return Pause(s, ROWS_FULL, -1, s)
-                take_seat(seats, r)
-                start_row(rows[seats.seat_of[r]], d, rules.ridge)
+            if seats.seat_of[r] == -1:
+                if rules.fused:
+                    seats.seat_of[r] = -2 - seats.taken[LIGHT]
+                    seats.taken[LIGHT] += 1
+                else:
+                    copy(rules.blank, rows[take_seat(seats, r)])
                 if rules.speaks and join(hub, r, rules.warm, rules.counting) and rules.joining_counts:
                     out.downloads[s] += 1
         else:
             r = late.row[entry]
         seat = seats.seat_of[r]
-        row = rows[seat]
-        if rules.speaks:
-            catch_up(hub, r, row, d, rules.ridge, work.M)
+        light = seat < 0
+        if light:
+            row = bench
+            fetch(lights[-2 - seat], r, hub, bench, d, rules, work)
+        else:
+            row = rows[seat]
+            if rules.speaks:
+                catch_up(hub, r, row, d, rules.ridge, work.M)
 
         if acting:
             offered = block.arms[s, : block.counts[s]]
@@ -191,6 +265,8 @@ def run(
             s += 1
             if delayed and block.delays[s - 1] > 0:
                 send_later(late, now, block.delays[s - 1], r, x, y)
+                if light:
+                    lights[-2 - seat, STEPS] = bench[STEPS]
                 continue
         else:
             late.first[now % ring] = late.following[entry]
@@ -199,7 +275,14 @@ def run(
             multiply(inverse_of(row, d), x, work.best_u)
 
         observe(row, x, y, work.best_u, rules.ridge, work.M)
-        if triggered(rules.kind, pick(rules.thresholds, r), row):
+        speaks_up = triggered(rules.kind, pick(rules.thresholds, r), row)
+        if light:
+            if not speaks_up and row[N_PENDING] == row[N_LISTED]:
+                store_light(row, lights[-2 - seat], d)
+                continue
+            seat = settle_in(seats, r, rows, bench)
+            row = rows[seat]
+        if speaks_up:
             at = s - 1 if acting else s
             if not rules.fused:
                 return Pause(s, EVENT, seat, at)

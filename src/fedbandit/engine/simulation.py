@@ -9,14 +9,14 @@ import numpy as np
 
 from fedbandit.engine.checkpoint import fingerprint, read_checkpoint, write_checkpoint
 from fedbandit.engine.exchange import Exchange
-from fedbandit.engine.loop import DONE, EVENT, HUB_FULL, Outcome, Rules, Seats, no_late, outcome, run
+from fedbandit.engine.loop import DONE, EVENT, HUB_FULL, Outcome, Rules, Seats, no_late, outcome, run, settle_all
 from fedbandit.engine.result import Communication, Result
 from fedbandit.environments.block import Block, Environment, actions_per_round, world_of
 from fedbandit.errors import FedbanditError, whole_number
-from fedbandit.memory import lazy_zeros
+from fedbandit.memory import enlarged, lazy_zeros
 from fedbandit.policies import scratch
 from fedbandit.protocols.hub import Hub, empty_hub, make_room
-from fedbandit.statistics import grown, row_length
+from fedbandit.statistics import empty_rows, grown, light_length, row_length, start_row
 from fedbandit.streams import policy_key
 from fedbandit.system import System
 
@@ -80,6 +80,8 @@ class Simulation:
         protocol, layout = self.system.protocol, system.structure.layout(world)
         trigger = protocol.trigger()
         speaks = protocol.says != "nothing"
+        blank = empty_rows(1, env.dim)[0]
+        start_row(blank, env.dim, system.ridge)
         self.rules = Rules(
             kind=int(trigger.kind),
             thresholds=trigger.thresholds,
@@ -89,16 +91,19 @@ class Simulation:
             counting=protocol.counting,
             warm=protocol.join != "cold",
             joining_counts=protocol.join == "warm",
+            blank=blank,
         )
         self.plan = system.policy.plan(world, system.ridge, policy_key(seed))
         at_once = 8 * layout.n_rows * row_length(env.dim) <= LARGEST_AT_ONCE
         capacity = layout.n_rows if at_once else min(layout.n_rows, 4096)
         self.rows = lazy_zeros((capacity, row_length(env.dim)))
+        self.lights = lazy_zeros((capacity, light_length(env.dim)))
+        self.bench = blank.copy()
         self.seats = Seats(
             row_of=np.empty(0, dtype=np.int64) if layout.row_of is None else layout.row_of,
             seat_of=np.full(layout.n_rows, -1),
             row_at=np.zeros(capacity, dtype=np.int64),
-            taken=np.zeros(1, dtype=np.int64),
+            taken=np.zeros(2, dtype=np.int64),
         )
         n_members = layout.n_rows if speaks else 1
         self._hub = empty_hub(
@@ -153,6 +158,8 @@ class Simulation:
             self.done,
             block,
             self.rows,
+            self.lights,
+            self.bench,
             self.seats,
             self.hub,
             self.late,
@@ -168,11 +175,14 @@ class Simulation:
             self.use_hub(make_room(self.hub))
         elif pause.status != DONE:
             capacity = min(2 * len(self.seats.row_at), len(self.seats.seat_of))
-            rows = lazy_zeros((capacity, self.rows.shape[1]))
-            rows[: len(self.rows)] = self.rows
-            self.rows = rows
+            self.rows = enlarged(self.rows, capacity)
+            self.lights = enlarged(self.lights, capacity)
             self.seats = self.seats._replace(row_at=grown(self.seats.row_at, capacity))
         return pause.resume
+
+    def settle(self) -> None:
+        """Give every row that has acted a full seat, so that `rows` shows them all. It changes no outcome."""
+        settle_all(self.rows, self.lights, self.bench, self.seats, self.hub, self.rules, self.work)
 
     def _outcome_of(self, start: int, stop: int) -> Outcome:
         """Where the loop writes: straight into the totals if a round is one interaction."""

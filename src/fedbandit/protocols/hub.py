@@ -293,6 +293,14 @@ def broadcast(hub: Hub, g: int, everyone: bool, counting: bool) -> int:
     return downloads
 
 
+@compiled_inline
+def current_cohort(hub: Hub, i: int) -> int:
+    """The cohort client i is in now."""
+    c = find(hub.cohorts, hub.cohort_of[i])
+    hub.cohort_of[i] = c
+    return c
+
+
 @compiled_lean
 def receive_broadcast(hub: Hub, c: int, row: Array, d: int, ridge: float, scratch: Array) -> None:
     """Give a row what its cohort c was sent."""
@@ -303,8 +311,7 @@ def receive_broadcast(hub: Hub, c: int, row: Array, d: int, ridge: float, scratc
 @compiled_inline
 def catch_up(hub: Hub, i: int, row: Array, d: int, ridge: float, scratch: Array) -> None:
     """Before client i acts: apply the last broadcast it was sent, if it has not yet."""
-    c = find(hub.cohorts, hub.cohort_of[i])
-    hub.cohort_of[i] = c
+    c = current_cohort(hub, i)
     if hub.cohorts[c, ISSUE] != row[VERSION]:
         receive_broadcast(hub, c, row, d, ridge, scratch)
 
