@@ -155,3 +155,54 @@ def test_a_client_refuses_bad_contexts(arms: list[list[float]], sentence: str) -
         client.select(arms)
     with pytest.raises(FedbanditError, match="reward is nan"):
         client.observe(client.select([[1.0, 0.0]]).number, float("nan"))
+
+
+def test_a_receipt_that_overtakes_an_older_download_loses_nothing() -> None:
+    client = ClientMachine(0, fb.async_linucb(gamma_upload=1.0), WORLD)
+    (own,) = feed(client, 1)
+    (others,) = feed(ClientMachine(1, fb.async_linucb(gamma_upload=1.0), WORLD), 1, seed=5)
+    assert isinstance(own, Upload)
+    assert isinstance(others, Upload)
+    client.receive(Receipt(0, 1))
+    client.receive(Download(0, version=1, acknowledged=0, sums=others.sums))
+    np.testing.assert_allclose(base_of(client.row, 2), own.sums.V + others.sums.V)
+    assert client.row[N] == 2
+    assert client.outbox == {}
+
+
+def test_statistics_that_cannot_be_are_refused() -> None:
+    coordinator = make_coordinator(fb.async_linucb(), WORLD)
+    assert coordinator is not None
+    coordinator.receive(Join(0))
+    before = coordinator.hub.pool.copy()
+    good = zero_sums(2)
+    for upload, sentence in (
+        (Upload(0, 1, good._replace(V=-np.eye(2)), 0.0), "positive semi-definite"),
+        (Upload(0, 1, good, float("nan")), "not finite"),
+    ):
+        with pytest.raises(FedbanditError, match=sentence):
+            coordinator.receive(upload)
+        assert np.array_equal(before, coordinator.hub.pool)
+
+
+def test_a_member_answers_a_collection_once() -> None:
+    coordinator = make_coordinator(fb.sync_linucb(threshold=0.0), WORLD)
+    assert coordinator is not None
+    for i in range(3):
+        coordinator.receive(Join(i))
+    coordinator.receive(Request(0))
+    coordinator.receive(Upload(0, 1, zero_sums(2), 0.0))
+    with pytest.raises(FedbanditError, match="was not asked"):
+        coordinator.receive(Upload(0, 2, zero_sums(2), 0.0))
+    coordinator.receive(Upload(1, 1, zero_sums(2), 0.0))
+    assert isinstance(coordinator.receive(Upload(2, 1, zero_sums(2), 0.0))[-1], Broadcast)
+
+
+def test_machines_refuse_what_is_not_for_them() -> None:
+    with pytest.raises(FedbanditError, match="one model for all"):
+        ClientMachine(0, fb.linucb_central(), WORLD)
+    client = ClientMachine(0, fb.async_linucb(), WORLD)
+    with pytest.raises(FedbanditError, match="addressee is 1"):
+        client.receive(Receipt(1, 1))
+    with pytest.raises(FedbanditError, match="dimension is 3"):
+        client.receive(Download(0, 1, 0, zero_sums(3)))

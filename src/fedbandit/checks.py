@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from fedbandit.engine.loop import draw_reward
 from fedbandit.engine.simulation import Simulation, simulate
 from fedbandit.environments import Homogeneous, recorded
 from fedbandit.environments.block import Environment, world_of
@@ -39,7 +40,7 @@ def checks_for(thing: Any) -> Iterator[tuple[str, Callable[[], None]]]:
             loses_no_observation,
             pulls_what_is_offered,
             machines_agree,
-            compiled_or_not_agrees,
+            fused_or_not_agrees,
         ),
         Policy: (policy_beats_uniform,),
         MessageProtocol: (protocol_counts_nothing_twice,),
@@ -120,15 +121,14 @@ def run_machines(
         client = link.clients[i]
         offered = block.arms[s, : block.counts[s]]
         choice = client.select(block.X[offered])
-        reward = block.means[s, choice.arm] + block.noise[s] if block.noise.size else block.rewards[s, choice.arm]
-        link.say(client.observe(choice.number, float(reward)))
+        link.say(client.observe(choice.number, draw_reward(block, s, choice.arm)))
         arms[s] = choice.arm
         uploads[s] = link.counts["Upload"] - before[0]
         downloads[s] = link.counts["Download"] - before[1]
     return arms, uploads, downloads
 
 
-def compiled_or_not_agrees(system: System) -> None:
+def fused_or_not_agrees(system: System) -> None:
     """An exchange that is compiled into the loop does what the coordinator machine does."""
     simulations = [Simulation(system, small_world(), HORIZON, 5, fuse=fuse) for fuse in (True, False)]
     for simulation in simulations:
@@ -154,7 +154,7 @@ def protocol_counts_nothing_twice(protocol: MessageProtocol) -> None:
     system = System(protocol=protocol)
     loses_no_observation(system)
     machines_agree(system)
-    compiled_or_not_agrees(system)
+    fused_or_not_agrees(system)
 
 
 def structure_places_everyone(structure: Structure) -> None:

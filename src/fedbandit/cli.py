@@ -42,6 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except FedbanditError as error:
         print(f"fedbandit: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
+    except MemoryError as error:
+        print(f"fedbandit: There is not enough memory for this: {error or 'try fewer rounds'}.", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # whoever was reading has seen enough

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import math
+import numbers
 import operator
 from collections.abc import Iterable
 
@@ -35,6 +37,18 @@ def whole_number(name: str, value: object, least: int) -> int:
         number = least - 1
     require(number >= least, name, value, f"a whole number ≥ {least}")
     return number
+
+
+def number(value: object, name: str, expected: str, at_least: float = -math.inf) -> float:
+    """`value` as a float, if it is a finite number of at least `at_least`.
+
+    >>> number("x", "ridge", "a finite number > 0")
+    Traceback (most recent call last):
+    fedbandit.errors.FedbanditError: ridge is 'x', but must be a finite number > 0.
+    """
+    real = float(value) if isinstance(value, numbers.Real) else math.nan
+    require(math.isfinite(real) and real >= at_least, name, value, expected)
+    return real
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> FedbanditError:

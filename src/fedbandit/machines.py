@@ -53,10 +53,11 @@ class ClientMachine:
     |-----------------------------|-------------------------------------------------------------|---------------------|
     | `observe(choice, reward)`   | learns; if its trigger fires: numbers what is pending       | Upload, or Request  |
     | Collect                     | numbers what is pending, if it has not in this epoch        | Upload              |
-    | Receipt                     | forgets uploads up to that number                           | –                   |
+    | Receipt                     | need not send uploads up to that number again               | –                   |
     | Download, newer than its own| adopts it, with its own unacknowledged uploads on top       | –                   |
 
     Uploads stay in `outbox`, unchanged, until the coordinator acknowledges them; send them again as often as you like.
+    Until a *download* contains them they are also kept to be put on top of downloads, which receipts may overtake.
 
     >>> import fedbandit as fb
     >>> client = ClientMachine(0, fb.async_linucb(), fb.World(n_clients=3, dim=2, horizon=100), seed=0)
@@ -67,6 +68,10 @@ class ClientMachine:
 
     def __init__(self, member: int, system: System, world: World, seed: int = 0) -> None:
         require(0 <= member < world.n_clients, "member", member, f"a client number below {world.n_clients}")
+        if not system.structure.separate:
+            raise FedbanditError(
+                f"{system.name} has one model for all clients, so there are no separate client machines."
+            )
         told = system.told(world)
         self.member = member
         self.dim = world.dim
@@ -79,6 +84,7 @@ class ClientMachine:
         self.row = empty_rows(1, world.dim)[0]
         start_row(self.row, world.dim, system.ridge)
         self.outbox: dict[int, Upload] = {}
+        self._on_top: dict[int, Upload] = {}  # uploads that no download has contained yet
         self._sequence = 0
         self._epoch = 0
         self._chosen: dict[int, Array] = {}
@@ -123,12 +129,16 @@ class ClientMachine:
 
     def receive(self, message: Message) -> list[Message]:
         """Take a message from the coordinator, and say what to send."""
+        require(message.member == self.member, "the addressee", message.member, f"client {self.member}")
+        if isinstance(message, Download):
+            require(message.sums.b.size == self.dim, "the dimension", message.sums.b.size, f"{self.dim}")
         match message:
             case Receipt(_, sequence):
                 self._acknowledged(sequence)
             case Download():
                 self._acknowledged(message.acknowledged)
                 if message.version > self.row[VERSION]:
+                    self._on_top = {n: upload for n, upload in self._on_top.items() if n > message.acknowledged}
                     self._adopt(message)
             case Collect(_, epoch) if epoch > self._epoch:
                 self._epoch = epoch
@@ -144,17 +154,17 @@ class ClientMachine:
         mark_sent(self.row, self.dim)
         self._sequence += 1
         upload = Upload(self.member, self._sequence, sums, measure(self.row, self.protocol.counting))
-        self.outbox[self._sequence] = upload
+        self.outbox[self._sequence] = self._on_top[self._sequence] = upload
         return upload
 
     def _acknowledged(self, sequence: int) -> None:
         self.outbox = {number: upload for number, upload in self.outbox.items() if number > sequence}
 
     def _adopt(self, message: Download) -> None:
-        """What coordinator and client have in common: the download, and what is on its way."""
+        """What coordinator and client have in common: the download, and uploads that it does not contain."""
         given = empty_rows(1, self.dim)[0]
         V, b = base_of(given, self.dim), b_of(given, self.dim)
-        for sums in (message.sums, *(upload.sums for upload in self.outbox.values())):
+        for sums in (message.sums, *(upload.sums for upload in self._on_top.values())):
             V += sums.V
             b += sums.b
             given[N] += sums.n

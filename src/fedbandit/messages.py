@@ -12,6 +12,7 @@ encoded bytes. Joining and receipts are not counted.
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
@@ -139,6 +140,8 @@ def decode(data: bytes) -> Message:
     magic, version, kind, dim, member, first, second, real = _HEADER.unpack_from(data)
     if magic != b"FB" or version != FORMAT:
         raise FedbanditError(f"The message starts with {magic!r} format {version}, expected b'FB' format {FORMAT}.")
+    if not math.isfinite(real):
+        raise FedbanditError(f"The message carries the number {real}, which is not finite.")
     kinds: dict[int, type[Message]] = {k.kind: k for k in (Join, Upload, Receipt, Download, Request, Collect)}
     if kind not in kinds:
         raise FedbanditError(f"The message is of kind {kind}, expected one of {sorted(kinds)}.")

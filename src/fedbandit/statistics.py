@@ -50,6 +50,9 @@ HEAD = 10
 LISTED = 8
 """The length of the list of pending contexts."""
 
+LIGHTLY = 2
+"""How many observations a model may have before it gets matrices of its own (`load_light`)."""
+
 
 def row_length(dim: int) -> int:
     """How many numbers a row has."""
@@ -414,15 +417,15 @@ def adopt(row: Array, given: Array, d: int, ridge: float, scratch: Array) -> Non
 
 def light_length(dim: int) -> int:
     """How many numbers a light row has."""
-    return HEAD + (1 + LISTED) * dim
+    return HEAD + (1 + LIGHTLY) * dim
 
 
 @compiled_lean
 def load_light(light: Array, given: Array, row: Array, d: int, ridge: float, scratch: Array) -> None:
     """Make `row` the full row of a light one, whose coordinator gave it `given`.
 
-    A model that has only listed observations needs no matrices of its own: scalars, Δb and the list say it all. With
-    many clients that act seldom, that is a third of the memory, and no download has to be applied to it.
+    A model with one or two observations needs no matrices of its own: scalars, Δb and the contexts say it all. With
+    many clients that act seldom, that is a tenth of the memory, and no download has to be applied to it.
     """
     copy(light[:HEAD], row[:HEAD])
     copy(light[HEAD : HEAD + d], pending_b_of(row, d))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 
-import numpy as np
-
-from fedbandit.errors import FedbanditError, require
+from fedbandit.errors import FedbanditError, number
 from fedbandit.policies import UCB, Policy
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
 from fedbandit.protocols import MessageProtocol, Never
@@ -41,7 +38,7 @@ class System:
         ):
             if not isinstance(part, kind) or isinstance(part, type):
                 raise FedbanditError(f"The {role} of a system is {part!r}, which is not a {kind.__name__} instance.")
-        require(self.ridge > 0 and math.isfinite(self.ridge), "ridge", self.ridge, "a finite number > 0")
+        number(self.ridge, "ridge", "a finite number ≥ 1e-12", at_least=1e-12)
         self._check_pairs()
 
     def _check_pairs(self) -> None:
@@ -63,12 +60,12 @@ class System:
 
     def parameters(self) -> dict[str, object]:
         """All parameters, flat, as plain values: for reports, files and fingerprints."""
-        flat: dict[str, object] = {"ridge": self.ridge}
+        flat: dict[str, object] = {"ridge": float(self.ridge)}
         for role in ("policy", "protocol", "structure", "privacy"):
             part = getattr(self, role)
             flat[role] = type(part).__name__
             if is_dataclass(part):
                 for parameter in fields(part):
                     value = getattr(part, parameter.name)
-                    flat[f"{role}.{parameter.name}"] = value.tolist() if isinstance(value, np.ndarray) else value
+                    flat[f"{role}.{parameter.name}"] = value.tolist() if hasattr(value, "tolist") else value
         return flat

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,12 @@ def read_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
     """Read what `write_arrays` wrote."""
     try:
         with np.load(path, allow_pickle=False) as file:
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise FedbanditError(f"{os.fspath(path)!r} is not a file that fedbandit wrote: it holds one array.")
             arrays = {name: file[name] for name in file.files}
         header = json.loads(bytes(arrays.pop("header")))
     except FileNotFoundError:
         raise FedbanditError(f"There is no file {os.fspath(path)!r}.") from None
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
         raise FedbanditError(f"{os.fspath(path)!r} is not a file that fedbandit wrote: {error}.") from None
     return header, arrays

@@ -22,7 +22,7 @@ from fedbandit.protocols.hub import (
 )
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.statistics import (
-    N_LISTED,
+    LIGHTLY,
     N_PENDING,
     STEPS,
     VERSION,
@@ -53,7 +53,7 @@ class Seats(NamedTuple):
     """Where in the arrays a model row is.
 
     A row first gets a light seat, where it has no matrices (`statistics.load_light`), and a full one when it needs
-    them: when it uploads, or has more observations than it can list.
+    them: when it uploads, or has more than a few observations.
     """
 
     row_of: Ints  # (N,) the row that serves a user; (0,) if the row has the user's number
@@ -185,7 +185,7 @@ def send_later(late: Late, now: int, delay: int, r: int, x: Array, y: float) -> 
     """Row r will see the reward y of context x after `delay` more interactions; first chosen, first seen."""
     ring = late.first.shape[0]
     entry = now % ring
-    due = (now + delay) % ring
+    due = (now + min(delay, ring - 1)) % ring  # the ring is as long as the run: what is later is never seen
     late.following[entry] = -1
     late.row[entry] = r
     copy(x, late.x[entry])
@@ -277,7 +277,7 @@ def run(
         observe(row, x, y, work.best_u, rules.ridge, work.M)
         speaks_up = triggered(rules.kind, pick(rules.thresholds, r), row)
         if light:
-            if not speaks_up and row[N_PENDING] == row[N_LISTED]:
+            if not speaks_up and row[N_PENDING] <= LIGHTLY:
                 store_light(row, lights[-2 - seat], d)
                 continue
             seat = settle_in(seats, r, rows, bench)

@@ -111,7 +111,7 @@ class Simulation:
         )
         coordinator = None if self.rules.fused else protocol.coordinator(self._hub, system.ridge, env.dim)
         self.exchange = None if coordinator is None else Exchange(protocol, coordinator, env.dim)
-        self.late = no_late(env.longest_delay, env.dim)
+        self.late = no_late(min(env.longest_delay, self.interactions), env.dim)
         self.work = scratch(env.n_arms, env.dim)
         self.done = 0  # interactions
         self.totals = outcome(horizon)._replace(arms=np.zeros(self.interactions, dtype=np.int64))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import ClassVar, Literal, NamedTuple, Protocol
 
-from fedbandit.errors import require, whole_number
+from fedbandit.errors import FedbanditError, require, whole_number
 from fedbandit.statistics import Array, Ints
 from fedbandit.world import World
 
@@ -106,6 +106,8 @@ def actions_per_round(env: Environment) -> int:
 
 def world_of(env: Environment, horizon: int) -> World:
     """What systems are told about this environment when it is run for `horizon` rounds."""
+    if isinstance(env, type) or not hasattr(env, "open"):
+        raise FedbanditError(f"The environment is {env!r}, but must be one such as fb.environments.homogeneous(…).")
     horizon = whole_number("horizon", horizon, 1)
     if env.longest is not None:
         require(

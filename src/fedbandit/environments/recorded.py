@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit.environments.block import Block, RewardKind
-from fedbandit.errors import FedbanditError, require
+from fedbandit.errors import FedbanditError, number, require, whole_number
 from fedbandit.statistics import Array, Ints
 
 
@@ -112,7 +111,7 @@ def recorded(
     """
     require(rounds in ("one", "all"), "rounds", rounds, "'one' or 'all'")
     for name, value in (("noise", noise), ("bound", 1.0 if bound is None else bound)):
-        require(isinstance(value, int | float) and 0 <= value < math.inf, name, value, "a finite number ≥ 0")
+        number(value, name, "a finite number ≥ 0", at_least=0.0)
     who = _clients(clients, n_clients)
     x, rows, counts = _contexts(arms, who.size)
     expected = _per_arm("means", means, counts)
@@ -126,7 +125,7 @@ def recorded(
         require(late.shape == who.shape, "the shape of delays", late.shape, f"{who.shape}, one a round")
         require(late.dtype.kind in "iu" and bool((late >= 0).all()), "delays", delays, "whole numbers ≥ 0")
         late = np.array(late, dtype=np.int64)
-    n = int(who.max()) + 1 if n_clients is None else n_clients
+    n = int(who.max()) + 1 if n_clients is None else whole_number("n_clients", n_clients, 1)
     if rounds == "all" and not (who.size % n == 0 and np.array_equal(who, np.arange(who.size) % n)):
         raise FedbanditError(f"With rounds='all', clients must be 0, …, {n - 1} over and over again.")
     largest = bound if bound is not None else max(float(norms.max()), 1e-12)
@@ -139,7 +138,7 @@ def _clients(clients: ArrayLike, n_clients: int | None) -> Ints:
     require(who.dtype.kind in "iu", "the type of clients", who.dtype.name, "whole numbers")
     require(bool((who >= 0).all()), "the smallest client", int(who.min()), "at least 0")
     if n_clients is not None:
-        require(isinstance(n_clients, int), "n_clients", n_clients, "a whole number")
+        n_clients = whole_number("n_clients", n_clients, 1)
         require(
             bool((who < n_clients).all()),
             "the largest client",

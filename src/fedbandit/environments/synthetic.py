@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedbandit.compiled import compiled_lean
 from fedbandit.environments.block import Block, RewardKind
-from fedbandit.errors import FedbanditError, require, whole_number
+from fedbandit.errors import FedbanditError, number, require, whole_number
 from fedbandit.statistics import Array, Ints, dot
 from fedbandit.streams import Stream as Purpose
 from fedbandit.streams import generator
@@ -57,10 +56,8 @@ class Synthetic:
     def __post_init__(self) -> None:
         """Check every keyword."""
         for field in ("n_clients", "dim", "n_arms"):
-            value = getattr(self, field)
-            require(isinstance(value, int) and value >= 1, field, value, "a whole number ≥ 1")
-        number = isinstance(self.noise, int | float) and math.isfinite(self.noise) and self.noise >= 0
-        require(number, "noise", self.noise, "a finite number ≥ 0")
+            object.__setattr__(self, field, whole_number(field, getattr(self, field), 1))
+        object.__setattr__(self, "noise", number(self.noise, "noise", "a finite number ≥ 0", at_least=0.0))
         if self.pool is not None:
             require(
                 isinstance(self.pool, int) and self.pool >= self.n_arms,

@@ -45,15 +45,25 @@ def keywords_of(function: Callable[..., Any]) -> dict[str, Keyword]:
     from fedbandit.presets import Common
 
     found: dict[str, Keyword] = {}
+    hints = _hints(function)
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
             for name, annotation in get_type_hints(Common).items():
                 found[name] = Keyword(name, False, None, _as_text(annotation))
         elif parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             required = parameter.default is parameter.empty
-            annotation = "" if parameter.annotation is parameter.empty else _as_text(parameter.annotation)
+            plain = "" if parameter.annotation is parameter.empty else parameter.annotation
+            annotation = _as_text(hints.get(parameter.name, plain))
             found[parameter.name] = Keyword(parameter.name, required, parameter.default, annotation)
     return found
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """What the annotations stand for, where they can be resolved: `Factor` is a number, a list or a name."""
+    try:
+        return get_type_hints(inspect.unwrap(function))
+    except (NameError, TypeError):
+        return {}
 
 
 def _as_text(annotation: object) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.compiled import compiled_inline
-from fedbandit.errors import require
+from fedbandit.errors import number, require
 from fedbandit.world import World
 
 
@@ -64,21 +64,11 @@ class WidthRule:
 
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing."""
-        if self.alpha is not None:
-            require(
-                self.alpha >= 0 and math.isfinite(self.alpha),
-                "alpha",
-                self.alpha,
-                "a finite number ≥ 0, or None",
-            )
-        if self.noise is not None:
-            require(
-                self.noise >= 0 and math.isfinite(self.noise),
-                "noise",
-                self.noise,
-                "a finite number ≥ 0, or None",
-            )
-        require(0 < self.confidence < 1, "confidence", self.confidence, "a probability strictly between 0 and 1")
+        for name in ("alpha", "noise"):
+            if getattr(self, name) is not None:
+                number(getattr(self, name), name, "a finite number ≥ 0, or None", at_least=0.0)
+        between = "a probability strictly between 0 and 1"
+        require(0 < number(self.confidence, "confidence", between) < 1, "confidence", self.confidence, between)
 
     def plan_with(self, code: Code, world: World, ridge: float, key: NDArray[np.uint64]) -> PolicyPlan:
         """The plan of a policy with this width."""

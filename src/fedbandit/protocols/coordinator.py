@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import typing
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Download, Join, Message, Receipt, Upload
@@ -80,6 +83,8 @@ class HubKeeper:
             )
         pool = self.hub.pool[g]
         V, b = base_of(pool, self.dim), b_of(pool, self.dim)
+        if np.linalg.eigvalsh(sums.V)[0] < -1e-9 * max(1.0, float(np.trace(sums.V))):
+            raise FedbanditError(f"Client {upload.member} sent a matrix that is not positive semi-definite.")
         V += sums.V
         b += sums.b
         pool[N] += sums.n
@@ -141,6 +146,8 @@ class StarCoordinator(HubKeeper):
                 self.reserve()
                 if self.hub.cohort_of[member] < 0:
                     raise FedbanditError(f"Client {member} sent an upload before it joined.")
+                if not math.isfinite(known):
+                    raise FedbanditError(f"Client {member} says that it knows {known}, which is not finite.")
                 self.add(g, message)
                 settle_pool(self.hub, g, self.dim, self.ridge, self.scratch)
                 stand_alone(self.hub, member, known)

@@ -21,7 +21,10 @@ def check_factor(name: str, value: Factor, rules: Rules) -> float | str | Array:
         if value not in rules:
             raise unknown(f"rule for {name}", value, rules)
         return value
-    factors = np.asarray(value, dtype=np.float64)
+    try:
+        factors = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise FedbanditError(f"{name} is {value!r}, but must be a number or a list with one for each client.") from None
     require(factors.ndim <= 1, name, value, "a number or a list with one for each client")
     require(bool((factors >= 1).all()), name, value, "≥ 1 (1 communicates always, inf never)")
     return float(factors) if factors.ndim == 0 else factors

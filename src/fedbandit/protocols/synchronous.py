@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit.errors import FedbanditError, require, unknown
+from fedbandit.errors import FedbanditError, number, unknown
 from fedbandit.messages import Collect, Join, Message, Receipt, Request, Upload
 from fedbandit.protocols.coordinator import Broadcast, Coordinator, HubKeeper
 from fedbandit.protocols.hub import Hub, broadcast, settle_pool
@@ -59,7 +59,8 @@ class Synchronous:
             if self.threshold not in THRESHOLD_RULES:
                 raise unknown("rule for threshold", self.threshold, THRESHOLD_RULES)
         elif self.threshold is not None:
-            require(self.threshold >= 0, "threshold", self.threshold, "a number ≥ 0, or None for the default")
+            finite = 0.0 if self.threshold == math.inf else self.threshold
+            number(finite, "threshold", "a number ≥ 0, or None for the default", at_least=0.0)
 
     def told(self, world: World) -> Synchronous:
         """The default or a rule becomes a number."""
@@ -95,6 +96,7 @@ class SynchronousCoordinator(HubKeeper):
         super().__init__(hub, ridge, dim)
         self.epoch = 0
         self.awaited: dict[int, int] = {}  # group → answers still to come
+        self._answered: dict[int, set[int]] = {}  # group → who has answered in this epoch
 
     def receive(self, message: Message) -> list[Message | Broadcast]:
         """Apply a Join, a Request or an Upload."""
@@ -107,9 +109,10 @@ class SynchronousCoordinator(HubKeeper):
                 g = self.group_of(member)
                 if self.is_retry(message):
                     return [Receipt(member, self.applied[member])]
-                if g not in self.awaited:
-                    raise FedbanditError(f"Client {member} sent upload {sequence}, but nobody was asked for one.")
+                if g not in self.awaited or member in self._answered[g]:
+                    raise FedbanditError(f"Client {member} sent upload {sequence}, but was not asked for one.")
                 self.add(g, message)
+                self._answered[g].add(member)
                 return [Receipt(member, sequence), *self.answered(g, 1)]
             case _:
                 raise FedbanditError(f"This coordinator does not take a {type(message).__name__}.")
@@ -136,6 +139,7 @@ class SynchronousCoordinator(HubKeeper):
         self.epoch += 1
         epoch, recipients = self.epoch, self._members_of(g)
         self.awaited[g] = recipients.size
+        self._answered[g] = set()
 
         def addressed() -> Iterator[Message]:
             return (Collect(int(i), epoch) for i in recipients)
