@@ -117,6 +117,12 @@ def test_keywords_of_the_system_are_flags_or_inline(capsys: pytest.CaptureFixtur
     assert wide["regret"] == fb.simulate(fb.linucb(noise=2.0), env, horizon=60, seed=0).regret[-1]
 
 
+@pytest.mark.parametrize("gamma", ["2,3,4", "exp(1/N)", "inf"])
+def test_thresholds_may_differ_by_client_or_be_rules_by_name(gamma: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["simulate", "async-linucb", "--clients", "3", "--dim", "3", "--arms", "4", "--horizon", "50"]
+    assert (report(capsys, *words, "--gamma-upload", gamma)["uploads"] == 0) == (gamma == "inf")
+
+
 def test_simulate_saves_and_plots(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     saved, plot = tmp_path / "a.npz", tmp_path / "a.png"
     printed = report(capsys, "simulate", "async-linucb", *SMALL, "--save", str(saved), "--plot", str(plot))

@@ -1,0 +1,33 @@
+"""What the documents tell a newcomer to type works."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fedbandit.checks import checks_for
+from fedbandit.presets import PRESETS
+
+ROOT = Path(__file__).parent.parent
+
+
+def python_blocks(name: str) -> str:
+    return "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), flags=re.DOTALL))
+
+
+def test_the_readme_runs() -> None:
+    names: dict[str, object] = {}
+    exec(compile(python_blocks("README.md"), "README.md", "exec"), names)
+    assert "result" in names
+
+
+def test_the_system_in_contributing_passes_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedbandit.presets.PRESETS", dict(PRESETS))
+    names: dict[str, object] = {}
+    exec(compile(python_blocks("CONTRIBUTING.md"), "CONTRIBUTING.md", "exec"), names)
+    make = names["hospitals"]
+    assert callable(make)
+    for _, check in checks_for(make()):
+        check()
