@@ -30,7 +30,10 @@ from fedbandit.statistics import N, Sums, b_of, base_of, scratch_matrix, shared_
 
 @dataclass(frozen=True)
 class Broadcast:
-    """The same message for many clients; `addressed` writes one for each, which a simulation never needs."""
+    """The same message for many clients; `addressed` writes one for each, which a simulation never needs.
+
+    Call it before the coordinator receives anything else: it reads what the coordinator has now.
+    """
 
     kind: type[Download] | type[Collect]
     count: int

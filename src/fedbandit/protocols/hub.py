@@ -17,7 +17,8 @@ and an upload pops those that have become stale. The popped cohorts merge into t
 touched). A client's matrices are brought up to date when it next acts (`catch_up`). A client that uploads leaves its
 cohort and is alone until its next download, since from then on it shares more than the snapshot.
 
-Groups g are sets of clients that share with one another (one group: everyone). Classes c are distinct values of γ_D.
+Groups g are sets of clients that share with one another (one group: everyone). Classes c are distinct values of γ_D;
+an upload costs as much more as there are classes, so a γ_D of its own for each client makes it grow with N.
 """
 
 from __future__ import annotations
