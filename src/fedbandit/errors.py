@@ -24,7 +24,7 @@ def require(condition: bool, name: str, value: object, expected: str) -> None:
         raise FedbanditError(f"{name} is {value!r}, but must be {expected}.")
 
 
-def whole_number(name: str, value: object, least: int) -> int:
+def whole_number(name: str, value: object, least: int = 1) -> int:
     """`value` as an int, if it is a whole number of at least `least` (NumPy's count too).
 
     >>> whole_number("seed", 1.5, 0)

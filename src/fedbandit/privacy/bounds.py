@@ -24,9 +24,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtrc, gammaincc, gammainccinv, gammaln, ndtr
 
-from fedbandit.errors import require
+from fedbandit.errors import require, whole_number
 from fedbandit.privacy.calibration import check_budget, smallest
-from fedbandit.privacy.mechanism import Mechanism, noise_std, whole_number
+from fedbandit.privacy.mechanism import Mechanism, noise_std
 from fedbandit.privacy.published import feducb_depth
 from fedbandit.statistics import Array
 

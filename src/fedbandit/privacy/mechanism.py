@@ -7,14 +7,13 @@ exact sums and noise: it belongs to whoever is trusted with the data and never l
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fedbandit.errors import FedbanditError, require, unknown
+from fedbandit.errors import FedbanditError, require, unknown, whole_number
 from fedbandit.privacy.blt import blt, independent
 from fedbandit.privacy.calibration import check_budget, gaussian_epsilon, gaussian_multiplier
 from fedbandit.privacy.factorisation import Factorisation
@@ -177,16 +176,6 @@ def factorise(kind: str, n_max: int) -> Factorisation:
     if kind not in FACTORISATIONS:
         raise unknown("mechanism for continual release", kind, FACTORISATIONS)
     return FACTORISATIONS[kind](whole_number("n_max", n_max))
-
-
-def whole_number(name: str, value: int) -> int:
-    """A count ≥ 1, whatever integer type it comes in."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = 0
-    require(number >= 1, name, value, "a whole number ≥ 1")
-    return number
 
 
 def start(mechanism: Mechanism, batch: Size = ()) -> State:

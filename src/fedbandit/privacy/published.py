@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 
-from fedbandit.errors import require
+from fedbandit.errors import require, whole_number
 from fedbandit.privacy.calibration import check_budget
-from fedbandit.privacy.mechanism import Mechanism, factorise, whole_number
+from fedbandit.privacy.mechanism import Mechanism, factorise
 from fedbandit.privacy.noise import gram_sensitivity
 
 
