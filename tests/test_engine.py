@@ -13,16 +13,23 @@ import pytest
 
 import fedbandit as fb
 from fedbandit.engine.loop import FULL, LIGHT
+from fedbandit.engine.rows import RowsLearner
 from fedbandit.engine.simulation import Simulation
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Download, Request, Upload, encoded_size
 from fedbandit.presets import PRESETS
-from fedbandit.statistics import inverse_of
+from fedbandit.statistics import inverse_of, row_length
 from fedbandit.transports import Link
 
 
 def small(**options: object) -> fb.environments.Homogeneous:
     return fb.environments.homogeneous(**({"n_clients": 6, "dim": 3, "n_arms": 4} | options))  # type: ignore[arg-type]
+
+
+def rows_of(simulation: Simulation) -> RowsLearner:
+    """The learner of a simulation whose models are rows."""
+    assert isinstance(simulation.learner, RowsLearner)
+    return simulation.learner
 
 
 def test_same_data_for_every_system() -> None:
@@ -199,20 +206,20 @@ def test_memory_only_for_clients_that_have_acted() -> None:
     while not simulation.finished:
         simulation.advance()
     active = len(np.unique(env.open(0).block(0, 2000).clients))
-    assert simulation.seats.taken[LIGHT] == active >= simulation.seats.taken[FULL]
-    assert simulation.rows.shape == (1_000_000, 3 * 10**2 + 11 * 10 + 10)
+    assert rows_of(simulation).seats.taken[LIGHT] == active >= rows_of(simulation).seats.taken[FULL]
+    assert rows_of(simulation).rows.shape == (1_000_000, row_length(10))
     assert resident() - before < 200e6
 
 
 def test_rows_grow_where_they_cannot_all_be_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     env = fb.environments.homogeneous(n_clients=6000, dim=3, n_arms=4, arrivals="round-robin")
     whole = fb.simulate(fb.async_linucb(), env, 7000)
-    monkeypatch.setattr("fedbandit.engine.simulation.LARGEST_AT_ONCE", 0)
+    monkeypatch.setattr("fedbandit.engine.rows.LARGEST_AT_ONCE", 0)
     simulation = Simulation(fb.async_linucb(), env, 7000, 0)
-    assert len(simulation.rows) == 4096
+    assert len(rows_of(simulation).rows) == 4096
     while not simulation.finished:
         simulation.advance()
-    assert len(simulation.rows) == 6000
+    assert len(rows_of(simulation).rows) == 6000
     assert np.array_equal(simulation.result().arms, whole.arms)
 
 
@@ -223,10 +230,12 @@ def test_an_inverse_stays_an_inverse() -> None:
         simulation.advance()
     from fedbandit.statistics import add_pending, base_of
 
-    V = base_of(simulation.rows[0], 10).copy()
-    add_pending(simulation.rows[0], 10, V)
+    V = base_of(rows_of(simulation).rows[0], 10).copy()
+    add_pending(rows_of(simulation).rows[0], 10, V)
     exact = np.linalg.inv(V + 0.5 * np.eye(10))
-    np.testing.assert_allclose(inverse_of(simulation.rows[0], 10), exact, rtol=1e-8, atol=1e-8 * np.abs(exact).max())
+    np.testing.assert_allclose(
+        inverse_of(rows_of(simulation).rows[0], 10), exact, rtol=1e-8, atol=1e-8 * np.abs(exact).max()
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedbandit as fb
+from fedbandit.engine.rows import RowsLearner
 from fedbandit.engine.simulation import Simulation
 from fedbandit.environments.recorded import RecordedStream
 from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, Uniform
@@ -119,12 +120,14 @@ def check_equal(simulation: Simulation, expected: Outcome) -> None:
 
 def check_statistics(simulation: Simulation, expected: Outcome, *, central: bool = False) -> None:
     """What every client and every coordinator has in the end is what the oracle's have."""
-    d, ridge = simulation.env.dim, simulation.rules.ridge
-    simulation.settle()
+    learner = simulation.learner
+    assert isinstance(learner, RowsLearner)
+    d, ridge = simulation.env.dim, learner.rules.ridge
+    learner.settle()
     for r in {0} if central else set(expected.V):
-        row = simulation.rows[simulation.seats.seat_of[r]]
-        if simulation.rules.speaks:
-            catch_up(simulation.hub, r, row, d, ridge, np.zeros((d + 1, d)))
+        row = learner.rows[learner.seats.seat_of[r]]
+        if learner.rules.speaks:
+            catch_up(learner.hub, r, row, d, ridge, np.zeros((d + 1, d)))
         V = expected.V[next(iter(expected.V)) if central else r]
         b = expected.b[next(iter(expected.b)) if central else r]
         shared, pending = shared_sums(row, d), pending_sums(row, d)
@@ -135,9 +138,9 @@ def check_statistics(simulation: Simulation, expected: Outcome, *, central: bool
         np.testing.assert_allclose(inverse_of(row, d), inverse, atol=1e-9 / ridge)
         np.testing.assert_allclose(theta_of(row, d), inverse @ b, atol=1e-8)
         assert row[N] >= row[N_OWN] >= row[N_PENDING] >= 0
-    if simulation.rules.speaks:
+    if learner.rules.speaks:
         for g, (V, b) in enumerate(zip(expected.server_V, expected.server_b, strict=True)):
-            pool = shared_sums(simulation.hub.pool[g], d)
+            pool = shared_sums(learner.hub.pool[g], d)
             size = 1 + np.abs(V).max()
             np.testing.assert_allclose(pool.V, V, atol=1e-9 * size)
             np.testing.assert_allclose(pool.b, b, atol=1e-9 * size)

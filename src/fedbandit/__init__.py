@@ -39,13 +39,6 @@ _NAMES = {
     "System": "system",
     "World": "world",
     "preset": "presets",
-    "async_linucb": "presets",
-    "count_linucb": "presets",
-    "dislinucb": "presets",
-    "linucb": "presets",
-    "linucb_central": "presets",
-    "sync_linucb": "presets",
-    "uniform": "presets",
 }
 
 __all__ = [
@@ -79,6 +72,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"fedbandit.{name}")
     if name in _NAMES:
         return getattr(import_module(f"fedbandit.{_NAMES[name]}"), name)
+    if name in __all__:  # what remains are the presets
+        return getattr(import_module("fedbandit.presets"), name)
     raise AttributeError(f"module 'fedbandit' has no attribute {name!r}")
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from fedbandit.engine.loop import draw_reward
+from fedbandit.engine.rows import RowsLearner
 from fedbandit.engine.simulation import Simulation, simulate
 from fedbandit.environments import Homogeneous, recorded
 from fedbandit.environments.block import Environment, world_of
@@ -84,13 +85,16 @@ def loses_no_observation(system: System) -> None:
         simulation = Simulation(system, env, HORIZON, 0)
         while not simulation.finished:
             simulation.advance()
-        simulation.settle()
-        taken = simulation.rows[: simulation.seats.taken[0]]
+        learner = simulation.learner
+        if not isinstance(learner, RowsLearner):
+            continue  # its model is not made of rows that are uploaded
+        learner.settle()
+        taken = learner.rows[: learner.seats.taken[0]]
         own, pending = taken[:, N_OWN].sum(), taken[:, N_PENDING].sum()
-        if simulation.rules.speaks:
-            applied = simulation.hub.pool[:, N].sum()
+        if learner.rules.speaks:
+            applied = learner.hub.pool[:, N].sum()
             assert applied + pending == own, f"{own:g} observed, but {applied:g} uploaded and {pending:g} pending"
-            trace = sum(np.trace(base_of(row, env.dim)) for row in simulation.hub.pool)
+            trace = sum(np.trace(base_of(row, env.dim)) for row in learner.hub.pool)
             assert trace <= applied * env.bound**2 + 1e-9, "the coordinator's V is larger than its observations can be"
         assert own <= HORIZON, "more was observed than happened"
 

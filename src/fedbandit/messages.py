@@ -3,7 +3,7 @@
 Machines (client and coordinator) take messages and return messages; they do no I/O. Every message has a fixed size for
 a given dimension d, so that a simulation can count the bytes it did not send:
 
-    magic "FB" · format version · kind · d · member · two whole numbers · one float     (40 bytes, little endian)
+    magic "FB" · format version · kind · d · member · two whole numbers · two floats     (48 bytes, little endian)
     then, for messages that carry statistics: n, b (d floats), the lower triangle of V (d(d+1)/2 floats)
 
 Statistics are counted as the papers do (one upload = 1, one download = 1), as scalars (b and the triangle of V), and as
@@ -22,8 +22,8 @@ import numpy as np
 from fedbandit.errors import FedbanditError
 from fedbandit.statistics import Sums, zero_sums
 
-FORMAT = 1
-_HEADER = struct.Struct("<2sBBIQQQd")
+FORMAT = 2
+_HEADER = struct.Struct("<2sBBIQQQdd")
 _COUNT = struct.Struct("<Q")
 
 
@@ -65,6 +65,8 @@ class Download:
     """Coordinator → client: all that I have, your uploads up to `acknowledged` included.
 
     The whole rather than the difference: it has the same size, and a lost, repeated or overtaken one does no harm.
+    `offset` and `bias` say what the statistics themselves do not: how much of the log-determinant they do not show,
+    and what their noise adds to the width of confidence sets (`statistics.OFFSET`, `BIAS`).
     """
 
     kind: ClassVar[int] = 4
@@ -72,6 +74,8 @@ class Download:
     version: int
     acknowledged: int
     sums: Sums
+    offset: float = 0.0
+    bias: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,7 @@ def encoded_size(kind: type[Message], dim: int) -> int:
     """Bytes of an encoded message of this kind.
 
     >>> encoded_size(Request, 25), encoded_size(Upload, 25)
-    (40, 2848)
+    (48, 2856)
     """
     if kind in (Upload, Download):
         return _HEADER.size + _COUNT.size + 8 * statistics_scalars(dim)
@@ -118,9 +122,9 @@ def encode(message: Message) -> bytes:
     """The message as bytes."""
     match message:
         case Upload(member, sequence, sums, known):
-            return _header(message, member, sequence, 0, known, sums.b.size) + _encode_sums(sums)
-        case Download(member, version, acknowledged, sums):
-            return _header(message, member, version, acknowledged, 0.0, sums.b.size) + _encode_sums(sums)
+            return _header(message, member, sequence, 0, known, 0.0, sums.b.size) + _encode_sums(sums)
+        case Download(member, version, acknowledged, sums, offset, bias):
+            return _header(message, member, version, acknowledged, offset, bias, sums.b.size) + _encode_sums(sums)
         case Receipt(member, sequence):
             return _header(message, member, sequence)
         case Collect(member, epoch):
@@ -137,11 +141,12 @@ def decode(data: bytes) -> Message:
     """
     if len(data) < _HEADER.size:
         raise FedbanditError(f"The message has {len(data)} bytes, but a header has {_HEADER.size}.")
-    magic, version, kind, dim, member, first, second, real = _HEADER.unpack_from(data)
+    magic, version, kind, dim, member, first, second, real, other = _HEADER.unpack_from(data)
     if magic != b"FB" or version != FORMAT:
         raise FedbanditError(f"The message starts with {magic!r} format {version}, expected b'FB' format {FORMAT}.")
-    if not math.isfinite(real):
-        raise FedbanditError(f"The message carries the number {real}, which is not finite.")
+    for carried in (real, other):
+        if not math.isfinite(carried):
+            raise FedbanditError(f"The message carries the number {carried}, which is not finite.")
     kinds: dict[int, type[Message]] = {k.kind: k for k in (Join, Upload, Receipt, Download, Request, Collect)}
     if kind not in kinds:
         raise FedbanditError(f"The message is of kind {kind}, expected one of {sorted(kinds)}.")
@@ -152,7 +157,7 @@ def decode(data: bytes) -> Message:
     if kind == Upload.kind:
         return Upload(member, first, _decode_sums(data, dim), real)
     if kind == Download.kind:
-        return Download(member, first, second, _decode_sums(data, dim))
+        return Download(member, first, second, _decode_sums(data, dim), real, other)
     if kind == Receipt.kind:
         return Receipt(member, first)
     if kind == Collect.kind:
@@ -160,8 +165,16 @@ def decode(data: bytes) -> Message:
     return Join(member) if kind == Join.kind else Request(member)
 
 
-def _header(message: Message, member: int, first: int = 0, second: int = 0, real: float = 0.0, dim: int = 0) -> bytes:
-    return _HEADER.pack(b"FB", FORMAT, message.kind, dim, member, first, second, real)
+def _header(
+    message: Message,
+    member: int,
+    first: int = 0,
+    second: int = 0,
+    real: float = 0.0,
+    other: float = 0.0,
+    dim: int = 0,
+) -> bytes:
+    return _HEADER.pack(b"FB", FORMAT, message.kind, dim, member, first, second, real, other)
 
 
 def _encode_sums(sums: Sums) -> bytes:

@@ -11,7 +11,7 @@ Sherman–Morrison formula and the matrix determinant lemma, in O(d²) an observ
 `pending` is a short list of contexts and a matrix into which the list is folded when it is full: with many models,
 memory traffic counts, and an observation then touches O(d) of pending instead of O(d²).
 
-A row is 3d² + 11d + 10 numbers side by side: ten scalars, θ̂, b, Δb, the list, then inverse, folded pending and base.
+A row is 3d² + 11d + 12 numbers side by side: twelve scalars, θ̂, b, Δb, the list, then inverse, folded pending and base.
 Rows exist only for models that have acted. Coordinators keep their own statistics, and what they broadcast, as rows
 without pending.
 """
@@ -45,7 +45,9 @@ UNREFRESHED = 6  # rank-one updates since the inverse was computed afresh
 STEPS = 7  # arms chosen: the counter of the row's random stream
 VERSION = 8  # the broadcast that base stems from, 0 for none
 N_LISTED = 9  # pending observations that are still on the list
-HEAD = 10
+OFFSET = 10  # part of LOGDET that base does not show: of a larger model, or of a larger regulariser
+BIAS = 11  # what base adds to the width of confidence sets, beside √λ: its noise
+HEAD = 12
 
 LISTED = 8
 """The length of the list of pending contexts."""
@@ -330,7 +332,7 @@ def recompute(row: Array, d: int, ridge: float, scratch: Array) -> None:
         copy(base[i], A[i])
         A[i, i] += ridge
     add_pending(row, d, A)
-    row[LOGDET] = invert(A, scratch) - d * math.log(ridge)
+    row[LOGDET] = invert(A, scratch) - d * math.log(ridge) + row[OFFSET]
     row[UNREFRESHED] = 0
     multiply(A, b_of(row, d), theta_of(row, d))
 
@@ -396,6 +398,8 @@ def adopt(row: Array, given: Array, d: int, ridge: float, scratch: Array) -> Non
     b = b_of(row, d)
     copy(b_of(given, d), b)
     add(pending_b_of(row, d), b)
+    row[OFFSET] = given[OFFSET]
+    row[BIAS] = given[BIAS]
     row[SPECTRAL] = given[SPECTRAL]  # still a bound: pending observations only make V larger
     if k > row[N_LISTED]:
         recompute(row, d, ridge, scratch)

@@ -13,9 +13,6 @@ from fedbandit._version import __version__
 from fedbandit.engine.files import read_arrays, write_arrays
 from fedbandit.environments.block import Environment
 from fedbandit.errors import FedbanditError
-from fedbandit.memory import enlarged
-from fedbandit.protocols.hub import Hub
-from fedbandit.statistics import grown
 from fedbandit.system import System
 
 if TYPE_CHECKING:
@@ -45,17 +42,10 @@ def fingerprint(system: System, env: Environment, horizon: int, seed: int) -> st
 
 def write_checkpoint(path: str | os.PathLike[str], simulation: Simulation, identity: str) -> None:
     """Save the state of a simulation, whole or not at all."""
-    taken, light = simulation.seats.taken.tolist()
-    arrays: dict[str, Any] = {"rows": simulation.rows[:taken], "lights": simulation.lights[:light]}
-    arrays |= {f"late.{k}": v for k, v in simulation.late._asdict().items()}
-    arrays |= {f"totals.{k}": v for k, v in simulation.totals._asdict().items()}
-    arrays |= {f"hub.{k}": v for k, v in simulation.hub._asdict().items()}
-    arrays["seat_of"] = simulation.seats.seat_of
-    arrays["row_at"] = simulation.seats.row_at[:taken]
-    header: dict[str, Any] = {"format": 1, "identity": identity, "done": simulation.done}
-    if simulation.exchange is not None:
-        header["exchange"] = simulation.exchange.state()
-    write_arrays(path, header, arrays)
+    values, arrays = simulation.learner.state()
+    totals = {f"totals.{k}": v for k, v in simulation.totals._asdict().items()}
+    header = {"format": 1, "identity": identity, "done": simulation.done, "learner": values}
+    write_arrays(path, header, arrays | totals)
 
 
 def read_checkpoint(path: str | os.PathLike[str], simulation: Simulation, identity: str) -> None:
@@ -66,16 +56,6 @@ def read_checkpoint(path: str | os.PathLike[str], simulation: Simulation, identi
             f"The checkpoint {os.fspath(path)!r} belongs to another simulation (system, environment, horizon, seed or "
             "version differ); remove it or name another file."
         )
-    taken = [len(arrays["rows"]), len(arrays["lights"])]
-    room = max(len(simulation.seats.row_at), *taken)
-    simulation.rows = enlarged(arrays["rows"], room)
-    simulation.lights = enlarged(arrays["lights"], room)
-    simulation.late = type(simulation.late)(*(arrays[f"late.{k}"] for k in simulation.late._fields))
     simulation.totals = type(simulation.totals)(*(arrays[f"totals.{k}"] for k in simulation.totals._fields))
-    simulation.seats = simulation.seats._replace(
-        seat_of=arrays["seat_of"], row_at=grown(arrays["row_at"], room), taken=np.array(taken)
-    )
-    simulation.use_hub(Hub(*(arrays[f"hub.{k}"] for k in Hub._fields)))
     simulation.done = header["done"]
-    if simulation.exchange is not None:
-        simulation.exchange.restore(header["exchange"])
+    simulation.learner.restore(header["learner"], arrays)

@@ -6,6 +6,7 @@ downloads differ: rows apply a broadcast when they next act (`hub.catch_up`), so
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class Exchange:
             "sequence": {str(r): n for r, n in self.sequence.items()},
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint; every upload sent by then had been applied."""
         self.control_messages = state["control_messages"]
         self.sequence = {int(r): n for r, n in state["sequence"].items()}

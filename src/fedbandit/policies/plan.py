@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fedbandit.compiled import compiled_inline
 from fedbandit.errors import number, require
+from fedbandit.statistics import BIAS, LOGDET, Array
 from fedbandit.world import World
 
 
@@ -85,8 +86,8 @@ class WidthRule:
 
 
 @compiled_inline
-def width(plan: PolicyPlan, logdet: float) -> float:
-    """α for a row with this log det V(λ)/det λI."""
+def width(plan: PolicyPlan, row: Array) -> float:
+    """α for a row: σ √(log det V(λ)/det λI + 2 log 1/δ) + √λ + what noise in its statistics adds."""
     if not math.isnan(plan.alpha):
         return plan.alpha
-    return plan.sigma * math.sqrt(max(logdet, 0.0) + plan.confidence_term) + plan.bias
+    return plan.sigma * math.sqrt(max(row[LOGDET], 0.0) + plan.confidence_term) + plan.bias + row[BIAS]

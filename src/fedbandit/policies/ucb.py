@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from fedbandit.compiled import compiled_lean
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, width
 from fedbandit.statistics import (
-    LOGDET,
     SPECTRAL,
     TIE,
     Array,
@@ -49,7 +48,7 @@ def choose_ucb(plan: PolicyPlan, row: Array, X: Array, arms: Ints, scores: Array
     which that is below the best bound found so far is skipped. (s from the last refresh stays valid while V grows.)
     """
     d = X.shape[1]
-    alpha = width(plan, row[LOGDET])
+    alpha = width(plan, row)
     theta = theta_of(row, d)
     inverse = inverse_of(row, d)
     reach = alpha * math.sqrt(row[SPECTRAL]) * plan.bound

@@ -1,8 +1,4 @@
-"""The papers' systems by name: each a short function that composes four parts.
-
-To add one, write a function that returns a `System` and decorate it with `@preset`; it is then found by the command
-line, by `fedbandit list` and by the conformance tests. It may stand in any file: `fedbandit simulate my.py:my_system`.
-"""
+"""What presets are made with: the registry, and the keywords they have in common."""
 
 from __future__ import annotations
 
@@ -13,8 +9,8 @@ from typing import Any, ParamSpec, TypedDict, Unpack
 
 from fedbandit.errors import FedbanditError, unknown
 from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, Uniform
-from fedbandit.protocols import CountTriggered, EventTriggered, Factor, MessageProtocol, Never, Synchronous
-from fedbandit.structures import Central, Everyone, Structure
+from fedbandit.protocols import MessageProtocol
+from fedbandit.structures import Structure
 from fedbandit.system import System
 
 P = ParamSpec("P")
@@ -78,54 +74,3 @@ def compose(protocol: MessageProtocol, structure: Structure, **common: Unpack[Co
     else:
         chosen = policy
     return System(chosen, protocol, structure, ridge=ridge)
-
-
-@preset
-def uniform() -> System:
-    """Uniformly random arms: the yardstick."""
-    return System(Uniform(), Never(), Everyone())
-
-
-@preset
-def linucb(**common: Unpack[Common]) -> System:
-    """Independent LinUCB, one per client: no communication."""
-    return compose(Never(), Everyone(), **common)
-
-
-@preset
-def linucb_central(**common: Unpack[Common]) -> System:
-    """Centralised LinUCB: one model that sees all raw data; it exchanges no statistics, so none are counted."""
-    return compose(Never(), Central(), **common)
-
-
-@preset
-def sync_linucb(*, threshold: float | str | None = None, **common: Unpack[Common]) -> System:
-    """Synchronous federated LinUCB, also called DisLinUCB (Async-LinUCB paper, Alg. 4)."""
-    return compose(Synchronous(threshold), Everyone(), **common)
-
-
-dislinucb = PRESETS["dislinucb"] = sync_linucb
-
-
-@preset
-def async_linucb(
-    *,
-    gamma_upload: Factor = 5.0,
-    gamma_download: Factor = 5.0,
-    warm_join: bool = False,
-    **common: Unpack[Common],
-) -> System:
-    """Asynchronous event-triggered federated LinUCB (Async-LinUCB, Alg. 1 and 2)."""
-    return compose(EventTriggered(gamma_upload, gamma_download, warm_join), Everyone(), **common)
-
-
-@preset
-def count_linucb(
-    *,
-    factor_upload: Factor = 2.0,
-    factor_download: Factor = 2.0,
-    warm_join: bool = False,
-    **common: Unpack[Common],
-) -> System:
-    """Federated LinUCB that communicates by counts alone: the timing of messages reveals no data."""
-    return compose(CountTriggered(factor_upload, factor_download, warm_join), Everyone(), **common)

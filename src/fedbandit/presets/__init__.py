@@ -1,0 +1,30 @@
+"""The papers' systems by name: each a short function that composes four parts, one file for each paper.
+
+To add one, write a function that returns a `System` and decorate it with `@preset`; it is then found by the command
+line, by `fedbandit list` and by the conformance tests. It may stand in any file: `fedbandit simulate my.py:my_system`.
+"""
+
+from fedbandit.presets.async_linucb import (
+    async_linucb,
+    count_linucb,
+    dislinucb,
+    linucb,
+    linucb_central,
+    sync_linucb,
+    uniform,
+)
+from fedbandit.presets.compose import PRESETS, Common, compose, preset
+
+__all__ = [
+    "PRESETS",
+    "Common",
+    "async_linucb",
+    "compose",
+    "count_linucb",
+    "dislinucb",
+    "linucb",
+    "linucb_central",
+    "preset",
+    "sync_linucb",
+    "uniform",
+]
