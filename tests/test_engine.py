@@ -135,7 +135,7 @@ def test_communication_is_counted_as_messages_scalars_and_bytes() -> None:
     assert c.downloads == downloads.sum() == link.counts["Download"]
     assert c.scalars == (c.uploads + c.downloads) * 9
     assert c.bytes == link.bytes, "the simulator counts the bytes that machines really exchange"
-    assert encoded_size(Request, 3) == encoded_size(Collect, 3) < encoded_size(Upload, 3) == encoded_size(Download, 3)
+    assert encoded_size(Request, 3) == encoded_size(Collect, 3) < encoded_size(Upload, 3) < encoded_size(Download, 3)
 
 
 def test_drift_hurts_a_learner_that_trusts_the_past() -> None:

@@ -9,8 +9,17 @@ import fedbandit as fb
 from fedbandit.errors import FedbanditError
 from fedbandit.machines import ClientMachine, make_coordinator
 from fedbandit.messages import Collect, Download, Join, Receipt, Request, Upload
-from fedbandit.protocols import Broadcast
+from fedbandit.protocols import Broadcast, Coordinator, MemberKeeper
 from fedbandit.statistics import N_PENDING, N, b_of, base_of, zero_sums
+
+
+def star_of(system: fb.System) -> Coordinator:
+    """The coordinator of a system in which everybody shares."""
+    machine = make_coordinator(system, WORLD)
+    assert machine is not None
+    assert not isinstance(machine, MemberKeeper)
+    return machine
+
 
 WORLD = fb.World(n_clients=3, dim=2, horizon=100)
 
@@ -27,8 +36,7 @@ def feed(client: ClientMachine, n: int, seed: int = 0) -> list[object]:
 
 def test_a_repeated_upload_is_applied_once() -> None:
     system = fb.async_linucb(gamma_upload=1.0, gamma_download=1.0)
-    coordinator = make_coordinator(system, WORLD)
-    assert coordinator is not None
+    coordinator = star_of(system)
     client = ClientMachine(1, system, WORLD)
     coordinator.receive(client.join()[0])
     (upload,) = feed(client, 1)
@@ -89,8 +97,7 @@ def test_rewards_may_come_late_out_of_order_or_never() -> None:
 
 def test_synchronous_collects_from_all_and_ignores_requests_under_way() -> None:
     system = fb.sync_linucb(threshold=0.0)
-    coordinator = make_coordinator(system, WORLD)
-    assert coordinator is not None
+    coordinator = star_of(system)
     clients = [ClientMachine(i, system, WORLD) for i in range(3)]
     for client in clients:
         coordinator.receive(client.join()[0])
@@ -120,15 +127,13 @@ def test_synchronous_collects_from_all_and_ignores_requests_under_way() -> None:
     ],
 )
 def test_a_coordinator_refuses(message: Upload | Request, sentence: str) -> None:
-    coordinator = make_coordinator(fb.async_linucb(), WORLD)
-    assert coordinator is not None
+    coordinator = star_of(fb.async_linucb())
     with pytest.raises(FedbanditError, match=sentence):
         coordinator.receive(message)
 
 
 def test_a_coordinator_refuses_gaps_and_other_dimensions_and_stays_as_it_was() -> None:
-    coordinator = make_coordinator(fb.async_linucb(), WORLD)
-    assert coordinator is not None
+    coordinator = star_of(fb.async_linucb())
     coordinator.receive(Join(0))
     before = coordinator.hub.pool.copy()
     for message, sentence in (
@@ -171,8 +176,7 @@ def test_a_receipt_that_overtakes_an_older_download_loses_nothing() -> None:
 
 
 def test_statistics_that_cannot_be_are_refused() -> None:
-    coordinator = make_coordinator(fb.async_linucb(), WORLD)
-    assert coordinator is not None
+    coordinator = star_of(fb.async_linucb())
     coordinator.receive(Join(0))
     before = coordinator.hub.pool.copy()
     good = zero_sums(2)
@@ -186,8 +190,7 @@ def test_statistics_that_cannot_be_are_refused() -> None:
 
 
 def test_a_member_answers_a_collection_once() -> None:
-    coordinator = make_coordinator(fb.sync_linucb(threshold=0.0), WORLD)
-    assert coordinator is not None
+    coordinator = star_of(fb.sync_linucb(threshold=0.0))
     for i in range(3):
         coordinator.receive(Join(i))
     coordinator.receive(Request(0))

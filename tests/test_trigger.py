@@ -15,12 +15,12 @@ from fedbandit.statistics import BASE_LOGDET, LOGDET, N_OWN, N_PENDING
 plain: Any = getattr(triggered, "py_func", triggered)
 
 
-def speaks(kind: Kind, threshold: float, *, grown: float = 0.0, own: int = 0, pending: int = 0) -> bool:
+def speaks(kind: Kind, threshold: float, *, grown: float = 0.0, own: int = 0, pending: int = 0, batch: int = 1) -> bool:
     """Whether a row with these numbers speaks; both versions must agree, and neither may warn."""
     row = stats.empty_rows(1, 2)[0]
     row[BASE_LOGDET], row[LOGDET], row[N_OWN], row[N_PENDING] = 1.0, 1.0 + grown, own, pending
-    answer = bool(triggered(int(kind), threshold, row))
-    assert bool(plain(int(kind), threshold, row)) == answer
+    answer = bool(triggered(int(kind), threshold, 1, row))
+    assert bool(plain(int(kind), threshold, batch, row)) == answer
     return answer
 
 

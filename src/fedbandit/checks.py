@@ -127,6 +127,8 @@ def run_machines(
         choice = client.select(block.X[offered])
         link.say(client.observe(choice.number, draw_reward(block, s, choice.arm)))
         arms[s] = choice.arm
+        if (s + 1) % world.per_round == 0:
+            link.end_round((s + 1) // world.per_round)
         uploads[s] = link.counts["Upload"] - before[0]
         downloads[s] = link.counts["Download"] - before[1]
     return arms, uploads, downloads

@@ -7,6 +7,7 @@ a network and N rows in a simulation pull the same arms and send the same messag
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -14,27 +15,29 @@ from numpy.typing import ArrayLike
 
 from fedbandit.errors import FedbanditError, require
 from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Upload
-from fedbandit.policies import choose, scratch
-from fedbandit.protocols import Coordinator
+from fedbandit.policies import Uniform, choose, scratch
+from fedbandit.protocols import Coordinator, MemberKeeper
 from fedbandit.protocols.hub import empty_hub, measure
 from fedbandit.protocols.trigger import pick, triggered
+from fedbandit.rewards import learnt, refused, reward_plan
 from fedbandit.statistics import (
+    N_OWN,
+    N_PENDING,
     VERSION,
     Array,
-    N,
     adopt,
-    b_of,
-    base_of,
     empty_rows,
+    hold,
     inverse_of,
     mark_sent,
     multiply,
     observe,
     pending_sums,
-    refresh,
+    shared_row,
     start_row,
+    zero_sums,
 )
-from fedbandit.streams import policy_key
+from fedbandit.streams import Stream, generator, policy_key
 from fedbandit.system import System
 from fedbandit.world import World
 
@@ -78,9 +81,14 @@ class ClientMachine:
         self.bound = world.bound
         self.ridge = system.ridge
         self.protocol = told.protocol
-        self.plan = told.policy.plan(world, system.ridge, policy_key(seed))
+        self.plan = told.policy.plan(told.as_seen(world), system.ridge, policy_key(seed))
+        self._explore = Uniform().plan(world, system.ridge, policy_key(seed))
+        self._exploring = explores(told, world)
+        self._fresh = told.structure.layout(world).fresh
         trigger = told.protocol.trigger()
-        self._trigger = int(trigger.kind), pick(trigger.thresholds, member)
+        self._trigger = int(trigger.kind), pick(trigger.thresholds, member), trigger.batch
+        self._rewards = reward_plan(told.privacy.reward_rule, seed)
+        self.stream = told.privacy.stream(member, partial(generator, seed, Stream.NOISE, member))
         self.row = empty_rows(1, world.dim)[0]
         start_row(self.row, world.dim, system.ridge)
         self.outbox: dict[int, Upload] = {}
@@ -110,7 +118,9 @@ class ClientMachine:
         require(longest <= self.bound * (1 + 1e-9), "the norm of a context", longest, f"at most {self.bound:g}")
         if len(X) > self._work.scores.size:
             self._work = scratch(len(X), self.dim)
-        a = choose(self.plan, self.row, self.member, X, np.arange(len(X)), self._work)
+        a = choose(
+            self._explore if self._exploring else self.plan, self.row, self.member, X, np.arange(len(X)), self._work
+        )
         self._choices += 1
         self._chosen[self._choices] = X[a].copy()
         return Choice(self._choices, int(a))
@@ -120,10 +130,16 @@ class ClientMachine:
         if choice not in self._chosen:
             raise FedbanditError(f"Choice {choice} is not waiting for a reward.")
         require(math.isfinite(reward), "reward", reward, "a finite number")
+        y = learnt(self._rewards, float(reward), self.member, int(self.row[N_OWN]))
+        if math.isnan(y):
+            raise refused(self._rewards, reward)
         x = self._chosen.pop(choice)
-        multiply(inverse_of(self.row, self.dim), x, self._work.best_u)
-        observe(self.row, x, float(reward), self._work.best_u, self.ridge, self._work.M)
-        if not triggered(*self._trigger, self.row):
+        if self._fresh:
+            multiply(inverse_of(self.row, self.dim), x, self._work.best_u)
+            observe(self.row, x, y, self._work.best_u, self.ridge, self._work.M)
+        else:
+            hold(self.row, x, y)
+        if not triggered(*self._trigger, self.row) or self.spent:
             return []
         return [Request(self.member)] if self.protocol.says == "request" else [self._upload()]
 
@@ -142,6 +158,7 @@ class ClientMachine:
                     self._adopt(message)
             case Collect(_, epoch) if epoch > self._epoch:
                 self._epoch = epoch
+                self._exploring = False
                 return [self._upload()]
             case Collect():
                 pass
@@ -149,9 +166,19 @@ class ClientMachine:
                 raise FedbanditError(f"A client does not take a {type(message).__name__}.")
         return []
 
+    @property
+    def spent(self) -> bool:
+        """Whether the privacy budget forbids what is pending to leave; the client then goes on learning alone."""
+        return self.stream is not None and not self.stream.may_release(int(self.row[N_PENDING]))
+
     def _upload(self) -> Upload:
         sums = pending_sums(self.row, self.dim)
-        mark_sent(self.row, self.dim)
+        if self.spent and sums.n > 0:
+            sums = zero_sums(self.dim)
+        else:
+            if self.stream is not None and sums.n > 0:
+                sums = self.stream.release(sums)
+            mark_sent(self.row, self.dim)
         self._sequence += 1
         upload = Upload(self.member, self._sequence, sums, measure(self.row, self.protocol.counting))
         self.outbox[self._sequence] = self._on_top[self._sequence] = upload
@@ -162,20 +189,24 @@ class ClientMachine:
 
     def _adopt(self, message: Download) -> None:
         """What coordinator and client have in common: the download, and uploads that it does not contain."""
-        given = empty_rows(1, self.dim)[0]
-        V, b = base_of(given, self.dim), b_of(given, self.dim)
-        for sums in (message.sums, *(upload.sums for upload in self._on_top.values())):
-            V += sums.V
-            b += sums.b
-            given[N] += sums.n
-        refresh(given, self.dim, self.ridge, self._work.M)
+        shared = [message.sums, *(upload.sums for upload in self._on_top.values())]
+        given = shared_row(shared, message.slack, self.dim, self.ridge, self._work.M)
         adopt(self.row, given, self.dim, self.ridge, self._work.M)
         self.row[VERSION] = message.version
 
 
-def make_coordinator(system: System, world: World) -> Coordinator | None:
+def explores(system: System, world: World) -> bool:
+    """Whether clients begin by choosing at random, until the coordinator first collects."""
+    assembly = system.assembly(world)
+    return assembly is not None and assembly.exploring
+
+
+def make_coordinator(system: System, world: World) -> Coordinator | MemberKeeper | None:
     """The coordinator's machine of a system; None if the system has no coordinator."""
     told = system.told(world)
+    noise, assembly = told.privacy.pool_noise(), told.assembly(world)
+    if assembly is not None:
+        return told.protocol.member_coordinator(assembly, world, system.ridge, noise)
     layout = told.structure.layout(world)
     hub = empty_hub(
         world.dim,
@@ -185,4 +216,4 @@ def make_coordinator(system: System, world: World) -> Coordinator | None:
         told.protocol.log_gamma_download(),
         system.ridge,
     )
-    return told.protocol.coordinator(hub, system.ridge, world.dim)
+    return told.protocol.coordinator(hub, system.ridge, world.dim, noise)

@@ -3,8 +3,9 @@
 Machines (client and coordinator) take messages and return messages; they do no I/O. Every message has a fixed size for
 a given dimension d, so that a simulation can count the bytes it did not send:
 
-    magic "FB" · format version · kind · d · member · two whole numbers · two floats     (48 bytes, little endian)
-    then, for messages that carry statistics: n, b (d floats), the lower triangle of V (d(d+1)/2 floats)
+    magic "FB" · format version · kind · d · member · two whole numbers · one float     (40 bytes, little endian)
+    then, for messages that carry statistics: n, b (d floats), the lower triangle of V (d(d+1)/2 floats),
+    and in downloads the four numbers of `Slack`
 
 Statistics are counted as the papers do (one upload = 1, one download = 1), as scalars (b and the triangle of V), and as
 encoded bytes. Joining and receipts are not counted.
@@ -20,11 +21,12 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 
 from fedbandit.errors import FedbanditError
-from fedbandit.statistics import Sums, zero_sums
+from fedbandit.statistics import EXACT, Slack, Sums, zero_sums
 
 FORMAT = 2
-_HEADER = struct.Struct("<2sBBIQQQdd")
+_HEADER = struct.Struct("<2sBBIQQQd")
 _COUNT = struct.Struct("<Q")
+_SLACK = struct.Struct("<4d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,6 @@ class Download:
     """Coordinator → client: all that I have, your uploads up to `acknowledged` included.
 
     The whole rather than the difference: it has the same size, and a lost, repeated or overtaken one does no harm.
-    `offset` and `bias` say what the statistics themselves do not: how much of the log-determinant they do not show,
-    and what their noise adds to the width of confidence sets (`statistics.OFFSET`, `BIAS`).
     """
 
     kind: ClassVar[int] = 4
@@ -74,8 +74,7 @@ class Download:
     version: int
     acknowledged: int
     sums: Sums
-    offset: float = 0.0
-    bias: float = 0.0
+    slack: Slack = EXACT
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +110,11 @@ def encoded_size(kind: type[Message], dim: int) -> int:
     """Bytes of an encoded message of this kind.
 
     >>> encoded_size(Request, 25), encoded_size(Upload, 25)
-    (48, 2856)
+    (40, 2848)
     """
     if kind in (Upload, Download):
-        return _HEADER.size + _COUNT.size + 8 * statistics_scalars(dim)
+        slack = _SLACK.size if kind is Download else 0
+        return _HEADER.size + _COUNT.size + 8 * statistics_scalars(dim) + slack
     return _HEADER.size
 
 
@@ -122,9 +122,10 @@ def encode(message: Message) -> bytes:
     """The message as bytes."""
     match message:
         case Upload(member, sequence, sums, known):
-            return _header(message, member, sequence, 0, known, 0.0, sums.b.size) + _encode_sums(sums)
-        case Download(member, version, acknowledged, sums, offset, bias):
-            return _header(message, member, version, acknowledged, offset, bias, sums.b.size) + _encode_sums(sums)
+            return _header(message, member, sequence, 0, known, sums.b.size) + _encode_sums(sums)
+        case Download(member, version, acknowledged, sums, slack):
+            header = _header(message, member, version, acknowledged, 0.0, sums.b.size)
+            return header + _encode_sums(sums) + _SLACK.pack(*slack)
         case Receipt(member, sequence):
             return _header(message, member, sequence)
         case Collect(member, epoch):
@@ -141,12 +142,11 @@ def decode(data: bytes) -> Message:
     """
     if len(data) < _HEADER.size:
         raise FedbanditError(f"The message has {len(data)} bytes, but a header has {_HEADER.size}.")
-    magic, version, kind, dim, member, first, second, real, other = _HEADER.unpack_from(data)
+    magic, version, kind, dim, member, first, second, real = _HEADER.unpack_from(data)
     if magic != b"FB" or version != FORMAT:
         raise FedbanditError(f"The message starts with {magic!r} format {version}, expected b'FB' format {FORMAT}.")
-    for carried in (real, other):
-        if not math.isfinite(carried):
-            raise FedbanditError(f"The message carries the number {carried}, which is not finite.")
+    if not math.isfinite(real):
+        raise FedbanditError(f"The message carries the number {real}, which is not finite.")
     kinds: dict[int, type[Message]] = {k.kind: k for k in (Join, Upload, Receipt, Download, Request, Collect)}
     if kind not in kinds:
         raise FedbanditError(f"The message is of kind {kind}, expected one of {sorted(kinds)}.")
@@ -157,7 +157,7 @@ def decode(data: bytes) -> Message:
     if kind == Upload.kind:
         return Upload(member, first, _decode_sums(data, dim), real)
     if kind == Download.kind:
-        return Download(member, first, second, _decode_sums(data, dim), real, other)
+        return Download(member, first, second, _decode_sums(data, dim), _decode_slack(data))
     if kind == Receipt.kind:
         return Receipt(member, first)
     if kind == Collect.kind:
@@ -165,16 +165,8 @@ def decode(data: bytes) -> Message:
     return Join(member) if kind == Join.kind else Request(member)
 
 
-def _header(
-    message: Message,
-    member: int,
-    first: int = 0,
-    second: int = 0,
-    real: float = 0.0,
-    other: float = 0.0,
-    dim: int = 0,
-) -> bytes:
-    return _HEADER.pack(b"FB", FORMAT, message.kind, dim, member, first, second, real, other)
+def _header(message: Message, member: int, first: int = 0, second: int = 0, real: float = 0.0, dim: int = 0) -> bytes:
+    return _HEADER.pack(b"FB", FORMAT, message.kind, dim, member, first, second, real)
 
 
 def _encode_sums(sums: Sums) -> bytes:
@@ -184,7 +176,8 @@ def _encode_sums(sums: Sums) -> bytes:
 
 def _decode_sums(data: bytes, dim: int) -> Sums:
     (n,) = _COUNT.unpack_from(data, _HEADER.size)
-    numbers = np.frombuffer(data, dtype="<f8", offset=_HEADER.size + _COUNT.size).astype(np.float64)
+    start = _HEADER.size + _COUNT.size
+    numbers = np.frombuffer(data, "<f8", statistics_scalars(dim), start).astype(np.float64)
     if not np.isfinite(numbers).all():
         raise FedbanditError("The message carries statistics that are not finite.")
     sums = zero_sums(dim)
@@ -193,3 +186,10 @@ def _decode_sums(data: bytes, dim: int) -> Sums:
     sums.V[rows, columns] = numbers[dim:]
     sums.V[columns, rows] = numbers[dim:]
     return Sums(sums.V, sums.b, n)
+
+
+def _decode_slack(data: bytes) -> Slack:
+    slack = Slack(*_SLACK.unpack_from(data, len(data) - _SLACK.size))
+    if not all(math.isfinite(number) for number in slack):
+        raise FedbanditError(f"The message carries {slack}, which is not finite.")
+    return slack

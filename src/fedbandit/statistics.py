@@ -11,14 +11,15 @@ Sherman–Morrison formula and the matrix determinant lemma, in O(d²) an observ
 `pending` is a short list of contexts and a matrix into which the list is folded when it is full: with many models,
 memory traffic counts, and an observation then touches O(d) of pending instead of O(d²).
 
-A row is 3d² + 11d + 12 numbers side by side: twelve scalars, θ̂, b, Δb, the list, then inverse, folded pending and base.
-Rows exist only for models that have acted. Coordinators keep their own statistics, and what they broadcast, as rows
+A row is 3d² + 11d + 14 numbers side by side: scalars, θ̂, b, Δb, the list, then inverse, folded pending and base. Rows
+exist only for models that have acted. Coordinators keep their own statistics, and what they broadcast, as rows
 without pending.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -45,9 +46,9 @@ UNREFRESHED = 6  # rank-one updates since the inverse was computed afresh
 STEPS = 7  # arms chosen: the counter of the row's random stream
 VERSION = 8  # the broadcast that base stems from, 0 for none
 N_LISTED = 9  # pending observations that are still on the list
-OFFSET = 10  # part of LOGDET that base does not show: of a larger model, or of a larger regulariser
-BIAS = 11  # what base adds to the width of confidence sets, beside √λ: its noise
-HEAD = 12
+SLACK = 10  # the first of four scalars that base does not show and its giver knows: see `Slack`
+OFFSET, BIAS, INFLATION, NOISE = SLACK, SLACK + 1, SLACK + 2, SLACK + 3
+HEAD = 14
 
 LISTED = 8
 """The length of the list of pending contexts."""
@@ -372,6 +373,16 @@ def observe(row: Array, x: Array, y: float, u: Array, ridge: float, scratch: Arr
 
 
 @compiled_lean
+def hold(row: Array, x: Array, y: float) -> None:
+    """Keep the observation (x, y) as pending without learning from it: for models that use only what was released."""
+    pending_b = pending_b_of(row, x.shape[0])
+    for i in range(x.shape[0]):
+        pending_b[i] += x[i] * y
+    keep_pending(row, x.shape[0], x)
+    row[N_OWN] += 1
+
+
+@compiled_lean
 def mark_sent(row: Array, d: int) -> None:
     """What was pending is now shared: base += ΔV. The model itself does not change."""
     add_pending(row, d, base_of(row, d))
@@ -398,8 +409,8 @@ def adopt(row: Array, given: Array, d: int, ridge: float, scratch: Array) -> Non
     b = b_of(row, d)
     copy(b_of(given, d), b)
     add(pending_b_of(row, d), b)
-    row[OFFSET] = given[OFFSET]
-    row[BIAS] = given[BIAS]
+    for k in range(SLACK, HEAD):
+        row[k] = given[k]
     row[SPECTRAL] = given[SPECTRAL]  # still a bound: pending observations only make V larger
     if k > row[N_LISTED]:
         recompute(row, d, ridge, scratch)
@@ -449,6 +460,22 @@ def store_light(row: Array, light: Array, d: int) -> None:
         copy(listed_of(row, d)[k - 1], light[HEAD + k * d : HEAD + (1 + k) * d])
 
 
+class Slack(NamedTuple):
+    """What shared statistics do not show, but whoever scores arms with them has to know; nothing if they are exact.
+
+    An arm's bound is xᵀθ̂ + (σ (1 + inflation) √(logdet + 2 log 1/δ) + √λ + bias) ‖x‖_{V(λ)⁻¹} + noise ‖V(λ)⁻¹x‖₂, where
+    logdet = log det V(λ)/det λI + offset.
+    """
+
+    offset: float = 0.0  # of a model that is larger than the row, or of another regulariser
+    bias: float = 0.0
+    inflation: float = 0.0
+    noise: float = 0.0
+
+
+EXACT = Slack()
+
+
 class Sums(NamedTuple):
     """Sufficient statistics as they travel: V = Σ x xᵀ (without ridge), b = Σ x y, and how many observations."""
 
@@ -460,6 +487,19 @@ class Sums(NamedTuple):
 def zero_sums(dim: int) -> Sums:
     """The statistics of no observations."""
     return Sums(np.zeros((dim, dim)), np.zeros(dim), 0)
+
+
+def shared_row(shared: Sequence[Sums], slack: Slack, dim: int, ridge: float, scratch: Array) -> Array:
+    """A row that has these statistics as its base: something to `adopt`."""
+    given = empty_rows(1, dim)[0]
+    V, b = base_of(given, dim), b_of(given, dim)
+    for sums in shared:
+        V += sums.V
+        b += sums.b
+        given[N] += sums.n
+    given[SLACK:HEAD] = slack
+    refresh(given, dim, ridge, scratch)
+    return given
 
 
 def pending_sums(row: Array, d: int) -> Sums:

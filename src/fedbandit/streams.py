@@ -37,15 +37,20 @@ class Stream(IntEnum):
     NOISE = 6  # privacy
 
 
-def generator(seed: int, stream: Stream, part: int = 0) -> np.random.Generator:
-    """The NumPy generator of one part of one stream."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(int(stream), part))))
+def generator(seed: int, stream: Stream, *part: int) -> np.random.Generator:
+    """The NumPy generator of one part of one stream; a part has one number or more, 0 if not given."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(int(stream), *(part or (0,))))))
+
+
+def key_of(seed: int, stream: Stream) -> NDArray[np.uint64]:
+    """The two 32-bit words that key a counter-based stream."""
+    words = np.random.SeedSequence(seed, spawn_key=(int(stream),)).generate_state(2, np.uint32)
+    return words.astype(np.uint64)
 
 
 def policy_key(seed: int) -> NDArray[np.uint64]:
-    """The two 32-bit words that key the counter-based stream of policies."""
-    words = np.random.SeedSequence(seed, spawn_key=(int(Stream.POLICY),)).generate_state(2, np.uint32)
-    return words.astype(np.uint64)
+    """The key of the stream of policies."""
+    return key_of(seed, Stream.POLICY)
 
 
 @compiled_lean

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 
+from fedbandit.assembly import Assembled, Assembly
 from fedbandit.errors import FedbanditError, number
 from fedbandit.policies import UCB, Policy
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
@@ -18,7 +20,8 @@ class System:
 
     >>> from fedbandit.protocols import EventTriggered
     >>> System(UCB(), EventTriggered(gamma_upload=2.0, gamma_download=2.0)).guarantee
-    Guarantee(basis='none', protects='nothing', against='nobody', neighbours='', epsilon=inf, delta=0.0)
+    Guarantee(basis='none', protects='nothing', against='nobody', neighbours='', epsilon=inf, delta=0.0, unit='', \
+mechanism='', true_epsilon=None, noise='simulation', remark='')
     """
 
     policy: Policy = field(default_factory=UCB)
@@ -49,14 +52,45 @@ class System:
                 "with; use the protocol Never, or a structure with a row for each client."
             )
 
+        if self.privacy.perturbs == "statistics":
+            self._check_soundness()
+
+    def _check_soundness(self) -> None:
+        """A mechanism's claim is worth nothing if something else tells what it hides."""
+        claim, parts = self.privacy.guarantee(), f"{type(self.privacy).__name__} with {type(self.protocol).__name__}"
+        if not self.structure.separate or self.protocol.says == "nothing":
+            raise FedbanditError(
+                f"{parts} is refused: nothing is ever released, so there is nothing to make private; to protect the "
+                "model of a client that learns alone, use the structure Alone with CountTriggered (preset dp_linucb)."
+            )
+        if claim.basis == "proven" and self.protocol.reads == "raw":
+            raise FedbanditError(
+                f"{parts} is refused under calibration 'proven': its trigger reads raw data, so the times at which a "
+                "client speaks depend on single records and no finite ε holds; use CountTriggered, or Synchronous with "
+                "growth=…, whose triggers read public counts only."
+            )
+
     @property
     def guarantee(self) -> Guarantee:
         """What privacy holds."""
-        return self.privacy.guarantee()
+        claim = self.privacy.guarantee()
+        if claim.basis == "as published" and self.privacy.perturbs == "statistics" and self.protocol.reads == "raw":
+            remark = "its trigger reads raw data, so timing leaks"
+            return replace(claim, true_epsilon=math.inf, remark=remark)
+        return claim
 
     def told(self, world: World) -> System:
         """The system with every parameter that was left open settled for this world."""
-        return replace(self, protocol=self.protocol.told(world))
+        protocol = self.protocol.told(world)
+        return replace(self, protocol=protocol, privacy=self.privacy.told(world, protocol.releases(world)))
+
+    def as_seen(self, world: World) -> World:
+        """The world as a policy sees it: noise on rewards adds to their own (Laplace(s) has the variance 2s²)."""
+        return replace(world, noise=math.hypot(world.noise, math.sqrt(2) * self.privacy.reward_rule.scale))
+
+    def assembly(self, world: World) -> Assembly | None:
+        """What puts members' statistics together, if the structure needs to know them one by one."""
+        return self.structure.assembly(world, self.ridge) if isinstance(self.structure, Assembled) else None
 
     def parameters(self) -> dict[str, object]:
         """All parameters, flat, as plain values: for reports, files and fingerprints."""
@@ -67,5 +101,6 @@ class System:
             if is_dataclass(part):
                 for parameter in fields(part):
                     value = getattr(part, parameter.name)
-                    flat[f"{role}.{parameter.name}"] = value.tolist() if hasattr(value, "tolist") else value
+                    if not isinstance(value, World):
+                        flat[f"{role}.{parameter.name}"] = value.tolist() if hasattr(value, "tolist") else value
         return flat

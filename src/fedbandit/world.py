@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedbandit.errors import require
 
 
@@ -13,7 +16,8 @@ class World:
     """The facts that defaults and thresholds may depend on.
 
     `horizon` is the number of interactions of all clients together; `bound` is L with ‖x‖ ≤ L; `noise` is the
-    sub-Gaussian σ of rewards that the environment declares.
+    sub-Gaussian σ of rewards that the environment declares. `per_round` interactions are one round. Where the
+    environment knows them: `graph` holds the weights between users, `server_of` the local server of each user.
     """
 
     n_clients: int
@@ -21,6 +25,9 @@ class World:
     horizon: int
     noise: float = 0.1
     bound: float = 1.0
+    per_round: int = 1
+    graph: NDArray[np.float64] | None = None
+    server_of: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         """Refuse a world in which nothing can happen."""

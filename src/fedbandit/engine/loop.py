@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -21,14 +22,17 @@ from fedbandit.protocols.hub import (
     upload_row,
 )
 from fedbandit.protocols.trigger import pick, triggered
+from fedbandit.rewards import RewardPlan, learnt
 from fedbandit.statistics import (
     LIGHTLY,
+    N_OWN,
     N_PENDING,
     STEPS,
     VERSION,
     Array,
     Ints,
     copy,
+    hold,
     inverse_of,
     load_light,
     multiply,
@@ -44,9 +48,10 @@ class Status(IntEnum):
     ROWS_FULL = 1  # a new row is needed
     HUB_FULL = 2  # the hub may not have room for another upload
     EVENT = 3  # a row wants to speak
+    REFUSED = 4  # a reward is outside the range that was promised
 
 
-DONE, ROWS_FULL, HUB_FULL, EVENT = (int(status) for status in Status)
+DONE, ROWS_FULL, HUB_FULL, EVENT, REFUSED = (int(status) for status in Status)
 
 
 class Seats(NamedTuple):
@@ -88,6 +93,10 @@ class Rules(NamedTuple):
     warm: bool  # a row that first acts has what there is
     joining_counts: bool  # and that is a download
     blank: Array  # a full row without observations
+    batch: int  # the least number of pending observations with which a COUNT trigger fires
+    fresh: bool  # a model learns from observations at once, not only from what is released
+    perturbed: bool  # rewards are checked, and may be noised, before anything is learnt from them
+    rewards: RewardPlan
 
 
 class Outcome(NamedTuple):
@@ -274,8 +283,15 @@ def run(
             y = late.y[entry]
             multiply(inverse_of(row, d), x, work.best_u)
 
-        observe(row, x, y, work.best_u, rules.ridge, work.M)
-        speaks_up = triggered(rules.kind, pick(rules.thresholds, r), row)
+        if rules.perturbed:
+            y = learnt(rules.rewards, y, r, int(row[N_OWN]))
+            if math.isnan(y):
+                return Pause(s, REFUSED, seat, s - 1 if acting else s)
+        if rules.fresh:
+            observe(row, x, y, work.best_u, rules.ridge, work.M)
+        else:
+            hold(row, x, y)
+        speaks_up = triggered(rules.kind, pick(rules.thresholds, r), rules.batch, row)
         if light:
             if not speaks_up and row[N_PENDING] <= LIGHTLY:
                 store_light(row, lights[-2 - seat], d)

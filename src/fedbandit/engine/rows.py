@@ -11,7 +11,9 @@ from fedbandit.engine.exchange import Exchange
 from fedbandit.engine.loop import (
     DONE,
     EVENT,
+    FULL,
     HUB_FULL,
+    REFUSED,
     Late,
     Outcome,
     Rules,
@@ -22,8 +24,10 @@ from fedbandit.engine.loop import (
 )
 from fedbandit.environments.block import Block, Environment
 from fedbandit.memory import enlarged, lazy_zeros
-from fedbandit.policies import scratch
+from fedbandit.policies import Uniform, scratch
+from fedbandit.protocols import Coordinator, MemberKeeper
 from fedbandit.protocols.hub import Hub, empty_hub, make_room
+from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.statistics import empty_rows, grown, light_length, row_length, start_row
 from fedbandit.streams import policy_key
 from fedbandit.system import System
@@ -41,22 +45,31 @@ class RowsLearner:
     def __init__(self, system: System, env: Environment, world: World, seed: int, *, fuse: bool = True) -> None:
         self.dim = env.dim
         protocol, layout = system.protocol, system.structure.layout(world)
+        noise, assembly = system.privacy.pool_noise(), system.assembly(world)
         trigger = protocol.trigger()
-        speaks = protocol.says != "nothing"
+        known_one_by_one = None
+        if assembly is not None:
+            known_one_by_one = protocol.member_coordinator(assembly, world, system.ridge, noise)
+        speaks = protocol.says != "nothing" and assembly is None
+        fused = fuse and protocol.fused and assembly is None and system.privacy.perturbs != "statistics"
         blank = empty_rows(1, env.dim)[0]
         start_row(blank, env.dim, system.ridge)
         self.rules = Rules(
             kind=int(trigger.kind),
-            thresholds=trigger.thresholds,
+            thresholds=trigger.thresholds if fused else np.resize(trigger.thresholds, layout.n_rows),
             ridge=float(system.ridge),
             speaks=speaks,
-            fused=fuse and protocol.fused,
+            fused=fused,
             counting=protocol.counting,
             warm=protocol.join != "cold",
             joining_counts=protocol.join == "warm",
             blank=blank,
+            batch=trigger.batch,
+            fresh=layout.fresh,
+            perturbed=system.privacy.reward_rule != AS_THEY_ARE,
+            rewards=reward_plan(system.privacy.reward_rule, seed),
         )
-        self.plan = system.policy.plan(world, system.ridge, policy_key(seed))
+        self.plan = system.policy.plan(system.as_seen(world), system.ridge, policy_key(seed))
         at_once = 8 * layout.n_rows * row_length(env.dim) <= LARGEST_AT_ONCE
         capacity = layout.n_rows if at_once else min(layout.n_rows, 4096)
         self.rows = lazy_zeros((capacity, row_length(env.dim)))
@@ -72,22 +85,47 @@ class RowsLearner:
         self._hub = empty_hub(
             env.dim, n_members, layout.n_groups, layout.group_of, protocol.log_gamma_download(), system.ridge
         )
-        coordinator = None if self.rules.fused else protocol.coordinator(self._hub, system.ridge, env.dim)
-        self.exchange = None if coordinator is None else Exchange(protocol, coordinator, env.dim)
+        self.counted = layout.counted
+        coordinator: Coordinator | MemberKeeper | None = known_one_by_one
+        if coordinator is None and not fused:
+            coordinator = protocol.coordinator(self._hub, system.ridge, env.dim, noise)
+        if coordinator is None:
+            self.exchange = None
+        else:
+            self.exchange = Exchange(system, coordinator, self.rules.thresholds, env.dim, seed)
+        self.explore = Uniform().plan(world, system.ridge, policy_key(seed))
+        if known_one_by_one is not None:
+            self._seat_everyone()
         self.late = no_late(min(env.longest_delay, world.horizon), env.dim)
         self.work = scratch(env.n_arms, env.dim)
 
     @property
     def hub(self) -> Hub:
         """The coordinator's memory."""
-        return self._hub if self.exchange is None else self.exchange.coordinator.hub
+        machine = None if self.exchange is None else self.exchange.coordinator
+        return self._hub if machine is None or isinstance(machine, MemberKeeper) else machine.hub
 
     def use_hub(self, hub: Hub) -> None:
         """Replace the coordinator's memory."""
-        if self.exchange is None:
+        machine = None if self.exchange is None else self.exchange.coordinator
+        if machine is None or isinstance(machine, MemberKeeper):
             self._hub = hub
         else:
-            self.exchange.coordinator.hub = hub
+            machine.hub = hub
+
+    @property
+    def members(self) -> MemberKeeper | None:
+        """The coordinator, if it knows its members one by one."""
+        machine = None if self.exchange is None else self.exchange.coordinator
+        return machine if isinstance(machine, MemberKeeper) else None
+
+    def _seat_everyone(self) -> None:
+        """Give every row its seat at once: an addressed download finds it, whether or not it has acted."""
+        n = len(self.seats.seat_of)
+        self.rows[:n] = self.rules.blank
+        self.seats.seat_of[:] = np.arange(n)
+        self.seats.row_at[:n] = np.arange(n)
+        self.seats.taken[FULL] = n
 
     @property
     def control_messages(self) -> int:
@@ -107,7 +145,7 @@ class RowsLearner:
             self.seats,
             self.hub,
             self.late,
-            self.plan,
+            self.explore if self.members is not None and self.members.exploring else self.plan,
             self.rules,
             self.work,
             out,
@@ -115,6 +153,8 @@ class RowsLearner:
         if pause.status == EVENT:
             assert self.exchange is not None
             self.exchange.speak(pause.seat, self.rows, self.seats, out, pause.at)
+        elif pause.status == REFUSED:
+            raise refused(self.rules.rewards, float(out.reward[pause.at]))
         elif pause.status == HUB_FULL:
             self.use_hub(make_room(self.hub))
         elif pause.status != DONE:
@@ -124,12 +164,14 @@ class RowsLearner:
             self.seats = self.seats._replace(row_at=grown(self.seats.row_at, capacity))
         return pause.resume
 
-    def next_wake(self, done: int) -> int:  # noqa: ARG002 - rows alone have nothing to do between rounds
-        """Nothing is due at the end of a round."""
-        return NEVER
+    def next_wake(self, done: int) -> int:
+        """When the coordinator wants to look at everybody; rows alone have nothing to do between rounds."""
+        return NEVER if self.members is None else self.members.next_wake(done)
 
     def end_round(self, done: int, out: Outcome, s: int) -> None:
-        """Nothing is due."""
+        """Let the coordinator do what it does between rounds."""
+        if self.exchange is not None and self.members is not None:
+            self.exchange.deliver(self.members.end_round(done), self.rows, self.seats, out, s)
 
     def settle(self) -> None:
         """Give every row that has acted a full seat, so that `rows` shows them all. It changes no outcome."""
@@ -143,7 +185,10 @@ class RowsLearner:
         arrays |= {f"hub.{k}": v for k, v in self.hub._asdict().items()}
         arrays["seat_of"] = self.seats.seat_of
         arrays["row_at"] = self.seats.row_at[:taken]
-        return {} if self.exchange is None else self.exchange.state(), arrays
+        if self.exchange is None:
+            return {}, arrays
+        values, more = self.exchange.state()
+        return values, arrays | more
 
     def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Go on from there."""
@@ -157,4 +202,4 @@ class RowsLearner:
         )
         self.use_hub(Hub(*(arrays[f"hub.{k}"] for k in Hub._fields)))
         if self.exchange is not None:
-            self.exchange.restore(values)
+            self.exchange.restore(values, arrays)

@@ -116,4 +116,13 @@ def world_of(env: Environment, horizon: int) -> World:
             horizon,
             f"at most {env.longest}, the rounds there are data for",
         )
-    return World(env.n_clients, env.dim, horizon * actions_per_round(env), env.declared_noise, env.bound)
+    return World(
+        n_clients=env.n_clients,
+        dim=env.dim,
+        horizon=horizon * actions_per_round(env),
+        noise=env.declared_noise,
+        bound=env.bound,
+        per_round=actions_per_round(env),
+        graph=getattr(env, "graph", None),
+        server_of=getattr(env, "server_of", None),
+    )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.compiled import compiled_lean
-from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, width
+from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, sampling_width
 from fedbandit.policies.sampling import cholesky
 from fedbandit.statistics import (
     STEPS,
@@ -46,7 +46,7 @@ class LinPHE(WidthRule):
 def sample_perturbed(plan: PolicyPlan, row: Array, client: int, M: Array, z: Array, theta: Array, V: Array) -> None:
     """θ = θ̂ + α V(λ)⁻¹ L z with L Lᵀ = V (without ridge) and z standard normal."""
     d = z.shape[0]
-    alpha = width(plan, row)
+    alpha = sampling_width(plan, row)
     base = base_of(row, d)
     for i in range(d):
         copy(base[i], V[i])

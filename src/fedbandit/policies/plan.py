@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedbandit.compiled import compiled_inline
 from fedbandit.errors import number, require
-from fedbandit.statistics import BIAS, LOGDET, Array
+from fedbandit.statistics import BIAS, INFLATION, LOGDET, NOISE, SPECTRAL, Array
 from fedbandit.world import World
 
 
@@ -87,7 +87,20 @@ class WidthRule:
 
 @compiled_inline
 def width(plan: PolicyPlan, row: Array) -> float:
-    """α for a row: σ √(log det V(λ)/det λI + 2 log 1/δ) + √λ + what noise in its statistics adds."""
+    """α, the factor of ‖x‖_{V(λ)⁻¹}: σ √(log det V(λ)/det λI + 2 log 1/δ) + √λ, more where statistics are not exact."""
     if not math.isnan(plan.alpha):
         return plan.alpha
-    return plan.sigma * math.sqrt(max(row[LOGDET], 0.0) + plan.confidence_term) + plan.bias + row[BIAS]
+    deviation = plan.sigma * math.sqrt(max(row[LOGDET], 0.0) + plan.confidence_term)
+    return (1.0 + row[INFLATION]) * deviation + plan.bias + row[BIAS]
+
+
+@compiled_inline
+def noise_width(plan: PolicyPlan, row: Array) -> float:
+    """The factor of ‖V(λ)⁻¹x‖₂: a bound of the noise in b − Vθ. A fixed α stands for everything."""
+    return row[NOISE] if math.isnan(plan.alpha) else 0.0
+
+
+@compiled_inline
+def sampling_width(plan: PolicyPlan, row: Array) -> float:
+    """One factor for policies that sample a parameter: ‖V(λ)⁻¹x‖₂ ≤ λ_max(V(λ)⁻¹)^½ ‖x‖_{V(λ)⁻¹}."""
+    return width(plan, row) + noise_width(plan, row) * math.sqrt(row[SPECTRAL])

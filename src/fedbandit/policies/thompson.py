@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.compiled import compiled_lean
-from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, width
+from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, sampling_width
 from fedbandit.policies.sampling import cholesky
 from fedbandit.statistics import STEPS, Array, dot, inverse_of, theta_of
 from fedbandit.streams import normal
@@ -34,7 +34,7 @@ class LinTS(WidthRule):
 @compiled_lean
 def sample_thompson(plan: PolicyPlan, row: Array, client: int, M: Array, z: Array, theta: Array) -> None:
     """θ = θ̂ + α L z with L Lᵀ = V(λ)⁻¹ and z standard normal."""
-    alpha = width(plan, row)
+    alpha = sampling_width(plan, row)
     d = z.shape[0]
     cholesky(inverse_of(row, d), M)
     normal(plan.key, client, int(row[STEPS]), z)

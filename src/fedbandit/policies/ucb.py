@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.compiled import compiled_lean
-from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, width
+from fedbandit.compiled import compiled_inline, compiled_lean
+from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, noise_width, width
 from fedbandit.statistics import (
     SPECTRAL,
     TIE,
@@ -27,7 +27,7 @@ from fedbandit.world import World
 
 @dataclass(frozen=True)
 class UCB(WidthRule):
-    """Pull the arm with the largest xᵀθ̂ + α √(xᵀ V(λ)⁻¹ x).
+    """Pull the arm with the largest xᵀθ̂ + α √(xᵀ V(λ)⁻¹ x), plus ν ‖V(λ)⁻¹x‖₂ where ‖b − Vθ − Σ x η‖ ≤ ν is noise.
 
     Reference: Abbasi-Yadkori et al. 2011; Async-LinUCB (He et al. 2022), Eq. (5), for the width α.
 
@@ -40,18 +40,27 @@ class UCB(WidthRule):
         return self.plan_with(Code.UCB, world, ridge, key)
 
 
+@compiled_inline
+def bonus(alpha: float, nu: float, x: Array, u: Array) -> float:
+    """α √(xᵀu) + ν ‖u‖ with u = V(λ)⁻¹x."""
+    spread = alpha * math.sqrt(max(dot(x, u), 0.0))
+    return spread if nu == 0.0 else spread + nu * math.sqrt(dot(u, u))
+
+
 @compiled_lean
 def choose_ucb(plan: PolicyPlan, row: Array, X: Array, arms: Ints, scores: Array, u: Array, best_u: Array) -> int:
     """The arm with the largest bound; its V(λ)⁻¹x is left in `best_u`.
 
-    Exact, but most arms cost only their mean: with s ≥ λ_max(V(λ)⁻¹) no bound exceeds mean + α s^½ ‖x‖, and an arm for
-    which that is below the best bound found so far is skipped. (s from the last refresh stays valid while V grows.)
+    Exact, but most arms cost only their mean: with s ≥ λ_max(V(λ)⁻¹) no bound exceeds mean + (α s^½ + ν s) ‖x‖, and an
+    arm for which that is below the best bound found so far is skipped. (s from the last refresh stays valid while V
+    grows.)
     """
     d = X.shape[1]
     alpha = width(plan, row)
     theta = theta_of(row, d)
     inverse = inverse_of(row, d)
-    reach = alpha * math.sqrt(row[SPECTRAL]) * plan.bound
+    nu = noise_width(plan, row)
+    reach = (alpha * math.sqrt(row[SPECTRAL]) + nu * row[SPECTRAL]) * plan.bound
     dot_each(theta, X, arms, scores)
     first = 0
     for a in range(1, arms.shape[0]):
@@ -60,7 +69,7 @@ def choose_ucb(plan: PolicyPlan, row: Array, X: Array, arms: Ints, scores: Array
     # The largest mean first: it usually wins, and its bound lets the others be skipped.
     x = X[arms[first]]
     multiply(inverse, x, best_u)
-    best = scores[first] + alpha * math.sqrt(max(dot(x, best_u), 0.0))
+    best = scores[first] + bonus(alpha, nu, x, best_u)
     leader = first
     for a in range(arms.shape[0]):
         if a == first:
@@ -70,7 +79,7 @@ def choose_ucb(plan: PolicyPlan, row: Array, X: Array, arms: Ints, scores: Array
         else:
             x = X[arms[a]]
             multiply(inverse, x, u)
-            scores[a] += alpha * math.sqrt(max(dot(x, u), 0.0))
+            scores[a] += bonus(alpha, nu, x, u)
             if scores[a] > best:
                 best = scores[a]
                 leader = a

@@ -14,6 +14,7 @@ from fedbandit.presets.async_linucb import (
     uniform,
 )
 from fedbandit.presets.compose import PRESETS, Common, compose, preset
+from fedbandit.presets.feducb import dp_linucb, feducb
 
 __all__ = [
     "PRESETS",
@@ -22,6 +23,8 @@ __all__ = [
     "compose",
     "count_linucb",
     "dislinucb",
+    "dp_linucb",
+    "feducb",
     "linucb",
     "linucb_central",
     "preset",

@@ -6,7 +6,8 @@ from typing import Unpack
 
 from fedbandit.policies import Uniform
 from fedbandit.presets.compose import PRESETS, Common, compose, preset
-from fedbandit.protocols import CountTriggered, EventTriggered, Factor, Never, Synchronous
+from fedbandit.privacy import Privacy
+from fedbandit.protocols import CountTriggered, EventTriggered, Factor, MessageProtocol, Never, Synchronous
 from fedbandit.structures import Central, Everyone
 from fedbandit.system import System
 
@@ -44,10 +45,19 @@ def async_linucb(
     gamma_upload: Factor = 5.0,
     gamma_download: Factor = 5.0,
     warm_join: bool = False,
+    privacy: Privacy | None = None,
     **common: Unpack[Common],
 ) -> System:
-    """Asynchronous event-triggered federated LinUCB (Async-LinUCB, Alg. 1 and 2)."""
-    return compose(EventTriggered(gamma_upload, gamma_download, warm_join), Everyone(), **common)
+    """Asynchronous event-triggered federated LinUCB (Async-LinUCB, Alg. 1 and 2).
+
+    With a `privacy` part that noises statistics, thresholds apply to numbers of observations instead of determinants:
+    a client speaks when it has γ_U times as many, and 16 more at least, so that timing reveals nothing.
+    """
+    if privacy is not None and privacy.perturbs == "statistics" and privacy.guarantee().basis != "as published":
+        protocol: MessageProtocol = CountTriggered(gamma_upload, gamma_download, warm_join, batch=16)
+    else:
+        protocol = EventTriggered(gamma_upload, gamma_download, warm_join)
+    return compose(protocol, Everyone(), privacy, **common)
 
 
 @preset
@@ -56,7 +66,9 @@ def count_linucb(
     factor_upload: Factor = 2.0,
     factor_download: Factor = 2.0,
     warm_join: bool = False,
+    batch: int = 1,
+    privacy: Privacy | None = None,
     **common: Unpack[Common],
 ) -> System:
     """Federated LinUCB that communicates by counts alone: the timing of messages reveals no data."""
-    return compose(CountTriggered(factor_upload, factor_download, warm_join), Everyone(), **common)
+    return compose(CountTriggered(factor_upload, factor_download, warm_join, batch), Everyone(), privacy, **common)

@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypedDict, Unpack
 
 from fedbandit.errors import FedbanditError, unknown
 from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, Uniform
+from fedbandit.privacy import NoPrivacy, Privacy
 from fedbandit.protocols import MessageProtocol
 from fedbandit.structures import Structure
 from fedbandit.system import System
@@ -53,8 +54,10 @@ def preset(function: Callable[P, System]) -> Callable[P, System]:
     return named
 
 
-def compose(protocol: MessageProtocol, structure: Structure, **common: Unpack[Common]) -> System:
-    """A system of this protocol and structure with the policy and ridge that the common keywords ask for."""
+def compose(
+    protocol: MessageProtocol, structure: Structure, privacy: Privacy | None = None, **common: Unpack[Common]
+) -> System:
+    """A system of these parts with the policy and ridge that the common keywords ask for."""
     ridge, policy = common.get("ridge", 0.1), common.get("policy", "ucb")
     width: dict[str, Any] = {key: value for key, value in common.items() if key not in ("ridge", "policy")}
     unexpected = sorted(set(common) - set(Common.__annotations__))
@@ -73,4 +76,4 @@ def compose(protocol: MessageProtocol, structure: Structure, **common: Unpack[Co
         )
     else:
         chosen = policy
-    return System(chosen, protocol, structure, ridge=ridge)
+    return System(chosen, protocol, structure, privacy or NoPrivacy(), ridge)

@@ -1,7 +1,9 @@
-"""What may leave a client, and at what cost? So far: anything, with no guarantee."""
+"""What may leave a client, and at what cost? Parts for systems; the mechanisms they are made of stand beside them."""
 
 from fedbandit.privacy.guarantee import Guarantee
+from fedbandit.privacy.noisy_rewards import NoisyRewards
 from fedbandit.privacy.none import NoPrivacy
 from fedbandit.privacy.privacy import Privacy
+from fedbandit.privacy.private_statistics import PrivateStatistics
 
-__all__ = ["Guarantee", "NoPrivacy", "Privacy"]
+__all__ = ["Guarantee", "NoPrivacy", "NoisyRewards", "Privacy", "PrivateStatistics"]

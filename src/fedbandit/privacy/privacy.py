@@ -1,21 +1,55 @@
-"""What a system needs to know of its privacy part."""
+"""What a system, an engine and the machines need to know of a privacy part."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import Literal, Protocol, runtime_checkable
 
 from fedbandit.privacy.guarantee import Guarantee
+from fedbandit.privacy.noise import Source
+from fedbandit.privacy.pool_noise import PoolNoise
+from fedbandit.privacy.release_stream import ReleaseStream
+from fedbandit.rewards import RewardRule
+from fedbandit.world import World
 
 Site = Literal["nowhere", "client", "node", "coordinator"]
 """Who draws the noise."""
+
+Perturbs = Literal["nothing", "rewards", "statistics"]
+"""What is noised: each reward when it is observed, or the statistics that are released."""
 
 
 @runtime_checkable
 class Privacy(Protocol):
     """Parameters of a mechanism, who runs it, and what it guarantees."""
 
-    site: ClassVar[Site]
+    @property
+    def site(self) -> Site:
+        """Who draws the noise."""
+        ...
+
+    @property
+    def perturbs(self) -> Perturbs:
+        """What is noised."""
+        ...
+
+    @property
+    def reward_rule(self) -> RewardRule:
+        """The range that rewards must have for the claim to hold, and the noise on each of them."""
+        ...
+
+    def told(self, world: World, releases: int) -> Privacy:
+        """The part with every parameter settled, if a client releases at most `releases` times in this world."""
+        ...
 
     def guarantee(self) -> Guarantee:
         """The claim."""
+        ...
+
+    def stream(self, member: int, source: Callable[[int], Source]) -> ReleaseStream | None:
+        """What noises one client's releases, with the random numbers source(k) for release k; None if nothing does."""
+        ...
+
+    def pool_noise(self) -> PoolNoise | None:
+        """What the coordinator knows about the noise in sums of clients' releases."""
         ...

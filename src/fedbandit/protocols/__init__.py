@@ -10,6 +10,7 @@ from fedbandit.protocols.coordinator import Broadcast, Coordinator, StarCoordina
 from fedbandit.protocols.count_triggered import CountTriggered
 from fedbandit.protocols.event_triggered import EventTriggered, always
 from fedbandit.protocols.factors import Factor
+from fedbandit.protocols.members import MemberKeeper, MemberStar
 from fedbandit.protocols.never import Never
 from fedbandit.protocols.protocol import MessageProtocol
 from fedbandit.protocols.synchronous import Synchronous, SynchronousCoordinator
@@ -22,6 +23,8 @@ __all__ = [
     "EventTriggered",
     "Factor",
     "Kind",
+    "MemberKeeper",
+    "MemberStar",
     "MessageProtocol",
     "Never",
     "StarCoordinator",

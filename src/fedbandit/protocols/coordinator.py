@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from fedbandit.assembly import Noise
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Download, Join, Message, Receipt, Upload
 from fedbandit.protocols.hub import (
+    BOUND_AT,
     ISSUE,
     LAST_VERSION,
     Hub,
@@ -25,7 +27,8 @@ from fedbandit.protocols.hub import (
     settle_pool,
     stand_alone,
 )
-from fedbandit.statistics import N, Sums, b_of, base_of, scratch_matrix, shared_sums
+from fedbandit.protocols.sequence import check_upload, is_retry
+from fedbandit.statistics import HEAD, SLACK, Array, N, Slack, Sums, b_of, base_of, scratch_matrix, shared_sums
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Broadcast:
 
     kind: type[Download] | type[Collect]
     count: int
+    group: int
     addressed: Callable[[], Iterator[Message]] = field(repr=False)
 
 
@@ -51,16 +55,41 @@ class Coordinator(typing.Protocol):
         """Apply one message and say what to send."""
         ...
 
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What it remembers beside the hub: plain values and arrays."""
+        ...
+
+    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        ...
+
 
 class HubKeeper:
     """What coordinator machines have in common: the hub, and which uploads have been applied."""
 
-    def __init__(self, hub: Hub, ridge: float, dim: int) -> None:
+    def __init__(self, hub: Hub, ridge: float, dim: int, noise: Noise | None = None) -> None:
         self.hub = hub
+        self.noise = noise
+        self.noisy: dict[int, Array] = {}  # group → the sum of noisy uploads as they came
+        self.released: dict[int, set[int]] = {}  # group → the clients they came from
         self.ridge = ridge
         self.dim = dim
         self.scratch = scratch_matrix(dim)
         self.applied: dict[int, int] = {}
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Which uploads have been applied, and noisy sums as they came."""
+        values = {
+            "applied": {str(i): n for i, n in self.applied.items()},
+            "released": {str(g): sorted(who) for g, who in self.released.items()},
+        }
+        return values, {f"noisy.{g}": V for g, V in self.noisy.items()}
+
+    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Go on from there; the hub is restored by whoever keeps it."""
+        self.applied = {int(i): n for i, n in values["applied"].items()}
+        self.released = {int(g): set(who) for g, who in values["released"].items()}
+        self.noisy = {int(k.removeprefix("noisy.")): V.copy() for k, V in arrays.items() if k.startswith("noisy.")}
 
     def group_of(self, member: int) -> int:
         """The group of a client, refusing numbers that are none."""
@@ -69,29 +98,33 @@ class HubKeeper:
         return of(self.hub.group_of, member)
 
     def is_retry(self, upload: Upload) -> bool:
-        """Whether this upload has been applied before; one that skips a number is refused."""
-        last = self.applied.get(upload.member, 0)
-        if upload.sequence > last + 1:
-            raise FedbanditError(
-                f"Client {upload.member} sent upload {upload.sequence}, but {last + 1} is the next one expected."
-            )
-        return upload.sequence <= last
+        """Whether this upload has been applied before."""
+        return is_retry(upload, self.applied.get(upload.member, 0))
 
     def add(self, g: int, upload: Upload) -> None:
         """Add an upload's statistics to the pool of group g."""
+        check_upload(upload, self.dim, noisy=self.noise is not None)
         sums = upload.sums
-        if sums.b.size != self.dim:
-            raise FedbanditError(
-                f"Client {upload.member} sent statistics of dimension {sums.b.size}, expected {self.dim}."
-            )
         pool = self.hub.pool[g]
         V, b = base_of(pool, self.dim), b_of(pool, self.dim)
-        if np.linalg.eigvalsh(sums.V)[0] < -1e-9 * max(1.0, float(np.trace(sums.V))):
-            raise FedbanditError(f"Client {upload.member} sent a matrix that is not positive semi-definite.")
+        if self.noise is not None:
+            V = self.noisy.setdefault(g, np.zeros((self.dim, self.dim)))
+            if sums.n > 0:
+                self.released.setdefault(g, set()).add(upload.member)
         V += sums.V
         b += sums.b
         pool[N] += sums.n
         self.applied[upload.member] = upload.sequence
+
+    def settle(self, g: int) -> None:
+        """After uploads to group g: compute its model; noisy sums are first made usable."""
+        if self.noise is not None and g in self.noisy:
+            pool = self.hub.pool[g]
+            released = np.array(sorted(self.released.get(g, ())), dtype=np.int64)
+            base_of(pool, self.dim)[:], slack = self.noise.repair(self.noisy[g], released, self.ridge)
+            pool[SLACK:HEAD] = slack
+            pool[BOUND_AT] = 0  # with noise V need not grow, so the last spectral bound means nothing
+        settle_pool(self.hub, g, self.dim, self.ridge, self.scratch)
 
     def reserve(self) -> None:
         """Make sure that one more upload or newcomer fits."""
@@ -109,11 +142,12 @@ class HubKeeper:
         if self.hub.cohort_of[member] >= 0 or not join(self.hub, member, warm, counting):
             return []
         cohort = find(self.hub.cohorts, int(self.hub.cohort_of[member]))
-        return [self.download(member, int(self.hub.cohorts[cohort, ISSUE]), self.pool_sums(g))]
+        return [self.download(member, int(self.hub.cohorts[cohort, ISSUE]), g, self.pool_sums(g))]
 
-    def download(self, member: int, version: int, sums: Sums) -> Download:
+    def download(self, member: int, version: int, g: int, sums: Sums) -> Download:
         """The download for one client."""
-        return Download(member, version, self.applied.get(member, 0), sums)
+        slack = Slack(*self.hub.pool[g, SLACK:HEAD].tolist())
+        return Download(member, version, self.applied.get(member, 0), sums, slack)
 
     def announce(self, g: int, count: int) -> list[Message | Broadcast]:
         """The broadcast that has just been made, if anybody gets it."""
@@ -124,16 +158,16 @@ class HubKeeper:
 
         def addressed() -> Iterator[Message]:
             sums = self.pool_sums(g)
-            return (self.download(int(i), version, sums) for i in last_recipients(hub))
+            return (self.download(int(i), version, g, sums) for i in last_recipients(hub))
 
-        return [Broadcast(Download, count, addressed)]
+        return [Broadcast(Download, count, g, addressed)]
 
 
 class StarCoordinator(HubKeeper):
     """Clients upload when their own trigger fires; each stale client is sent all there is (Async-LinUCB, Alg. 1)."""
 
-    def __init__(self, hub: Hub, ridge: float, dim: int, *, warm: bool, counting: bool) -> None:
-        super().__init__(hub, ridge, dim)
+    def __init__(self, hub: Hub, ridge: float, dim: int, *, warm: bool, counting: bool, noise: Noise | None) -> None:
+        super().__init__(hub, ridge, dim, noise)
         self.warm = warm
         self.counting = counting
 
@@ -149,10 +183,8 @@ class StarCoordinator(HubKeeper):
                 self.reserve()
                 if self.hub.cohort_of[member] < 0:
                     raise FedbanditError(f"Client {member} sent an upload before it joined.")
-                if not math.isfinite(known):
-                    raise FedbanditError(f"Client {member} says that it knows {known}, which is not finite.")
                 self.add(g, message)
-                settle_pool(self.hub, g, self.dim, self.ridge, self.scratch)
+                self.settle(g)
                 stand_alone(self.hub, member, known)
                 count = broadcast(self.hub, g, False, self.counting)
                 return [Receipt(member, sequence), *self.announce(g, count)]

@@ -7,10 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedbandit.assembly import Assembly, Noise
+from fedbandit.errors import whole_number
 from fedbandit.protocols.coordinator import Coordinator, StarCoordinator
-from fedbandit.protocols.factors import Factor, check_factor, settle_factor, settled
+from fedbandit.protocols.factors import Factor, check_factor, count_releases, settle_factor, settled
 from fedbandit.protocols.hub import Hub
-from fedbandit.protocols.trigger import Joining, Kind, Says, Trigger
+from fedbandit.protocols.members import MemberKeeper, MemberStar
+from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
 from fedbandit.statistics import Array
 from fedbandit.world import World
 
@@ -20,7 +23,7 @@ class CountTriggered:
     """A client uploads when its number of observations has grown by `factor_upload` since its last upload, and is
     sent a download when the coordinator has `factor_download` times as many observations as it shares.
 
-        upload:    n_i ≥ factor_upload · n_i(at the last upload)        (the first observation always; ∞: never)
+        upload:    n_i ≥ factor_upload · n_i(at the last upload) and Δn_i ≥ batch        (∞: never)
         download:  n_g > factor_download · n_j
 
     Messages carry the same statistics as under `EventTriggered`; only the conditions differ. Because they read public
@@ -31,15 +34,18 @@ class CountTriggered:
     factor_upload: Factor = 2.0
     factor_download: Factor = 2.0
     warm_join: bool = False
+    batch: int = 1
 
     says: ClassVar[Says] = "upload"
     counting: ClassVar[bool] = True
     fused: ClassVar[bool] = True
+    reads: ClassVar[Reads] = "counts"
 
     def __post_init__(self) -> None:
         """Check the factors."""
         for name in ("factor_upload", "factor_download"):
             object.__setattr__(self, name, check_factor(name, getattr(self, name), {}))
+        whole_number("batch", self.batch)
 
     @property
     def join(self) -> Joining:
@@ -56,12 +62,30 @@ class CountTriggered:
 
     def trigger(self) -> Trigger:
         """The condition on counts."""
-        return Trigger.of(Kind.COUNT, settled(self.factor_upload), "counts")
+        return Trigger.of(Kind.COUNT, settled(self.factor_upload), self.reads, self.batch)
 
     def log_gamma_download(self) -> Array:
         """Log of the download factor."""
         return np.log(settled(self.factor_download))
 
-    def coordinator(self, hub: Hub, ridge: float, dim: int) -> Coordinator | None:
+    def releases(self, world: World) -> int:
+        """As often as the count of a client that acts in every round grows by the smallest factor."""
+        rounds = max(world.horizon // world.per_round, 1)
+        return count_releases(float(settled(self.factor_upload).min()), rounds, self.batch)
+
+    def member_coordinator(self, assembly: Assembly, world: World, ridge: float, noise: Noise | None) -> MemberKeeper:
+        """The same, member by member."""
+        return MemberStar(
+            assembly,
+            world.n_clients,
+            world.dim,
+            ridge,
+            noise,
+            log_gamma=self.log_gamma_download(),
+            warm=self.warm_join,
+            counting=True,
+        )
+
+    def coordinator(self, hub: Hub, ridge: float, dim: int, noise: Noise | None = None) -> Coordinator | None:
         """The star of `EventTriggered`, comparing counts."""
-        return StarCoordinator(hub, ridge, dim, warm=self.warm_join, counting=True)
+        return StarCoordinator(hub, ridge, dim, warm=self.warm_join, counting=True, noise=noise)

@@ -8,10 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedbandit.assembly import Assembly, Noise
 from fedbandit.protocols.coordinator import Coordinator, StarCoordinator
-from fedbandit.protocols.factors import Factor, Rules, check_factor, settle_factor, settled
+from fedbandit.protocols.factors import Factor, Rules, check_factor, growth_releases, settle_factor, settled
 from fedbandit.protocols.hub import Hub
-from fedbandit.protocols.trigger import Joining, Kind, Says, Trigger
+from fedbandit.protocols.members import MemberKeeper, MemberStar
+from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
 from fedbandit.statistics import Array
 from fedbandit.world import World
 
@@ -51,6 +53,7 @@ class EventTriggered:
     says: ClassVar[Says] = "upload"
     counting: ClassVar[bool] = False
     fused: ClassVar[bool] = True
+    reads: ClassVar[Reads] = "raw"
 
     def __post_init__(self) -> None:
         """Check the thresholds."""
@@ -72,15 +75,32 @@ class EventTriggered:
 
     def trigger(self) -> Trigger:
         """Eq. (3), in logarithms."""
-        return Trigger.of(Kind.LOGDET, np.log(settled(self.gamma_upload)), "raw")
+        return Trigger.of(Kind.LOGDET, np.log(settled(self.gamma_upload)), self.reads)
 
     def log_gamma_download(self) -> Array:
         """Log γ_D."""
         return np.log(settled(self.gamma_download))
 
-    def coordinator(self, hub: Hub, ridge: float, dim: int) -> Coordinator | None:
+    def releases(self, world: World) -> int:
+        """At most as often as the determinant can grow by γ_U: d log(1 + TL²/(dλ)) / log γ_U, here for λ ≥ 10⁻³."""
+        return growth_releases(world, float(np.log(settled(self.gamma_upload)).min()))
+
+    def member_coordinator(self, assembly: Assembly, world: World, ridge: float, noise: Noise | None) -> MemberKeeper:
+        """The same, member by member."""
+        return MemberStar(
+            assembly,
+            world.n_clients,
+            world.dim,
+            ridge,
+            noise,
+            log_gamma=self.log_gamma_download(),
+            warm=self.warm_join,
+            counting=False,
+        )
+
+    def coordinator(self, hub: Hub, ridge: float, dim: int, noise: Noise | None = None) -> Coordinator | None:
         """Alg. 1 lines 4–10."""
-        return StarCoordinator(hub, ridge, dim, warm=self.warm_join, counting=False)
+        return StarCoordinator(hub, ridge, dim, warm=self.warm_join, counting=False, noise=noise)
 
 
 def always() -> EventTriggered:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from fedbandit.errors import FedbanditError, require, unknown
-from fedbandit.statistics import Array
+from fedbandit.statistics import TIE, Array
 from fedbandit.world import World
 
 Factor: TypeAlias = float | str | Sequence[float] | Array
@@ -39,6 +40,28 @@ def settle_factor(name: str, value: Factor, rules: Rules, world: World) -> float
         return float(factors)
     require(factors.size == world.n_clients, f"the length of {name}", factors.size, f"{world.n_clients}, one a client")
     return factors
+
+
+def growth_releases(world: World, least_growth: float) -> int:
+    """How often a log-determinant can grow by `least_growth` in this world, for a ridge of 10⁻³ or more."""
+    largest = world.dim * math.log1p(world.horizon * world.bound**2 / (world.dim * 1e-3))
+    return min(world.horizon, 1 + int(largest / least_growth)) if least_growth > 0 else world.horizon
+
+
+def count_releases(factor: float, horizon: int, batch: int = 1) -> int:
+    """How often a count that ends at `horizon` triggers: when it is `factor` times what it was, and `batch` more.
+
+    >>> count_releases(2.0, 1000), count_releases(1.5, 1000, batch=8), count_releases(1.0, 100)
+    (10, 12, 100)
+    """
+    if math.isinf(factor):
+        return 1
+    releases, n = 0, 0
+    while True:
+        n = max(math.ceil(factor * n - TIE), n + batch)
+        if n > horizon:
+            return max(releases, 1)
+        releases += 1
 
 
 def settled(factor: Factor) -> Array:

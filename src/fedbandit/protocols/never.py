@@ -8,9 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedbandit.assembly import Assembly, Noise
 from fedbandit.protocols.coordinator import Coordinator
 from fedbandit.protocols.hub import Hub
-from fedbandit.protocols.trigger import Joining, Kind, Says, Trigger
+from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
 from fedbandit.statistics import Array
 from fedbandit.world import World
 
@@ -22,6 +23,7 @@ class Never:
     says: ClassVar[Says] = "nothing"
     counting: ClassVar[bool] = False
     fused: ClassVar[bool] = True
+    reads: ClassVar[Reads] = "nothing"
     join: ClassVar[Joining] = "cold"
 
     def told(self, world: World) -> Never:  # noqa: ARG002
@@ -30,12 +32,26 @@ class Never:
 
     def trigger(self) -> Trigger:
         """A condition that never holds."""
-        return Trigger.of(Kind.NEVER, math.inf, "nothing")
+        return Trigger.of(Kind.NEVER, math.inf, self.reads)
 
     def log_gamma_download(self) -> Array:
         """No download ever."""
         return np.array([math.inf])
 
-    def coordinator(self, hub: Hub, ridge: float, dim: int) -> Coordinator | None:  # noqa: ARG002
+    def releases(self, world: World) -> int:  # noqa: ARG002 - nothing is ever sent
+        """None, but a mechanism has at least one."""
+        return 1
+
+    def member_coordinator(
+        self,
+        assembly: Assembly,  # noqa: ARG002
+        world: World,  # noqa: ARG002
+        ridge: float,  # noqa: ARG002
+        noise: Noise | None,  # noqa: ARG002
+    ) -> None:
+        """There is none."""
+        return
+
+    def coordinator(self, hub: Hub, ridge: float, dim: int, noise: Noise | None = None) -> Coordinator | None:  # noqa: ARG002
         """There is none."""
         return None

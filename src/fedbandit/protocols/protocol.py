@@ -5,9 +5,11 @@ from __future__ import annotations
 import typing
 from typing import ClassVar
 
+from fedbandit.assembly import Assembly, Noise
 from fedbandit.protocols.coordinator import Coordinator
 from fedbandit.protocols.hub import Hub
-from fedbandit.protocols.trigger import Joining, Says, Trigger
+from fedbandit.protocols.members import MemberKeeper
+from fedbandit.protocols.trigger import Joining, Reads, Says, Trigger
 from fedbandit.statistics import Array
 from fedbandit.world import World
 
@@ -22,6 +24,11 @@ class MessageProtocol(typing.Protocol):
     """Whether downloads compare numbers of observations instead of log-determinants."""
     fused: ClassVar[bool]
     """Whether the engine may run the whole exchange compiled (`hub.upload_row`)."""
+
+    @property
+    def reads(self) -> Reads:
+        """What the trigger looks at, and so what the times of messages may tell."""
+        ...
 
     @property
     def join(self) -> Joining:
@@ -40,6 +47,16 @@ class MessageProtocol(typing.Protocol):
         """Log γ_D, of all clients or of each."""
         ...
 
-    def coordinator(self, hub: Hub, ridge: float, dim: int) -> Coordinator | None:
-        """The coordinator's machine on this memory, if the protocol has a coordinator."""
+    def releases(self, world: World) -> int:
+        """The most uploads that one client can make in this world: the number of releases to calibrate noise for."""
+        ...
+
+    def member_coordinator(
+        self, assembly: Assembly, world: World, ridge: float, noise: Noise | None
+    ) -> MemberKeeper | None:
+        """The coordinator's machine for a structure that needs to know members one by one; None if it has none."""
+        ...
+
+    def coordinator(self, hub: Hub, ridge: float, dim: int, noise: Noise | None = None) -> Coordinator | None:
+        """The coordinator's machine on this memory, if the protocol has one; `noise` is that of private uploads."""
         ...

@@ -9,11 +9,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit.errors import FedbanditError, number, unknown
+from fedbandit.assembly import Assembly, Noise
+from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
 from fedbandit.messages import Collect, Join, Message, Receipt, Request, Upload
 from fedbandit.protocols.coordinator import Broadcast, Coordinator, HubKeeper
-from fedbandit.protocols.hub import Hub, broadcast, settle_pool
-from fedbandit.protocols.trigger import Joining, Kind, Says, Trigger
+from fedbandit.protocols.factors import count_releases
+from fedbandit.protocols.hub import Hub, broadcast
+from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
 from fedbandit.statistics import Array
 from fedbandit.world import World
 
@@ -37,6 +39,9 @@ class Synchronous:
 
     `threshold` is D ≥ 0 or a rule by name; by default "T/(N d log T)" with T the interactions of all clients together.
 
+    With `growth`, a client asks instead when it has `growth` times as many observations as it has sent, and at least
+    `batch` unsent ones. That reads no data: the timing can be public.
+
     Reference: Wang et al. 2019 (DisLinUCB, App. G), as in He et al., Async-LinUCB, 2022, Alg. 4.
 
     Deviations:
@@ -47,6 +52,8 @@ class Synchronous:
     """
 
     threshold: float | str | None = None
+    growth: float | None = None
+    batch: int = 1
 
     says: ClassVar[Says] = "request"
     counting: ClassVar[bool] = False
@@ -61,26 +68,58 @@ class Synchronous:
         elif self.threshold is not None:
             finite = 0.0 if self.threshold == math.inf else self.threshold
             number(finite, "threshold", "a number ≥ 0, or None for the default", at_least=0.0)
+        whole_number("batch", self.batch)
+        if self.growth is not None:
+            number(self.growth, "growth", "a finite number ≥ 1, or None", at_least=1.0)
+            require(self.threshold is None, "threshold", self.threshold, "None where growth is given")
+
+    @property
+    def reads(self) -> Reads:
+        """Determinants of raw data, or public counts."""
+        return "raw" if self.growth is None else "counts"
 
     def told(self, world: World) -> Synchronous:
         """The default or a rule becomes a number."""
-        if isinstance(self.threshold, str) or self.threshold is None:
+        if self.growth is None and (isinstance(self.threshold, str) or self.threshold is None):
             return replace(self, threshold=THRESHOLD_RULES[self.threshold or "T/(N d log T)"](world))
         return self
 
     def trigger(self) -> Trigger:
-        """Alg. 4 line 10."""
+        """Alg. 4 line 10, or counts."""
+        if self.growth is not None:
+            return Trigger.of(Kind.COUNT, self.growth, self.reads, self.batch)
         if isinstance(self.threshold, str) or self.threshold is None:
             raise FedbanditError(f"threshold {self.threshold!r} has no value before the protocol is told the world.")
-        return Trigger.of(Kind.TIMED_LOGDET, self.threshold, "raw")
+        return Trigger.of(Kind.TIMED_LOGDET, self.threshold, self.reads)
 
     def log_gamma_download(self) -> Array:
         """Downloads are not conditional."""
         return np.zeros(1)
 
-    def coordinator(self, hub: Hub, ridge: float, dim: int) -> Coordinator | None:
+    def releases(self, world: World) -> int:
+        """By counts: as often as they grow. By determinants: FedUCB, Prop. 1, 2√(dT/D · log(1 + TL²/(dλ))) + 4."""
+        rounds = max(world.horizon // world.per_round, 1)
+        if self.growth is not None:
+            return count_releases(self.growth, rounds, self.batch)
+        D = float(np.asarray(self.threshold, dtype=np.float64))
+        if D <= 0:
+            return rounds
+        largest = math.log1p(world.horizon * world.bound**2 / (world.dim * 1e-3))
+        return min(rounds, int(2 * math.sqrt(world.dim * rounds / D * largest)) + 4)
+
+    def member_coordinator(
+        self,
+        assembly: Assembly,  # noqa: ARG002
+        world: World,  # noqa: ARG002
+        ridge: float,  # noqa: ARG002
+        noise: Noise | None,  # noqa: ARG002
+    ) -> None:
+        """There is none."""
+        return
+
+    def coordinator(self, hub: Hub, ridge: float, dim: int, noise: Noise | None = None) -> Coordinator | None:
         """Alg. 4 lines 11–16."""
-        return SynchronousCoordinator(hub, ridge, dim)
+        return SynchronousCoordinator(hub, ridge, dim, noise)
 
 
 class SynchronousCoordinator(HubKeeper):
@@ -92,8 +131,8 @@ class SynchronousCoordinator(HubKeeper):
     | collecting | ignored: under way    | added; the last one is answered by a Download to all   |
     """
 
-    def __init__(self, hub: Hub, ridge: float, dim: int) -> None:
-        super().__init__(hub, ridge, dim)
+    def __init__(self, hub: Hub, ridge: float, dim: int, noise: Noise | None = None) -> None:
+        super().__init__(hub, ridge, dim, noise)
         self.epoch = 0
         self.awaited: dict[int, int] = {}  # group → answers still to come
         self._answered: dict[int, set[int]] = {}  # group → who has answered in this epoch
@@ -124,7 +163,7 @@ class SynchronousCoordinator(HubKeeper):
             return []
         del self.awaited[g]
         self.reserve()
-        settle_pool(self.hub, g, self.dim, self.ridge, self.scratch)
+        self.settle(g)
         broadcast(self.hub, g, True, False)
         return self.announce(g, self._members_of(g).size)
 
@@ -144,4 +183,4 @@ class SynchronousCoordinator(HubKeeper):
         def addressed() -> Iterator[Message]:
             return (Collect(int(i), epoch) for i in recipients)
 
-        return [Broadcast(Collect, recipients.size, addressed)]
+        return [Broadcast(Collect, recipients.size, g, addressed)]

@@ -36,16 +36,20 @@ ON_LOGDET, ON_TIMED_LOGDET, ON_COUNT = int(Kind.LOGDET), int(Kind.TIMED_LOGDET),
 
 @dataclass(frozen=True)
 class Trigger:
-    """A condition with one threshold for all clients or one for each, and what it reads."""
+    """A condition with one threshold for all clients or one for each, and what it reads.
+
+    `batch` is the least number of pending observations with which a COUNT trigger fires.
+    """
 
     kind: Kind
     thresholds: Array
     reads: Reads
+    batch: int = 1
 
     @classmethod
-    def of(cls, kind: Kind, thresholds: float | Array, reads: Reads) -> Trigger:
+    def of(cls, kind: Kind, thresholds: float | Array, reads: Reads, batch: int = 1) -> Trigger:
         """A trigger with a threshold, or with one for each client."""
-        return cls(kind, np.atleast_1d(np.asarray(thresholds, dtype=np.float64)).copy(), reads)
+        return cls(kind, np.atleast_1d(np.asarray(thresholds, dtype=np.float64)).copy(), reads, batch)
 
 
 @compiled_inline
@@ -55,12 +59,12 @@ def pick(per_client: Array, i: int) -> float:
 
 
 @compiled_inline
-def triggered(kind: int, threshold: float, row: Array) -> bool:
+def triggered(kind: int, threshold: float, batch: int, row: Array) -> bool:
     """Whether a row speaks now.
 
     - LOGDET: log det V(λ) − log det (V − ΔV)(λ) > threshold                 (Async-LinUCB, Eq. 3)
     - TIMED_LOGDET: Δn · (the same) > threshold                              (Async-LinUCB, Alg. 4 line 10)
-    - COUNT: own observations ≥ threshold × own observations sent so far     (reads no data; ∞: never)
+    - COUNT: own observations ≥ threshold × those sent so far, ≥ batch pending   (reads no data; ∞: never)
     """
     if kind == ON_LOGDET:
         return row[LOGDET] - row[BASE_LOGDET] > threshold + TIE
@@ -68,5 +72,5 @@ def triggered(kind: int, threshold: float, row: Array) -> bool:
         return row[N_PENDING] * (row[LOGDET] - row[BASE_LOGDET]) > threshold + TIE
     if kind == ON_COUNT:
         sent = row[N_OWN] - row[N_PENDING]
-        return row[N_PENDING] > 0 and threshold < math.inf and row[N_OWN] >= threshold * sent - TIE
+        return row[N_PENDING] >= batch and threshold < math.inf and row[N_OWN] >= threshold * sent - TIE
     return False

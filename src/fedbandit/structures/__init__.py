@@ -5,9 +5,10 @@ what arms are scored with. `Layout` keeps them apart. Structures that change whi
 more than one row (graphs) or that split a model (global and local parts) plug in here.
 """
 
+from fedbandit.structures.alone import Alone
 from fedbandit.structures.central import Central
 from fedbandit.structures.everyone import Everyone
 from fedbandit.structures.fixed_groups import FixedGroups
 from fedbandit.structures.layout import Layout, Structure
 
-__all__ = ["Central", "Everyone", "FixedGroups", "Layout", "Structure"]
+__all__ = ["Alone", "Central", "Everyone", "FixedGroups", "Layout", "Structure"]

@@ -19,12 +19,16 @@ class Layout:
     `row_of[user]` is the model row that serves a user; None when each user has its own row of the same number.
     `group_of[row]` is the set of rows that share with one another; an array of length one holds for all rows.
     Each row is a node of its own that speaks for itself, unless there is only one row, which has nobody to speak to.
+    `fresh` says that a model learns from its own observations at once, not only from what was released; `counted` that
+    releases are messages, which cross the network.
     """
 
     n_rows: int
     n_groups: int
     row_of: Ints | None
     group_of: Ints
+    fresh: bool = True
+    counted: bool = True
 
 
 @runtime_checkable

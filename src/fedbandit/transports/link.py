@@ -9,7 +9,7 @@ from collections import Counter, deque
 
 from fedbandit.machines import ClientMachine, make_coordinator
 from fedbandit.messages import Join, Message, Receipt, decode, encode
-from fedbandit.protocols import Broadcast
+from fedbandit.protocols import Broadcast, MemberKeeper
 from fedbandit.system import System
 from fedbandit.world import World
 
@@ -33,16 +33,25 @@ class Link:
             self._joined[i] = True
             self.say(self.clients[i].join())
 
+    def end_round(self, done: int) -> None:
+        """A round is over: let the coordinator do what it does between rounds."""
+        if isinstance(self.coordinator, MemberKeeper) and self.coordinator.next_wake(done - 1) == done:
+            self._answer(self.coordinator.end_round(done), queue := deque[Message]())
+            self.say(list(queue))
+
     def say(self, messages: list[Message]) -> None:
         """Carry messages of a client to the coordinator, its answers to the clients, and so on."""
         queue = deque(messages)
         while queue:
             message = self._carry(queue.popleft())
             assert self.coordinator is not None
-            for answer in self.coordinator.receive(message):
-                for one in answer.addressed() if isinstance(answer, Broadcast) else (answer,):
-                    received = self._carry(one)
-                    queue.extend(self.clients[received.member].receive(received))
+            self._answer(self.coordinator.receive(message), queue)
+
+    def _answer(self, answers: list[Message | Broadcast], queue: deque[Message]) -> None:
+        for answer in answers:
+            for one in answer.addressed() if isinstance(answer, Broadcast) else (answer,):
+                received = self._carry(one)
+                queue.extend(self.clients[received.member].receive(received))
 
     def _carry(self, message: Message) -> Message:
         data = encode(message)

@@ -1,0 +1,70 @@
+"""FedUCB (Dubey & Pentland, 2020): private federated LinUCB; and private LinUCB for a client that learns alone."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from fedbandit.errors import unknown
+from fedbandit.presets.compose import Common, compose, preset
+from fedbandit.privacy import NoisyRewards, Privacy, PrivateStatistics
+from fedbandit.privacy.private_statistics import CALIBRATIONS, Calibration, Epsilon
+from fedbandit.protocols import CountTriggered, Synchronous
+from fedbandit.protocols.never import Never
+from fedbandit.structures import Alone, Everyone
+from fedbandit.system import System
+
+GROWTH, BATCH = 1.2, 16
+"""When clients synchronise by counts: 20 % more observations, and 16 at least. Few enough releases that their noise is
+near that of a single one, and often enough that little is learnt late."""
+
+
+@preset
+def feducb(
+    *,
+    epsilon: Epsilon = 1.0,
+    delta: float = 1e-5,
+    threshold: float | str | None = None,
+    calibration: Calibration = "proven",
+    **common: Unpack[Common],
+) -> System:
+    """Federated private UCB with a coordinator (FedUCB, Alg. 1 and 2); `epsilon=inf` is the same without noise.
+
+    `threshold` is D of Alg. 1 line 12. `epsilon` may be one for each agent.
+
+    Deviations:
+        D1. Under "proven" agents synchronise when their number of observations has grown by a fifth, not on Alg. 1's
+            determinant of raw data: *when* an agent spoke would reveal single records, and no finite ε would hold. A
+            threshold is then refused.
+        D2. Under "proven" the noise is calibrated tightly (`gram_mechanism`) and widths are recomputed for the noise
+            that is really added (`pool_noise`); under "published" scale, shift and width are the paper's, with
+            log det V in Prop. 2, where `d log det V` is printed.
+        D3. Under "published" Alg. 1 line 12 compares determinants without the term M(ρ_max − ρ_min)I, and divides by
+            Δt + 1: it would divide by 0 in the first round after a synchronisation.
+        D4. Before the first synchronisation an agent's V is its own data and λI, not Mρ_min I.
+    """
+    if calibration not in CALIBRATIONS:
+        raise unknown("calibration", calibration, CALIBRATIONS)
+    private = PrivateStatistics(epsilon, delta, calibration)
+    by_counts = calibration == "proven" and threshold is None
+    protocol = Synchronous(growth=GROWTH, batch=BATCH) if by_counts else Synchronous(threshold)
+    return compose(protocol, Everyone(), privacy=private, **common)
+
+
+@preset
+def dp_linucb(
+    *,
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    calibration: Calibration = "proven",
+    **common: Unpack[Common],
+) -> System:
+    """One private LinUCB for each client: rewards are protected, and contexts too if `delta` > 0.
+
+    With δ = 0 every reward is noised at once (pure ε, `NoisyRewards`). With δ > 0 a model learns from noisy running
+    sums only, released when a client has 5 % more observations (Shariff & Sheffet 2018 release after each): the arms
+    pulled for others then reveal a single interaction with (ε, δ) at most.
+    """
+    if delta == 0:
+        return compose(Never(), Everyone(), privacy=NoisyRewards(epsilon), **common)
+    private: Privacy = PrivateStatistics(epsilon, delta, calibration)
+    return compose(CountTriggered(1.05, 1.0, batch=BATCH), Alone(), privacy=private, **common)

@@ -1,0 +1,74 @@
+"""Local privacy of rewards: every reward is noised by the client before anything is done with it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from fedbandit.errors import number, require
+from fedbandit.privacy.guarantee import Guarantee
+from fedbandit.privacy.noise import Source
+from fedbandit.privacy.privacy import Perturbs, Site
+from fedbandit.rewards import RewardRule
+from fedbandit.world import World
+
+
+@dataclass(frozen=True)
+class NoisyRewards:
+    """Learn from r + Laplace((high − low)/ε) instead of r, with r in [low, high].
+
+    *Guarantee.* Pure ε, local: everything that leaves the client, the arms it pulls and the times at which it speaks
+    are functions of noised rewards, so every protocol and every structure is sound with it. One interaction's reward
+    is the unit; a user's T rewards together have Tε. Contexts are not protected.
+
+    `excess` says what happens to rewards outside the range: "clip" (they are counted) or "refuse".
+
+    >>> NoisyRewards(epsilon=2.0).guarantee().unit
+    'one interaction'
+    """
+
+    epsilon: float
+    low: float = 0.0
+    high: float = 1.0
+    excess: Literal["clip", "refuse"] = "clip"
+
+    site: ClassVar[Site] = "client"
+    perturbs: ClassVar[Perturbs] = "rewards"
+
+    def __post_init__(self) -> None:
+        """Check the budget and the range."""
+        require(self.epsilon > 0, "epsilon", self.epsilon, "> 0 (inf for no noise)")
+        low, high = number(self.low, "low", "a finite number"), number(self.high, "high", "a finite number")
+        require(low < high, "high", high, f"above low = {low:g}")
+        require(self.excess in ("clip", "refuse"), "excess", self.excess, "'clip' or 'refuse'")
+
+    @property
+    def reward_rule(self) -> RewardRule:
+        """The range, and the noise."""
+        return RewardRule(self.low, self.high, self.excess == "clip", (self.high - self.low) / self.epsilon)
+
+    def told(self, world: World, releases: int) -> NoisyRewards:  # noqa: ARG002 - nothing is open
+        """Itself."""
+        return self
+
+    def guarantee(self) -> Guarantee:
+        """Local and pure, for each reward."""
+        if math.isinf(self.epsilon):
+            return Guarantee()
+        return Guarantee(
+            basis="proven",
+            protects="rewards",
+            against="everybody else",
+            neighbours="replace one reward",
+            epsilon=self.epsilon,
+            unit="one interaction",
+            mechanism="Laplace noise on each reward",
+        )
+
+    def stream(self, member: int, source: Callable[[int], Source]) -> None:
+        """Statistics are noised already."""
+
+    def pool_noise(self) -> None:
+        """What the noise does to the width is part of σ."""
