@@ -19,8 +19,11 @@ from fedbandit.world import World
 class Noise(Protocol):
     """What is known about the noise in sums of private uploads."""
 
-    def repair(self, V: Array, released: Ints, ridge: float) -> tuple[Array, Slack]:
-        """A matrix to use in place of the noisy sum V of these clients' uploads, and what is to be known about it."""
+    def repair(self, V: Array, releases: Mapping[int, int], ridge: float) -> tuple[Array, Slack]:
+        """A matrix to use in place of a noisy sum V, and what is to be known about it.
+
+        `releases` says of whom the sum is, and how often each has released.
+        """
         ...
 
 
@@ -30,6 +33,7 @@ class Members(NamedTuple):
     V: Array  # (N, d, d)
     b: Array  # (N, d)
     n: Ints  # (N,)
+    releases: Ints  # (N,) uploads that carried something
 
 
 class Share(NamedTuple):
@@ -41,7 +45,8 @@ class Share(NamedTuple):
 
 def no_members(n_clients: int, dim: int) -> Members:
     """Nobody has released anything."""
-    return Members(np.zeros((n_clients, dim, dim)), np.zeros((n_clients, dim)), np.zeros(n_clients, dtype=np.int64))
+    counts = np.zeros(n_clients, dtype=np.int64)
+    return Members(np.zeros((n_clients, dim, dim)), np.zeros((n_clients, dim)), counts, counts.copy())
 
 
 def summed(members: Members, group: Sequence[int], noise: Noise | None, ridge: float) -> Share:
@@ -50,7 +55,7 @@ def summed(members: Members, group: Sequence[int], noise: Noise | None, ridge: f
     V, b, n = members.V[who].sum(axis=0), members.b[who].sum(axis=0), int(members.n[who].sum())
     if noise is None:
         return Share(Sums(V, b, n))
-    V, slack = noise.repair(V, who[members.n[who] > 0], ridge)
+    V, slack = noise.repair(V, {i: int(members.releases[i]) for i in group if members.releases[i] > 0}, ridge)
     return Share(Sums(V, b, n), slack)
 
 

@@ -204,7 +204,7 @@ def explores(system: System, world: World) -> bool:
 def make_coordinator(system: System, world: World) -> Coordinator | MemberKeeper | None:
     """The coordinator's machine of a system; None if the system has no coordinator."""
     told = system.told(world)
-    noise, assembly = told.privacy.pool_noise(), told.assembly(world)
+    noise, assembly = told.privacy.pool_noise(together=told.protocol.says == "request"), told.assembly(world)
     if assembly is not None:
         return told.protocol.member_coordinator(assembly, world, system.ridge, noise)
     layout = told.structure.layout(world)

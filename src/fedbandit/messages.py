@@ -5,7 +5,7 @@ a given dimension d, so that a simulation can count the bytes it did not send:
 
     magic "FB" · format version · kind · d · member · two whole numbers · one float     (40 bytes, little endian)
     then, for messages that carry statistics: n, b (d floats), the lower triangle of V (d(d+1)/2 floats),
-    and in downloads the four numbers of `Slack`
+    and in downloads the five numbers of `Slack`
 
 Statistics are counted as the papers do (one upload = 1, one download = 1), as scalars (b and the triangle of V), and as
 encoded bytes. Joining and receipts are not counted.
@@ -26,7 +26,7 @@ from fedbandit.statistics import EXACT, Slack, Sums, zero_sums
 FORMAT = 2
 _HEADER = struct.Struct("<2sBBIQQQd")
 _COUNT = struct.Struct("<Q")
-_SLACK = struct.Struct("<4d")
+_SLACK = struct.Struct("<5d")
 
 
 @dataclass(frozen=True, slots=True)

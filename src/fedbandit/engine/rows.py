@@ -45,7 +45,7 @@ class RowsLearner:
     def __init__(self, system: System, env: Environment, world: World, seed: int, *, fuse: bool = True) -> None:
         self.dim = env.dim
         protocol, layout = system.protocol, system.structure.layout(world)
-        noise, assembly = system.privacy.pool_noise(), system.assembly(world)
+        noise, assembly = system.privacy.pool_noise(together=system.protocol.says == "request"), system.assembly(world)
         trigger = protocol.trigger()
         known_one_by_one = None
         if assembly is not None:

@@ -8,20 +8,28 @@ on how it is cut into blocks.
 from collections.abc import Callable
 
 from fedbandit.environments.block import Block, Environment, Stream
+from fedbandit.environments.feducb import FedUCB
 from fedbandit.environments.homogeneous import Homogeneous
 from fedbandit.environments.recorded import Recorded, recorded
 
 homogeneous = Homogeneous
+feducb = FedUCB
 
-ENVIRONMENTS: dict[str, Callable[..., Environment]] = {"homogeneous": homogeneous, "recorded": recorded}
+ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
+    "homogeneous": homogeneous,
+    "feducb": feducb,
+    "recorded": recorded,
+}
 
 __all__ = [
     "ENVIRONMENTS",
     "Block",
     "Environment",
+    "FedUCB",
     "Homogeneous",
     "Recorded",
     "Stream",
+    "feducb",
     "homogeneous",
     "recorded",
 ]

@@ -38,8 +38,9 @@ def feducb(
         D2. Under "proven" the noise is calibrated tightly (`gram_mechanism`) and widths are recomputed for the noise
             that is really added (`pool_noise`); under "published" scale, shift and width are the paper's, with
             log det V in Prop. 2, where `d log det V` is printed.
-        D3. Under "published" Alg. 1 line 12 compares determinants without the term M(ρ_max − ρ_min)I, and divides by
-            Δt + 1: it would divide by 0 in the first round after a synchronisation.
+        D3. Under "published" Alg. 1 line 12 divides by Δt + 1: it would divide by 0 in the first round after a
+            synchronisation. The term M(ρ_max − ρ_min)I is added to S alone, not to S + U, so that no determinant has to
+            be computed in between; agents synchronise no later.
         D4. Before the first synchronisation an agent's V is its own data and λI, not Mρ_min I.
     """
     if calibration not in CALIBRATIONS:

@@ -70,5 +70,5 @@ class NoisyRewards:
     def stream(self, member: int, source: Callable[[int], Source]) -> None:
         """Statistics are noised already."""
 
-    def pool_noise(self) -> None:
+    def pool_noise(self, *, together: bool) -> None:
         """What the noise does to the width is part of σ."""

@@ -32,5 +32,5 @@ class NoPrivacy:
     def stream(self, member: int, source: Callable[[int], Source]) -> None:
         """Statistics leave as they are."""
 
-    def pool_noise(self) -> None:
+    def pool_noise(self, *, together: bool) -> None:
         """There is none."""

@@ -24,13 +24,15 @@ really added. With `published`, Prop. 2 and 4 as they are: every client shifts b
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtri
 
 from fedbandit.privacy.bounds import NoiseBounds, chi_bound, gram_bound
-from fedbandit.statistics import EXACT, Array, Ints, Slack
+from fedbandit.statistics import EXACT, Array, Slack
 
 FLOOR = 0.5
 """μ₀/Λ: where eigenvalues are lifted to. Lower floors have less bias ρ and more inflation f."""
@@ -40,25 +42,31 @@ FLOOR = 0.5
 class PoolNoise:
     """The noise of each client's releases, as far as anybody may know it.
 
-    `std[i]` is the largest standard deviation of an entry of client i's V̂ (off the diagonal), that of b̂ is
-    1/reward_weight times as large; `looks` is how many different sums are ever looked at.
+    `std[i][k]` is the standard deviation of an entry of client i's V̂ (off the diagonal) after k + 1 releases, or of
+    everybody's if there is only one i; that of b̂ is 1/reward_weight times as large. `looks` is how many different sums
+    are ever looked at.
     """
 
-    std: Array
+    std: tuple[Array, ...]
     reward_weight: float
     looks: int
     dim: int
-    failure: float = 0.01
+    failure: float = 0.05
     theta_bound: float = 1.0
     published: NoiseBounds | None = None
 
-    def repair(self, V: Array, released: Ints, ridge: float) -> tuple[Array, Slack]:
+    def deviation(self, releases: Mapping[int, int]) -> float:
+        """The standard deviation of an entry of a sum of these clients' releases."""
+        each = (self.std[i if len(self.std) > 1 else 0][k - 1] for i, k in releases.items())
+        return math.sqrt(sum(float(s) ** 2 for s in each))
+
+    def repair(self, V: Array, releases: Mapping[int, int], ridge: float) -> tuple[Array, Slack]:
         """A matrix to use in place of the noisy sum V of these clients' releases, and what is to be known about it."""
-        if self.published is not None:
-            return self._as_published(V, released.size, ridge)
-        s = math.sqrt(float((self.std[released] ** 2).sum()))
+        s = self.deviation(releases)
         if s == 0:
             return V, EXACT
+        if self.published is not None:
+            return self._as_published(V, len(releases), ridge)
         spectral, deviation = self.bounds(s)
         values, vectors = np.linalg.eigh(V)
         floor = FLOOR * spectral
@@ -75,13 +83,19 @@ class PoolNoise:
 
     def bounds(self, s: float) -> tuple[float, float]:
         """Λ and ν for entries of standard deviation s."""
-        share, looks = self.failure / 3, np.array([float(self.looks)])
-        S, s_b = self.theta_bound, s / self.reward_weight
-        spectral = gram_bound(np.array([s]), looks, self.dim, share)
-        # h − Nθ = isotropic part + one more normal along θ
-        isotropic = chi_bound(np.array([math.hypot(s * S, s_b)]), looks, self.dim, share)
-        along = s * S * -float(ndtri(share / self.looks / 2))
-        return spectral, isotropic + along
+        spectral, isotropic, along = self._unit_bounds
+        S = self.theta_bound
+        # h − Nθ = an isotropic part + one more normal along θ
+        return s * spectral, s * (math.hypot(S, 1 / self.reward_weight) * isotropic + S * along)
+
+    @cached_property
+    def _unit_bounds(self) -> tuple[float, float, float]:
+        share, looks, one = self.failure / 3, np.array([float(self.looks)]), np.ones(1)
+        return (
+            gram_bound(one, looks, self.dim, share),
+            chi_bound(one, looks, self.dim, share),
+            -float(ndtri(share / self.looks / 2)),
+        )
 
     def _as_published(self, V: Array, M: int, ridge: float) -> tuple[Array, Slack]:
         assert self.published is not None
@@ -90,7 +104,9 @@ class PoolNoise:
         values, vectors = np.linalg.eigh(shifted)
         if values[0] < 0:  # printed to happen with probability α/nM: the paper has no answer, a solver needs one
             shifted = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        values = np.maximum(values, 0.0) + ridge
         return shifted, Slack(
             offset=-self.dim * math.log((ridge + M * low) / ridge),
             bias=self.theta_bound * math.sqrt(M * high) + kappa * math.sqrt(M),
+            headstart=float(np.log1p(M * (high - low) / values).sum()),
         )

@@ -50,6 +50,6 @@ class Privacy(Protocol):
         """What noises one client's releases, with the random numbers source(k) for release k; None if nothing does."""
         ...
 
-    def pool_noise(self) -> PoolNoise | None:
-        """What the coordinator knows about the noise in sums of clients' releases."""
+    def pool_noise(self, *, together: bool) -> PoolNoise | None:
+        """What the coordinator knows about the noise in sums of clients' releases, which may all come `together`."""
         ...

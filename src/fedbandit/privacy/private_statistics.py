@@ -64,10 +64,10 @@ class PrivateStatistics:
     releases: int | None = None
     contribution: int | None = None
     reward_bound: float = 1.0
-    reward_weight: float = 0.5
+    reward_weight: float = 0.7
     excess: Literal["clip", "refuse"] = "clip"
     theta_bound: float = 1.0
-    failure: float = 0.01
+    failure: float = 0.05
     world: World | None = field(default=None, repr=False, compare=False)
 
     site: ClassVar[Site] = "client"
@@ -150,17 +150,16 @@ class PrivateStatistics:
         """One client's stream; none if no noise is asked for."""
         return ReleaseStream(self.mechanism_of(member), source, self.contribution)
 
-    def pool_noise(self) -> PoolNoise | None:
+    def pool_noise(self, *, together: bool) -> PoolNoise | None:
         """The scale of each client's noise, which is public."""
         assert self.world is not None
         assert self.releases is not None
         N = self.world.n_clients
-        each = [float(noise_std(mechanism).max()) for mechanism in self.mechanisms]
         weakest = min(self._budgets)
         return PoolNoise(
-            std=np.full(N, each[0]) if len(each) == 1 else np.array(each),
+            std=tuple(noise_std(mechanism) for mechanism in self.mechanisms),
             reward_weight=self.mechanisms[0].reward_weight,
-            looks=N * self.releases,
+            looks=self.releases if together else N * self.releases,
             dim=self.world.dim,
             failure=self.failure,
             theta_bound=self.theta_bound,

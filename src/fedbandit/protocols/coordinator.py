@@ -71,7 +71,7 @@ class HubKeeper:
         self.hub = hub
         self.noise = noise
         self.noisy: dict[int, Array] = {}  # group → the sum of noisy uploads as they came
-        self.released: dict[int, set[int]] = {}  # group → the clients they came from
+        self.released: dict[int, dict[int, int]] = {}  # group → the clients they came from, and how many of each
         self.ridge = ridge
         self.dim = dim
         self.scratch = scratch_matrix(dim)
@@ -81,14 +81,14 @@ class HubKeeper:
         """Which uploads have been applied, and noisy sums as they came."""
         values = {
             "applied": {str(i): n for i, n in self.applied.items()},
-            "released": {str(g): sorted(who) for g, who in self.released.items()},
+            "released": {str(g): {str(i): n for i, n in counts.items()} for g, counts in self.released.items()},
         }
         return values, {f"noisy.{g}": V for g, V in self.noisy.items()}
 
     def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Go on from there; the hub is restored by whoever keeps it."""
         self.applied = {int(i): n for i, n in values["applied"].items()}
-        self.released = {int(g): set(who) for g, who in values["released"].items()}
+        self.released = {int(g): {int(i): n for i, n in c.items()} for g, c in values["released"].items()}
         self.noisy = {int(k.removeprefix("noisy.")): V.copy() for k, V in arrays.items() if k.startswith("noisy.")}
 
     def group_of(self, member: int) -> int:
@@ -110,7 +110,8 @@ class HubKeeper:
         if self.noise is not None:
             V = self.noisy.setdefault(g, np.zeros((self.dim, self.dim)))
             if sums.n > 0:
-                self.released.setdefault(g, set()).add(upload.member)
+                counts = self.released.setdefault(g, {})
+                counts[upload.member] = counts.get(upload.member, 0) + 1
         V += sums.V
         b += sums.b
         pool[N] += sums.n
@@ -120,8 +121,7 @@ class HubKeeper:
         """After uploads to group g: compute its model; noisy sums are first made usable."""
         if self.noise is not None and g in self.noisy:
             pool = self.hub.pool[g]
-            released = np.array(sorted(self.released.get(g, ())), dtype=np.int64)
-            base_of(pool, self.dim)[:], slack = self.noise.repair(self.noisy[g], released, self.ridge)
+            base_of(pool, self.dim)[:], slack = self.noise.repair(self.noisy[g], self.released.get(g, {}), self.ridge)
             pool[SLACK:HEAD] = slack
             pool[BOUND_AT] = 0  # with noise V need not grow, so the last spectral bound means nothing
         settle_pool(self.hub, g, self.dim, self.ridge, self.scratch)

@@ -82,6 +82,7 @@ class MemberKeeper:
         self.members.V[upload.member] += upload.sums.V
         self.members.b[upload.member] += upload.sums.b
         self.members.n[upload.member] += upload.sums.n
+        self.members.releases[upload.member] += upload.sums.n > 0
         self.applied[upload.member] = upload.sequence
         return True
 
