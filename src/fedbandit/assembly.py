@@ -15,9 +15,20 @@ import numpy as np
 from fedbandit.statistics import EXACT, Array, Ints, Slack, Sums
 from fedbandit.world import World
 
+NEVER = 2**62
+"""A round that never comes."""
+
 
 class Noise(Protocol):
     """What is known about the noise in sums of private uploads."""
+
+    def variance(self, member: int, releases: int) -> float:
+        """The variance of an entry of a member's V after that many releases."""
+        ...
+
+    def known(self, variance: float) -> Slack:
+        """What is to be known about a noisy sum whose entries have this variance, before it is made usable."""
+        ...
 
     def repair(self, V: Array, releases: Mapping[int, int], ridge: float) -> tuple[Array, Slack]:
         """A matrix to use in place of a noisy sum V, and what is to be known about it.
@@ -41,6 +52,7 @@ class Share(NamedTuple):
 
     sums: Sums
     slack: Slack = EXACT
+    own: bool = True  # what the member itself released is in it
 
 
 def no_members(n_clients: int, dim: int) -> Members:
@@ -101,3 +113,61 @@ class Assembled(Protocol):
     def assembly(self, world: World, ridge: float) -> Assembly:
         """Its state before anything has happened."""
         ...
+
+
+class Others:
+    """An assembly for groups that never change: a member is sent the sum of what the *others* of its group released.
+
+    Under privacy a member's own data are exact on its own side and noisy at the coordinator; it is better off with the
+    first, and mixes the others' in (`mixing`).
+    """
+
+    exploring = False
+
+    def __init__(self, group_of: Ints, n_clients: int) -> None:
+        labels = np.resize(group_of, n_clients)
+        self._group_of = labels.tolist()
+        self._groups = [np.flatnonzero(labels == g).tolist() for g in range(int(labels.max()) + 1)]
+        self._totals: dict[int, tuple[int, Array, Array, float]] = {}
+
+    def groups(self) -> list[list[int]]:
+        """As they always were."""
+        return self._groups
+
+    def affected(self, member: int) -> Sequence[int]:
+        """The whole group."""
+        return self._groups[self._group_of[member]]
+
+    def share(self, member: int, members: Members, noise: Noise | None, ridge: float) -> Share:  # noqa: ARG002
+        """The group's total without this member, and what is known about its noise."""
+        V, b, n, variance = self._total(self._group_of[member], members, noise)
+        sums = Sums(V - members.V[member], b - members.b[member], n - int(members.n[member]))
+        if noise is None:
+            return Share(sums, own=False)
+        mine = noise.variance(member, int(members.releases[member]))
+        return Share(sums, noise.known(max(variance - mine, 0.0)), own=False)
+
+    def _total(self, g: int, members: Members, noise: Noise | None) -> tuple[Array, Array, int, float]:
+        """The sums of a group, computed once after each change."""
+        who = self._groups[g]
+        stamp = int(members.releases[who].sum())
+        if g not in self._totals or self._totals[g][0] != stamp:
+            variance = 0.0 if noise is None else sum(noise.variance(i, int(members.releases[i])) for i in who)
+            self._totals[g] = stamp, members.V[who].sum(axis=0), members.b[who].sum(axis=0), variance
+        _, V, b, variance = self._totals[g]
+        return V, b, int(members.n[who].sum()), variance
+
+    def next_wake(self, done: int) -> int:  # noqa: ARG002 - groups never change
+        """Never."""
+        return NEVER
+
+    def regroup(self, members: Members, done: int) -> bool:  # noqa: ARG002 - groups never change
+        """Nothing changes."""
+        return False
+
+    def state(self) -> dict[str, Any]:
+        """Nothing is remembered."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Nothing is remembered."""

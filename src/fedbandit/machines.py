@@ -15,7 +15,9 @@ from numpy.typing import ArrayLike
 
 from fedbandit.errors import FedbanditError, require
 from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Upload
+from fedbandit.mixing import mix
 from fedbandit.policies import Uniform, choose, scratch
+from fedbandit.policies.plan import exact_width
 from fedbandit.protocols import Coordinator, MemberKeeper
 from fedbandit.protocols.hub import empty_hub, measure
 from fedbandit.protocols.trigger import pick, triggered
@@ -25,6 +27,7 @@ from fedbandit.statistics import (
     N_PENDING,
     VERSION,
     Array,
+    Sums,
     adopt,
     empty_rows,
     hold,
@@ -184,13 +187,25 @@ class ClientMachine:
         self.outbox[self._sequence] = self._on_top[self._sequence] = upload
         return upload
 
+    def _own_sent(self) -> Sums:
+        """What this client has uploaded, before it was noised."""
+        assert self.stream is not None
+        return self.stream.own
+
     def _acknowledged(self, sequence: int) -> None:
         self.outbox = {number: upload for number, upload in self.outbox.items() if number > sequence}
 
     def _adopt(self, message: Download) -> None:
         """What coordinator and client have in common: the download, and uploads that it does not contain."""
-        shared = [message.sums, *(upload.sums for upload in self._on_top.values())]
-        given = shared_row(shared, message.slack, self.dim, self.ridge, self._work.M)
+        if message.own:
+            shared = [message.sums, *(upload.sums for upload in self._on_top.values())]
+            slack = message.slack
+        else:
+            own = self._own_sent()
+            alpha = exact_width(self.plan, own, self.ridge)
+            mixed, slack = mix(own, message.sums, message.slack, self.ridge, alpha)
+            shared = [mixed]
+        given = shared_row(shared, slack, self.dim, self.ridge, self._work.M)
         adopt(self.row, given, self.dim, self.ridge, self._work.M)
         self.row[VERSION] = message.version
 

@@ -5,7 +5,7 @@ a given dimension d, so that a simulation can count the bytes it did not send:
 
     magic "FB" · format version · kind · d · member · two whole numbers · one float     (40 bytes, little endian)
     then, for messages that carry statistics: n, b (d floats), the lower triangle of V (d(d+1)/2 floats),
-    and in downloads the five numbers of `Slack`
+    and in downloads the six numbers of `Slack`
 
 Statistics are counted as the papers do (one upload = 1, one download = 1), as scalars (b and the triangle of V), and as
 encoded bytes. Joining and receipts are not counted.
@@ -26,7 +26,7 @@ from fedbandit.statistics import EXACT, Slack, Sums, zero_sums
 FORMAT = 2
 _HEADER = struct.Struct("<2sBBIQQQd")
 _COUNT = struct.Struct("<Q")
-_SLACK = struct.Struct("<5d")
+_SLACK = struct.Struct("<6d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,9 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """Coordinator → client: all that I have, your uploads up to `acknowledged` included.
+    """Coordinator → client: all that I have for you; I have your uploads up to `acknowledged`.
+
+    They are part of the statistics if `own`; if not, these are the others' alone, and you know your own better.
 
     The whole rather than the difference: it has the same size, and a lost, repeated or overtaken one does no harm.
     """
@@ -75,6 +77,7 @@ class Download:
     acknowledged: int
     sums: Sums
     slack: Slack = EXACT
+    own: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +126,8 @@ def encode(message: Message) -> bytes:
     match message:
         case Upload(member, sequence, sums, known):
             return _header(message, member, sequence, 0, known, sums.b.size) + _encode_sums(sums)
-        case Download(member, version, acknowledged, sums, slack):
-            header = _header(message, member, version, acknowledged, 0.0, sums.b.size)
+        case Download(member, version, acknowledged, sums, slack, own):
+            header = _header(message, member, version, acknowledged, float(own), sums.b.size)
             return header + _encode_sums(sums) + _SLACK.pack(*slack)
         case Receipt(member, sequence):
             return _header(message, member, sequence)
@@ -157,7 +160,7 @@ def decode(data: bytes) -> Message:
     if kind == Upload.kind:
         return Upload(member, first, _decode_sums(data, dim), real)
     if kind == Download.kind:
-        return Download(member, first, second, _decode_sums(data, dim), _decode_slack(data))
+        return Download(member, first, second, _decode_sums(data, dim), _decode_slack(data), real == 1.0)
     if kind == Receipt.kind:
         return Receipt(member, first)
     if kind == Collect.kind:

@@ -11,7 +11,7 @@ Sherman–Morrison formula and the matrix determinant lemma, in O(d²) an observ
 `pending` is a short list of contexts and a matrix into which the list is folded when it is full: with many models,
 memory traffic counts, and an observation then touches O(d) of pending instead of O(d²).
 
-A row is 3d² + 11d + 15 numbers side by side: scalars, θ̂, b, Δb, the list, then inverse, folded pending and base. Rows
+A row is 3d² + 11d + 16 numbers side by side: scalars, θ̂, b, Δb, the list, then inverse, folded pending and base. Rows
 exist only for models that have acted. Coordinators keep their own statistics, and what they broadcast, as rows
 without pending.
 """
@@ -46,9 +46,9 @@ UNREFRESHED = 6  # rank-one updates since the inverse was computed afresh
 STEPS = 7  # arms chosen: the counter of the row's random stream
 VERSION = 8  # the broadcast that base stems from, 0 for none
 N_LISTED = 9  # pending observations that are still on the list
-SLACK = 10  # the first of five scalars that base does not show and its giver knows: see `Slack`
-OFFSET, BIAS, INFLATION, NOISE, HEADSTART = range(SLACK, SLACK + 5)
-HEAD = 15
+SLACK = 10  # the first of six scalars that base does not show and its giver knows: see `Slack`
+OFFSET, BIAS, INFLATION, NOISE, HEADSTART, SPECTRUM = range(SLACK, SLACK + 6)
+HEAD = 16
 
 LISTED = 8
 """The length of the list of pending contexts."""
@@ -472,6 +472,7 @@ class Slack(NamedTuple):
     inflation: float = 0.0
     noise: float = 0.0
     headstart: float = 0.0  # growth of the log-determinant that triggers count in advance
+    spectrum: float = 0.0  # a bound of the noise's largest eigenvalue, where V has yet to be made positive definite
 
 
 EXACT = Slack()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 
-from fedbandit.assembly import Assembled, Assembly
+from fedbandit.assembly import Assembled, Assembly, Others
 from fedbandit.errors import FedbanditError, number
 from fedbandit.policies import UCB, Policy
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
@@ -90,7 +90,12 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
 
     def assembly(self, world: World) -> Assembly | None:
         """What puts members' statistics together, if the structure needs to know them one by one."""
-        return self.structure.assembly(world, self.ridge) if isinstance(self.structure, Assembled) else None
+        if isinstance(self.structure, Assembled):
+            return self.structure.assembly(world, self.ridge)
+        layout = self.structure.layout(world)
+        if self.privacy.keeps_own and layout.fresh and self.structure.separate:
+            return Others(layout.group_of, world.n_clients)
+        return None
 
     def parameters(self) -> dict[str, object]:
         """All parameters, flat, as plain values: for reports, files and fingerprints."""

@@ -15,6 +15,9 @@ import numpy as np
 
 from fedbandit.engine.loop import Outcome, Seats
 from fedbandit.messages import Collect, Download, Message, Receipt, Request, Upload
+from fedbandit.mixing import mix
+from fedbandit.policies import PolicyPlan
+from fedbandit.policies.plan import exact_width
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.protocols import Broadcast, Coordinator, MemberKeeper, SynchronousCoordinator
 from fedbandit.protocols.hub import measure
@@ -41,8 +44,15 @@ class Exchange:
     """
 
     def __init__(
-        self, system: System, coordinator: Coordinator | MemberKeeper, thresholds: Array, dim: int, seed: int
+        self,
+        system: System,
+        coordinator: Coordinator | MemberKeeper,
+        thresholds: Array,
+        plan: PolicyPlan,
+        dim: int,
+        seed: int,
     ) -> None:
+        self.plan = plan
         self.dim = dim
         self.ridge = float(system.ridge)
         self.protocol = system.protocol
@@ -156,7 +166,13 @@ class Exchange:
         return sums
 
     def _adopt(self, row: Array, message: Download) -> None:
-        given = shared_row([message.sums], message.slack, self.dim, self.ridge, self._scratch)
+        sums, slack = message.sums, message.slack
+        if not message.own:
+            stream = self._stream(message.member)
+            assert stream is not None
+            own = stream.own
+            sums, slack = mix(own, sums, slack, self.ridge, exact_width(self.plan, own, self.ridge))
+        given = shared_row([sums], slack, self.dim, self.ridge, self._scratch)
         adopt(row, given, self.dim, self.ridge, self._scratch)
         row[VERSION] = message.version
 

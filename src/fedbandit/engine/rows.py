@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fedbandit.assembly import NEVER
 from fedbandit.engine.exchange import Exchange
 from fedbandit.engine.loop import (
     DONE,
@@ -35,8 +36,6 @@ from fedbandit.world import World
 
 LARGEST_AT_ONCE = 2**33
 """Bytes of address space that may be set aside for all rows at once; beyond that they grow as clients first act."""
-
-NEVER = 2**62
 
 
 class RowsLearner:
@@ -92,7 +91,7 @@ class RowsLearner:
         if coordinator is None:
             self.exchange = None
         else:
-            self.exchange = Exchange(system, coordinator, self.rules.thresholds, env.dim, seed)
+            self.exchange = Exchange(system, coordinator, self.rules.thresholds, self.plan, env.dim, seed)
         self.explore = Uniform().plan(world, system.ridge, policy_key(seed))
         if known_one_by_one is not None:
             self._seat_everyone()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedbandit.compiled import compiled_inline
 from fedbandit.errors import number, require
-from fedbandit.statistics import BIAS, INFLATION, LOGDET, NOISE, SPECTRAL, Array
+from fedbandit.statistics import BIAS, INFLATION, LOGDET, NOISE, SPECTRAL, Array, Sums
 from fedbandit.world import World
 
 
@@ -104,3 +104,11 @@ def noise_width(plan: PolicyPlan, row: Array) -> float:
 def sampling_width(plan: PolicyPlan, row: Array) -> float:
     """One factor for policies that sample a parameter: ‖V(λ)⁻¹x‖₂ ≤ λ_max(V(λ)⁻¹)^½ ‖x‖_{V(λ)⁻¹}."""
     return width(plan, row) + noise_width(plan, row) * math.sqrt(row[SPECTRAL])
+
+
+def exact_width(plan: PolicyPlan, sums: Sums, ridge: float) -> float:
+    """α of a model with exactly these statistics; 1 for policies without a width."""
+    if not math.isnan(plan.alpha):
+        return plan.alpha
+    _, logdet = np.linalg.slogdet(sums.V / ridge + np.eye(sums.b.size))
+    return plan.sigma * math.sqrt(max(float(logdet), 0.0) + plan.confidence_term) + plan.bias

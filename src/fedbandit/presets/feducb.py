@@ -13,8 +13,8 @@ from fedbandit.protocols.never import Never
 from fedbandit.structures import Alone, Everyone
 from fedbandit.system import System
 
-GROWTH, BATCH = 1.2, 16
-"""When clients synchronise by counts: 20 % more observations, and 16 at least. Few enough releases that their noise is
+GROWTH, BATCH = 1.5, 16
+"""When clients synchronise by counts: half as many observations more, and 16 at least. Few enough releases that their noise is
 near that of a single one, and often enough that little is learnt late."""
 
 
@@ -32,16 +32,19 @@ def feducb(
     `threshold` is D of Alg. 1 line 12. `epsilon` may be one for each agent.
 
     Deviations:
-        D1. Under "proven" agents synchronise when their number of observations has grown by a fifth, not on Alg. 1's
+        D1. Under "proven" agents synchronise when their number of observations has grown by half, not on Alg. 1's
             determinant of raw data: *when* an agent spoke would reveal single records, and no finite ε would hold. A
             threshold is then refused.
         D2. Under "proven" the noise is calibrated tightly (`gram_mechanism`) and widths are recomputed for the noise
             that is really added (`pool_noise`); under "published" scale, shift and width are the paper's, with
             log det V in Prop. 2, where `d log det V` is printed.
-        D3. Under "published" Alg. 1 line 12 divides by Δt + 1: it would divide by 0 in the first round after a
+        D3. Under "proven" an agent learns from its own data as they are, and weighs what the others released by how
+            much that is worth (`mixing`). The paper has agents learn from noisy sums of their own data, and trust
+            noisy ones as exact: with much noise that is far worse than learning alone.
+        D4. Under "published" Alg. 1 line 12 divides by Δt + 1: it would divide by 0 in the first round after a
             synchronisation. The term M(ρ_max − ρ_min)I is added to S alone, not to S + U, so that no determinant has to
             be computed in between; agents synchronise no later.
-        D4. Before the first synchronisation an agent's V is its own data and λI, not Mρ_min I.
+        D5. Under "published", before the first synchronisation an agent's V is its own data and λI, not Mρ_min I.
     """
     if calibration not in CALIBRATIONS:
         raise unknown("calibration", calibration, CALIBRATIONS)

@@ -35,6 +35,7 @@ class NoisyRewards:
     excess: Literal["clip", "refuse"] = "clip"
 
     site: ClassVar[Site] = "client"
+    keeps_own: ClassVar[bool] = False
     perturbs: ClassVar[Perturbs] = "rewards"
 
     def __post_init__(self) -> None:

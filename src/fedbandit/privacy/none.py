@@ -18,6 +18,7 @@ class NoPrivacy:
     """Statistics are sent as they are. Raw data still never leave a client, but that alone guarantees nothing."""
 
     site: ClassVar[Site] = "nowhere"
+    keeps_own: ClassVar[bool] = False
     perturbs: ClassVar[Perturbs] = "nothing"
     reward_rule: ClassVar[RewardRule] = AS_THEY_ARE
 

@@ -57,8 +57,16 @@ class PoolNoise:
 
     def deviation(self, releases: Mapping[int, int]) -> float:
         """The standard deviation of an entry of a sum of these clients' releases."""
-        each = (self.std[i if len(self.std) > 1 else 0][k - 1] for i, k in releases.items())
-        return math.sqrt(sum(float(s) ** 2 for s in each))
+        return math.sqrt(sum(self.variance(i, k) for i, k in releases.items()))
+
+    def variance(self, member: int, releases: int) -> float:
+        """The variance of an entry of a client's V̂ after that many releases."""
+        return 0.0 if releases == 0 else float(self.std[member if len(self.std) > 1 else 0][releases - 1]) ** 2
+
+    def known(self, variance: float) -> Slack:
+        """Λ and ν of a sum whose entries have this variance."""
+        spectrum, noise = self.bounds(math.sqrt(variance))
+        return Slack(noise=noise, spectrum=spectrum)
 
     def repair(self, V: Array, releases: Mapping[int, int], ridge: float) -> tuple[Array, Slack]:
         """A matrix to use in place of the noisy sum V of these clients' releases, and what is to be known about it."""

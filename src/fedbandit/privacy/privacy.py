@@ -38,6 +38,11 @@ class Privacy(Protocol):
         """The range that rewards must have for the claim to hold, and the noise on each of them."""
         ...
 
+    @property
+    def keeps_own(self) -> bool:
+        """Whether a client learns from its own data as they are, and from what others release."""
+        ...
+
     def told(self, world: World, releases: int) -> Privacy:
         """The part with every parameter settled, if a client releases at most `releases` times in this world."""
         ...

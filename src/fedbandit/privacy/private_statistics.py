@@ -92,6 +92,11 @@ class PrivateStatistics:
         require(self.excess in ("clip", "refuse"), "excess", self.excess, "'clip' or 'refuse'")
 
     @property
+    def keeps_own(self) -> bool:
+        """FedUCB has agents learn from noisy sums of their own data, too; that is not necessary."""
+        return self.calibration == "proven"
+
+    @property
     def _budgets(self) -> tuple[float, ...]:
         return self.epsilon if isinstance(self.epsilon, tuple) else (float(self.epsilon),)  # type: ignore[arg-type]
 

@@ -40,6 +40,12 @@ class ReleaseStream:
         """The ε of the releases so far, at the mechanism's δ, if it stopped here."""
         return 0.0 if self.spent == 0 else epsilon_of(self.mechanism, releases=self.spent)
 
+    @property
+    def own(self) -> Sums:
+        """The exact sums of what has been released: the client's own knowledge."""
+        V, b = unstack(self._state.total, self.mechanism.reward_weight)
+        return Sums(V.copy(), b.copy(), self.contributed)
+
     def may_release(self, n: int) -> bool:
         """Whether statistics of n more interactions may leave."""
         over = self.contribution is not None and self.contributed + n > self.contribution

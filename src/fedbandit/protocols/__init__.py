@@ -10,7 +10,7 @@ from fedbandit.protocols.coordinator import Broadcast, Coordinator, StarCoordina
 from fedbandit.protocols.count_triggered import CountTriggered
 from fedbandit.protocols.event_triggered import EventTriggered, always
 from fedbandit.protocols.factors import Factor
-from fedbandit.protocols.members import MemberKeeper, MemberStar
+from fedbandit.protocols.members import MemberKeeper, MemberStar, MemberSync
 from fedbandit.protocols.never import Never
 from fedbandit.protocols.protocol import MessageProtocol
 from fedbandit.protocols.synchronous import Synchronous, SynchronousCoordinator
@@ -25,6 +25,7 @@ __all__ = [
     "Kind",
     "MemberKeeper",
     "MemberStar",
+    "MemberSync",
     "MessageProtocol",
     "Never",
     "StarCoordinator",

@@ -7,6 +7,7 @@ with one another, `protocols.hub` is the faster memory.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from fedbandit.assembly import Assembly, Members, Noise, Share, no_members
 from fedbandit.errors import FedbanditError
-from fedbandit.messages import Download, Join, Message, Receipt, Upload
+from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Upload
 from fedbandit.protocols.coordinator import Broadcast
 from fedbandit.protocols.hub import NOTHING_COUNTED
 from fedbandit.protocols.sequence import check_upload, is_retry
@@ -93,7 +94,7 @@ class MemberKeeper:
     def download(self, member: int, share: Share) -> Download:
         """The next download for a member."""
         self.version += 1
-        return Download(member, self.version, self.applied.get(member, 0), share.sums, share.slack)
+        return Download(member, self.version, self.applied.get(member, 0), share.sums, share.slack, share.own)
 
 
 class MemberStar(MemberKeeper):
@@ -150,16 +151,71 @@ class MemberStar(MemberKeeper):
 
     def _refresh(self, candidates: list[int]) -> list[Message | Broadcast]:
         sent: list[Message | Broadcast] = []
+        counts: dict[int, float] = {}  # by group, since a group's members are counted alike
         for j in candidates:
+            limit = self.known[j] + self.log_gamma[j] + TIE
+            if self.counting:
+                group = self.assembly.affected(j)
+                if id(group) not in counts:
+                    counts[id(group)] = self._log_count(int(self.members.n[group].sum()))
+                if counts[id(group)] <= limit:
+                    continue
             share = self.share(j)
-            measured = self._measure(share)
-            if measured > self.known[j] + self.log_gamma[j] + TIE:
+            measured = self._measure(j, share)
+            if measured > limit:
                 self.known[j] = measured
                 sent.append(self.download(j, share))
         return sent
 
-    def _measure(self, share: Share) -> float:
+    def _measure(self, member: int, share: Share) -> float:
+        """How much a member would have with this share and its own data."""
+        own = 0 if share.own else int(self.members.n[member])
         if self.counting:
-            return float(np.log(share.sums.n)) if share.sums.n > 0 else NOTHING_COUNTED
-        _, logdet = np.linalg.slogdet(share.sums.V / self.ridge + np.eye(self.dim))
+            return self._log_count(share.sums.n + own)
+        V = share.sums.V if share.own else share.sums.V + self.members.V[member]
+        _, logdet = np.linalg.slogdet(V / self.ridge + np.eye(self.dim))
         return float(logdet) + share.slack.offset
+
+    @staticmethod
+    def _log_count(n: int) -> float:
+        return math.log(n) if n > 0 else NOTHING_COUNTED
+
+
+class MemberSync(MemberKeeper):
+    """When one asks, all of its group upload, and then all are sent their shares (Async-LinUCB, Alg. 4, per member)."""
+
+    def __init__(self, assembly: Assembly, n_clients: int, dim: int, ridge: float, noise: Noise | None) -> None:
+        super().__init__(assembly, n_clients, dim, ridge, noise)
+        self.epoch = 0
+        self._awaited: dict[int, set[int]] = {}  # by the member that asked: whose uploads are still to come
+
+    def receive(self, message: Message) -> list[Message | Broadcast]:
+        """Apply a Join, a Request or an Upload."""
+        match message:
+            case Join(member):
+                self.check_member(member)
+                first, self.joined[member] = not self.joined[member], True
+                return [self.download(member, self.share(member))] if first and self.version > 0 else []
+            case Request(member):
+                self.check_member(member)
+                if any(member in who for who in self._awaited.values()):
+                    return []
+                self.epoch += 1
+                called = list(self.assembly.affected(member))
+                self._awaited[self.epoch] = set(called)
+                return [Collect(j, self.epoch) for j in called]
+            case Upload(member, sequence):
+                asked = [epoch for epoch, who in self._awaited.items() if member in who]
+                if not asked and sequence > self.applied.get(member, 0):
+                    raise FedbanditError(f"Client {member} sent upload {sequence}, but was not asked for one.")
+                if not self.add(message):
+                    return [Receipt(member, self.applied[member])]
+                sent: list[Message | Broadcast] = [Receipt(member, sequence)]
+                for epoch in asked:
+                    self._awaited[epoch].discard(member)
+                    if not self._awaited[epoch]:
+                        del self._awaited[epoch]
+                        sent += [self.download(j, self.share(j)) for j in self.assembly.affected(member)]
+                return sent
+            case _:
+                raise FedbanditError(f"This coordinator does not take a {type(message).__name__}.")

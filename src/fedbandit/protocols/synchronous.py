@@ -15,6 +15,7 @@ from fedbandit.messages import Collect, Join, Message, Receipt, Request, Upload
 from fedbandit.protocols.coordinator import Broadcast, Coordinator, HubKeeper
 from fedbandit.protocols.factors import count_releases
 from fedbandit.protocols.hub import Hub, broadcast
+from fedbandit.protocols.members import MemberKeeper, MemberSync
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
 from fedbandit.statistics import Array
 from fedbandit.world import World
@@ -107,15 +108,9 @@ class Synchronous:
         largest = math.log1p(world.horizon * world.bound**2 / (world.dim * 1e-3))
         return min(rounds, int(2 * math.sqrt(world.dim * rounds / D * largest)) + 4)
 
-    def member_coordinator(
-        self,
-        assembly: Assembly,  # noqa: ARG002
-        world: World,  # noqa: ARG002
-        ridge: float,  # noqa: ARG002
-        noise: Noise | None,  # noqa: ARG002
-    ) -> None:
-        """There is none."""
-        return
+    def member_coordinator(self, assembly: Assembly, world: World, ridge: float, noise: Noise | None) -> MemberKeeper:
+        """The same, member by member."""
+        return MemberSync(assembly, world.n_clients, world.dim, ridge, noise)
 
     def coordinator(self, hub: Hub, ridge: float, dim: int, noise: Noise | None = None) -> Coordinator | None:
         """Alg. 4 lines 11–16."""
