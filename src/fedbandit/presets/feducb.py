@@ -14,8 +14,8 @@ from fedbandit.structures import Alone, Everyone
 from fedbandit.system import System
 
 GROWTH, BATCH = 1.5, 16
-"""When clients synchronise by counts: half as many observations more, and 16 at least. Few enough releases that their noise is
-near that of a single one, and often enough that little is learnt late."""
+"""When clients synchronise by counts: half as many observations more, and 16 at least. Few enough releases that their
+noise is near that of a single one, and often enough that little is learnt late."""
 
 
 @preset
