@@ -72,7 +72,7 @@ class ClientMachine:
     ['Upload']
     """
 
-    def __init__(self, member: int, system: System, world: World, seed: int = 0) -> None:
+    def __init__(self, member: int, system: System, world: World, seed: int = 0, *, estimator: int = 0) -> None:
         require(0 <= member < world.n_clients, "member", member, f"a client number below {world.n_clients}")
         if not system.structure.separate:
             raise FedbanditError(
@@ -80,6 +80,7 @@ class ClientMachine:
             )
         told = system.told(world)
         self.member = member
+        self._row = row = member * told.protocol.period + estimator  # its number in a simulation
         self.dim = world.dim
         self.bound = world.bound
         self.ridge = system.ridge
@@ -91,12 +92,13 @@ class ClientMachine:
         trigger = told.protocol.trigger()
         self._trigger = int(trigger.kind), pick(trigger.thresholds, member), trigger.batch
         self._rewards = reward_plan(told.privacy.reward_rule, seed)
-        self.stream = told.privacy.stream(member, partial(generator, seed, Stream.NOISE, member))
+        self.stream = told.privacy.stream(member, partial(generator, seed, Stream.NOISE, row))
         self.row = empty_rows(1, world.dim)[0]
         start_row(self.row, world.dim, system.ridge)
         self.outbox: dict[int, Upload] = {}
         self._on_top: dict[int, Upload] = {}  # uploads that no download has contained yet
         self._sequence = 0
+        self._told = zero_sums(world.dim)
         self._epoch = 0
         self._chosen: dict[int, Array] = {}
         self._choices = 0
@@ -122,7 +124,7 @@ class ClientMachine:
         if len(X) > self._work.scores.size:
             self._work = scratch(len(X), self.dim)
         a = choose(
-            self._explore if self._exploring else self.plan, self.row, self.member, X, np.arange(len(X)), self._work
+            self._explore if self._exploring else self.plan, self.row, self._row, X, np.arange(len(X)), self._work
         )
         self._choices += 1
         self._chosen[self._choices] = X[a].copy()
@@ -133,7 +135,7 @@ class ClientMachine:
         if choice not in self._chosen:
             raise FedbanditError(f"Choice {choice} is not waiting for a reward.")
         require(math.isfinite(reward), "reward", reward, "a finite number")
-        y = learnt(self._rewards, float(reward), self.member, int(self.row[N_OWN]))
+        y = learnt(self._rewards, float(reward), self._row, int(self.row[N_OWN]))
         if math.isnan(y):
             raise refused(self._rewards, reward)
         x = self._chosen.pop(choice)
@@ -144,7 +146,7 @@ class ClientMachine:
             hold(self.row, x, y)
         if not triggered(*self._trigger, self.row) or self.spent:
             return []
-        return [Request(self.member)] if self.protocol.says == "request" else [self._upload()]
+        return [self.upload()] if self.protocol.says == "upload" else [Request(self.member)]
 
     def receive(self, message: Message) -> list[Message]:
         """Take a message from the coordinator, and say what to send."""
@@ -162,7 +164,7 @@ class ClientMachine:
             case Collect(_, epoch) if epoch > self._epoch:
                 self._epoch = epoch
                 self._exploring = False
-                return [self._upload()]
+                return [self.upload()]
             case Collect():
                 pass
             case _:
@@ -174,7 +176,8 @@ class ClientMachine:
         """Whether the privacy budget forbids what is pending to leave; the client then goes on learning alone."""
         return self.stream is not None and not self.stream.may_release(int(self.row[N_PENDING]))
 
-    def _upload(self) -> Upload:
+    def upload(self) -> Upload:
+        """Number what is pending, noised if there is a mechanism, to be sent until it is acknowledged."""
         sums = pending_sums(self.row, self.dim)
         if self.spent and sums.n > 0:
             sums = zero_sums(self.dim)
@@ -187,10 +190,16 @@ class ClientMachine:
         self.outbox[self._sequence] = self._on_top[self._sequence] = upload
         return upload
 
+    def hear(self, message: Download, told: Sums) -> None:
+        """Take what peers have told, given what this one told itself: as a download, but nothing is acknowledged."""
+        self.outbox.clear()
+        self._on_top.clear()
+        self._told = told
+        self._adopt(message)
+
     def _own_sent(self) -> Sums:
         """What this client has uploaded, before it was noised."""
-        assert self.stream is not None
-        return self.stream.own
+        return self._told if self.stream is None else self.stream.own
 
     def _acknowledged(self, sequence: int) -> None:
         self.outbox = {number: upload for number, upload in self.outbox.items() if number > sequence}

@@ -97,7 +97,35 @@ class Collect:
     epoch: int
 
 
-Message: TypeAlias = Join | Upload | Receipt | Download | Request | Collect
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Peer → peer: whoever gets this, tell your statistics of this estimator; and pass it on while it has hops left."""
+
+    kind: ClassVar[int] = 7
+    member: int
+    estimator: int
+    epoch: int
+    hops: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Peer → peer: all that I have released for this estimator, in `sequence` releases; pass it on likewise.
+
+    `member` is where it comes from, not who passes it on. The whole rather than the difference: one that is lost or
+    overtaken does no harm.
+    """
+
+    kind: ClassVar[int] = 8
+    member: int
+    estimator: int
+    sequence: int
+    hops: int
+    sums: Sums
+
+
+Message: TypeAlias = Join | Upload | Receipt | Download | Request | Collect | Ask | Tell
+KINDS: dict[int, type[Message]] = {k.kind: k for k in (Join, Upload, Receipt, Download, Request, Collect, Ask, Tell)}
 
 
 def statistics_scalars(dim: int) -> int:
@@ -115,7 +143,7 @@ def encoded_size(kind: type[Message], dim: int) -> int:
     >>> encoded_size(Request, 25), encoded_size(Upload, 25)
     (40, 2848)
     """
-    if kind in (Upload, Download):
+    if kind in (Upload, Download, Tell):
         slack = _SLACK.size if kind is Download else 0
         return _HEADER.size + _COUNT.size + 8 * statistics_scalars(dim) + slack
     return _HEADER.size
@@ -133,6 +161,11 @@ def encode(message: Message) -> bytes:
             return _header(message, member, sequence)
         case Collect(member, epoch):
             return _header(message, member, epoch)
+        case Ask(member, estimator, epoch, hops):
+            return _header(message, member, epoch, estimator, float(hops))
+        case Tell(member, estimator, sequence, hops, sums):
+            header = _header(message, member, sequence, estimator, float(hops), sums.b.size)
+            return header + _encode_sums(sums)
         case Join(member) | Request(member):
             return _header(message, member)
 
@@ -150,13 +183,18 @@ def decode(data: bytes) -> Message:
         raise FedbanditError(f"The message starts with {magic!r} format {version}, expected b'FB' format {FORMAT}.")
     if not math.isfinite(real):
         raise FedbanditError(f"The message carries the number {real}, which is not finite.")
-    kinds: dict[int, type[Message]] = {k.kind: k for k in (Join, Upload, Receipt, Download, Request, Collect)}
-    if kind not in kinds:
-        raise FedbanditError(f"The message is of kind {kind}, expected one of {sorted(kinds)}.")
-    if len(data) != encoded_size(kinds[kind], dim):
+    if kind not in KINDS:
+        raise FedbanditError(f"The message is of kind {kind}, expected one of {sorted(KINDS)}.")
+    if len(data) != encoded_size(KINDS[kind], dim):
         raise FedbanditError(
-            f"A {kinds[kind].__name__} of dimension {dim} has {encoded_size(kinds[kind], dim)} bytes, got {len(data)}."
+            f"A {KINDS[kind].__name__} of dimension {dim} has {encoded_size(KINDS[kind], dim)} bytes, got {len(data)}."
         )
+    if kind in (Ask.kind, Tell.kind) and not (real.is_integer() and 0 < real < 2**16):
+        raise FedbanditError(f"The message has {real:g} hops left, expected a whole number from 1 to 65535.")
+    if kind == Ask.kind:
+        return Ask(member, second, first, int(real))
+    if kind == Tell.kind:
+        return Tell(member, second, first, int(real), _decode_sums(data, dim))
     if kind == Upload.kind:
         return Upload(member, first, _decode_sums(data, dim), real)
     if kind == Download.kind:

@@ -8,32 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fedbandit.engine.loop import Outcome, Seats
+from fedbandit.engine.outlets import Outlets
 from fedbandit.messages import Collect, Download, Message, Receipt, Request, Upload
-from fedbandit.mixing import mix
 from fedbandit.policies import PolicyPlan
-from fedbandit.policies.plan import exact_width
-from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.protocols import Broadcast, Coordinator, MemberKeeper, SynchronousCoordinator
 from fedbandit.protocols.hub import measure
 from fedbandit.statistics import (
     N_PENDING,
-    VERSION,
     Array,
-    Sums,
-    adopt,
-    mark_sent,
-    pending_sums,
-    scratch_matrix,
-    shared_row,
-    zero_sums,
 )
-from fedbandit.streams import Stream, generator
 from fedbandit.system import System
 
 
@@ -51,25 +39,22 @@ class Exchange:
         plan: PolicyPlan,
         dim: int,
         seed: int,
+        *,
+        counted: bool = True,
     ) -> None:
-        self.plan = plan
+        self.counted = int(counted)  # releases that stay in the house are not messages
         self.dim = dim
-        self.ridge = float(system.ridge)
         self.protocol = system.protocol
-        self.privacy = system.privacy
+        self.outlets = Outlets(system, plan, dim, seed)
         self.coordinator = coordinator
         self.thresholds = thresholds
-        self.seed = seed
         self.sequence: dict[int, int] = {}
-        self.streams: dict[int, ReleaseStream] = {}
-        self.spent: set[int] = set()  # clients whose budget is spent: they learn alone
         self.control_messages = 0
-        self._scratch = scratch_matrix(dim)
 
     def speak(self, seat: int, rows: Array, seats: Seats, out: Outcome, s: int) -> None:
         """The row in `seat` has triggered in interaction s of the block."""
         r = int(seats.row_at[seat])
-        if not self._may_release(r, int(rows[seat, N_PENDING])):
+        if not self.outlets.may_release(r, int(rows[seat, N_PENDING])):
             self.thresholds[r] = math.inf
             return
         if self.protocol.says == "request":
@@ -87,7 +72,7 @@ class Exchange:
                 case Receipt():
                     pass
                 case Broadcast(kind, count) if kind is Download:
-                    out.downloads[s] += count
+                    out.downloads[s] += self.counted * count
                 case Broadcast(_, count):
                     self.control_messages += count
                     replies += self._answer_collect(reply, count, rows, seats, out, s)
@@ -95,8 +80,8 @@ class Exchange:
                     self.control_messages += 1
                     replies += self._upload(int(seats.seat_of[member]), rows, seats, out, s)
                 case Download(member):
-                    out.downloads[s] += 1
-                    self._adopt(rows[seats.seat_of[member]], reply)
+                    out.downloads[s] += self.counted
+                    self.outlets.adopt(member, rows[seats.seat_of[member]], reply)
                 case _:
                     raise TypeError(f"a simulated client cannot be sent {reply!r}")
 
@@ -106,75 +91,26 @@ class Exchange:
         values |= {
             "control_messages": self.control_messages,
             "sequence": {str(r): n for r, n in self.sequence.items()},
-            "spent": sorted(self.spent),
         }
-        for r, stream in self.streams.items():
-            arrays |= {f"stream.{r}.{key}": np.asarray(value) for key, value in stream.state().items()}
-        return values, arrays
+        noised, streams = self.outlets.state()
+        return values | noised, arrays | streams
 
     def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Go on from a checkpoint."""
         self.coordinator.restore(values, arrays)
         self.control_messages = values["control_messages"]
         self.sequence = {int(r): n for r, n in values["sequence"].items()}
-        self.spent = set(values["spent"])
-        self.thresholds[sorted(self.spent)] = math.inf
-        saved: dict[int, dict[str, Any]] = {}
-        for key, value in arrays.items():
-            if key.startswith("stream."):
-                _, member, field = key.split(".")
-                saved.setdefault(int(member), {})[field] = value
-        for r, state in saved.items():
-            stream = self._stream(r)
-            assert stream is not None
-            stream.restore(state)
-
-    def _stream(self, r: int) -> ReleaseStream | None:
-        if r not in self.streams:
-            stream = self.privacy.stream(r, partial(generator, self.seed, Stream.NOISE, r))
-            if stream is None:
-                return None
-            self.streams[r] = stream
-        return self.streams[r]
-
-    def _may_release(self, r: int, n: int) -> bool:
-        """Whether a client's budget allows statistics of n more interactions to leave; if not, that is the end."""
-        stream = self._stream(r)
-        if stream is None or stream.may_release(n):
-            return True
-        self.spent.add(r)
-        return False
+        self.outlets.restore(values, arrays)
+        self.thresholds[sorted(self.outlets.spent)] = math.inf
 
     def _upload(self, seat: int, rows: Array, seats: Seats, out: Outcome, s: int) -> list[Message | Broadcast]:
         r = int(seats.row_at[seat])
         self.sequence[r] = self.sequence.get(r, 0) + 1
         row = rows[seat]
-        sums = self._released(r, row)
+        sums = self.outlets.release(r, row)
         known = measure(row, self.protocol.counting)
-        out.uploads[s] += 1
+        out.uploads[s] += self.counted
         return list(self.coordinator.receive(Upload(r, self.sequence[r], sums, known)))
-
-    def _released(self, r: int, row: Array) -> Sums:
-        """What leaves of a row's pending statistics: noised if there is a mechanism, nothing if its budget is spent."""
-        sums = pending_sums(row, self.dim)
-        stream = self._stream(r)
-        if stream is not None and sums.n > 0:
-            if not self._may_release(r, sums.n):
-                return zero_sums(self.dim)
-            sums = stream.release(sums)
-        mark_sent(row, self.dim)
-        return sums
-
-    def _adopt(self, row: Array, message: Download) -> None:
-        sums, slack = message.sums, message.slack
-        if not message.own:
-            stream = self._stream(message.member)
-            assert stream is not None
-            own = stream.own
-            sums, slack = mix(own, sums, slack, self.ridge, exact_width(self.plan, own, self.ridge))
-        given = shared_row([sums], slack, self.dim, self.ridge, self._scratch)
-        adopt(row, given, self.dim, self.ridge, self._scratch)
-        row[VERSION] = message.version
 
     def _answer_collect(
         self, call: Broadcast, count: int, rows: Array, seats: Seats, out: Outcome, s: int
@@ -192,6 +128,6 @@ class Exchange:
             replies += self._upload(int(other), rows, seats, out, s)
         idle = count - with_data.size
         if idle:
-            out.uploads[s] += idle
+            out.uploads[s] += self.counted * idle
             replies += machine.answered(g, idle)
         return replies

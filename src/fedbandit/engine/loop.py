@@ -97,6 +97,8 @@ class Rules(NamedTuple):
     fresh: bool  # a model learns from observations at once, not only from what is released
     perturbed: bool  # rewards are checked, and may be noised, before anything is learnt from them
     rewards: RewardPlan
+    period: int  # estimators of a client, used in turn
+    per_round: int  # interactions in a round
 
 
 class Outcome(NamedTuple):
@@ -240,6 +242,8 @@ def run(
         if acting:
             user = block.clients[s]
             r = seats.row_of[user] if seats.row_of.shape[0] > 0 else user
+            if rules.period > 1:
+                r = r * rules.period + (now // rules.per_round) % rules.period
             if seats.seat_of[r] == -1:
                 if rules.fused:
                     seats.seat_of[r] = -2 - seats.taken[LIGHT]

@@ -23,6 +23,7 @@ from fedbandit.engine.loop import (
     run,
     settle_all,
 )
+from fedbandit.engine.peer_exchange import PeerExchange
 from fedbandit.environments.block import Block, Environment
 from fedbandit.memory import enlarged, lazy_zeros
 from fedbandit.policies import Uniform, scratch
@@ -45,17 +46,18 @@ class RowsLearner:
         self.dim = env.dim
         protocol, layout = system.protocol, system.structure.layout(world)
         noise, assembly = system.privacy.pool_noise(together=system.protocol.says == "request"), system.assembly(world)
+        n_rows = layout.n_rows * protocol.period
         trigger = protocol.trigger()
         known_one_by_one = None
         if assembly is not None:
             known_one_by_one = protocol.member_coordinator(assembly, world, system.ridge, noise)
-        speaks = protocol.says != "nothing" and assembly is None
+        speaks = protocol.says in ("upload", "request") and assembly is None
         fused = fuse and protocol.fused and assembly is None and system.privacy.perturbs != "statistics"
         blank = empty_rows(1, env.dim)[0]
         start_row(blank, env.dim, system.ridge)
         self.rules = Rules(
             kind=int(trigger.kind),
-            thresholds=trigger.thresholds if fused else np.resize(trigger.thresholds, layout.n_rows),
+            thresholds=trigger.thresholds if fused else np.resize(trigger.thresholds, n_rows),
             ridge=float(system.ridge),
             speaks=speaks,
             fused=fused,
@@ -67,31 +69,35 @@ class RowsLearner:
             fresh=layout.fresh,
             perturbed=system.privacy.reward_rule != AS_THEY_ARE,
             rewards=reward_plan(system.privacy.reward_rule, seed),
+            period=protocol.period,
+            per_round=world.per_round,
         )
         self.plan = system.policy.plan(system.as_seen(world), system.ridge, policy_key(seed))
-        at_once = 8 * layout.n_rows * row_length(env.dim) <= LARGEST_AT_ONCE
-        capacity = layout.n_rows if at_once else min(layout.n_rows, 4096)
+        at_once = 8 * n_rows * row_length(env.dim) <= LARGEST_AT_ONCE
+        capacity = n_rows if at_once else min(n_rows, 4096)
         self.rows = lazy_zeros((capacity, row_length(env.dim)))
         self.lights = lazy_zeros((capacity, light_length(env.dim)))
         self.bench = blank.copy()
         self.seats = Seats(
             row_of=np.empty(0, dtype=np.int64) if layout.row_of is None else layout.row_of,
-            seat_of=np.full(layout.n_rows, -1),
+            seat_of=np.full(n_rows, -1),
             row_at=np.zeros(capacity, dtype=np.int64),
             taken=np.zeros(2, dtype=np.int64),
         )
-        n_members = layout.n_rows if speaks else 1
+        n_members = n_rows if speaks else 1
         self._hub = empty_hub(
             env.dim, n_members, layout.n_groups, layout.group_of, protocol.log_gamma_download(), system.ridge
         )
-        self.counted = layout.counted
         coordinator: Coordinator | MemberKeeper | None = known_one_by_one
         if coordinator is None and not fused:
             coordinator = protocol.coordinator(self._hub, system.ridge, env.dim, noise)
-        if coordinator is None:
-            self.exchange = None
-        else:
-            self.exchange = Exchange(system, coordinator, self.rules.thresholds, self.plan, env.dim, seed)
+        self.exchange: Exchange | PeerExchange | None = None
+        if protocol.says == "gossip":
+            self.exchange = PeerExchange(system, self.rules.thresholds, self.plan, noise, env.dim, seed)
+        elif coordinator is not None:
+            self.exchange = Exchange(
+                system, coordinator, self.rules.thresholds, self.plan, env.dim, seed, counted=layout.counted
+            )
         self.explore = Uniform().plan(world, system.ridge, policy_key(seed))
         if known_one_by_one is not None:
             self._seat_everyone()
@@ -101,12 +107,12 @@ class RowsLearner:
     @property
     def hub(self) -> Hub:
         """The coordinator's memory."""
-        machine = None if self.exchange is None else self.exchange.coordinator
+        machine = self.exchange.coordinator if isinstance(self.exchange, Exchange) else None
         return self._hub if machine is None or isinstance(machine, MemberKeeper) else machine.hub
 
     def use_hub(self, hub: Hub) -> None:
         """Replace the coordinator's memory."""
-        machine = None if self.exchange is None else self.exchange.coordinator
+        machine = self.exchange.coordinator if isinstance(self.exchange, Exchange) else None
         if machine is None or isinstance(machine, MemberKeeper):
             self._hub = hub
         else:
@@ -115,7 +121,7 @@ class RowsLearner:
     @property
     def members(self) -> MemberKeeper | None:
         """The coordinator, if it knows its members one by one."""
-        machine = None if self.exchange is None else self.exchange.coordinator
+        machine = self.exchange.coordinator if isinstance(self.exchange, Exchange) else None
         return machine if isinstance(machine, MemberKeeper) else None
 
     def _seat_everyone(self) -> None:
@@ -165,11 +171,15 @@ class RowsLearner:
 
     def next_wake(self, done: int) -> int:
         """When the coordinator wants to look at everybody; rows alone have nothing to do between rounds."""
+        if isinstance(self.exchange, PeerExchange):
+            return done + 1
         return NEVER if self.members is None else self.members.next_wake(done)
 
     def end_round(self, done: int, out: Outcome, s: int) -> None:
         """Let the coordinator do what it does between rounds."""
-        if self.exchange is not None and self.members is not None:
+        if isinstance(self.exchange, PeerExchange):
+            self.exchange.end_round(self.rows, self.seats, out, s)
+        elif self.exchange is not None and self.members is not None:
             self.exchange.deliver(self.members.end_round(done), self.rows, self.seats, out, s)
 
     def settle(self) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from fedbandit.errors import unknown
+from fedbandit.errors import number, require, unknown
 from fedbandit.presets.compose import Common, compose, preset
 from fedbandit.privacy import NoisyRewards, Privacy, PrivateStatistics
 from fedbandit.privacy.private_statistics import CALIBRATIONS, Calibration, Epsilon
-from fedbandit.protocols import CountTriggered, Synchronous
-from fedbandit.protocols.never import Never
+from fedbandit.protocols import CountTriggered, Gossip, MessageProtocol, Never, Synchronous
+from fedbandit.protocols.topology import Topology
 from fedbandit.structures import Alone, Everyone
 from fedbandit.system import System
 
@@ -24,12 +24,16 @@ def feducb(
     epsilon: Epsilon = 1.0,
     delta: float = 1e-5,
     threshold: float | str | None = None,
+    topology: Topology = "central",
+    ttl: int = 1,
     calibration: Calibration = "proven",
     **common: Unpack[Common],
 ) -> System:
-    """Federated private UCB with a coordinator (FedUCB, Alg. 1 and 2); `epsilon=inf` is the same without noise.
+    """Federated private UCB (FedUCB, Alg. 1 and 2); `epsilon=inf` is the same without noise.
 
-    `threshold` is D of Alg. 1 line 12. `epsilon` may be one for each agent.
+    `threshold` is D of Alg. 1 line 12. `epsilon` may be one for each agent. `topology` is "central" for a coordinator,
+    or the graph of agents that talk to each other directly ("complete", "line", "ring", "star", "grid", "erdos-renyi",
+    an adjacency matrix or a networkx graph), where messages live `ttl` = γ hops (`protocols.Gossip`, §4.2).
 
     Deviations:
         D1. Under "proven" agents synchronise when their number of observations has grown by half, not on Alg. 1's
@@ -50,7 +54,15 @@ def feducb(
         raise unknown("calibration", calibration, CALIBRATIONS)
     private = PrivateStatistics(epsilon, delta, calibration)
     by_counts = calibration == "proven" and threshold is None
-    protocol = Synchronous(growth=GROWTH, batch=BATCH) if by_counts else Synchronous(threshold)
+    protocol: MessageProtocol
+    if isinstance(topology, str) and topology == "central":
+        require(ttl == 1, "ttl", ttl, "1 with a coordinator; it belongs to a topology of peers")
+        protocol = Synchronous(growth=GROWTH, batch=BATCH) if by_counts else Synchronous(threshold)
+    elif by_counts:
+        protocol = Gossip(topology, ttl, GROWTH, BATCH)
+    else:
+        D = number(100.0 if threshold is None else threshold, "threshold", "a number ≥ 0 for peers", at_least=0.0)
+        protocol = Gossip(topology, ttl, None, 1, D)
     return compose(protocol, Everyone(), privacy=private, **common)
 
 

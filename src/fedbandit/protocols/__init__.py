@@ -10,8 +10,10 @@ from fedbandit.protocols.coordinator import Broadcast, Coordinator, StarCoordina
 from fedbandit.protocols.count_triggered import CountTriggered
 from fedbandit.protocols.event_triggered import EventTriggered, always
 from fedbandit.protocols.factors import Factor
+from fedbandit.protocols.gossip import Gossip
 from fedbandit.protocols.members import MemberKeeper, MemberStar, MemberSync
 from fedbandit.protocols.never import Never
+from fedbandit.protocols.peer_node import PeerNode
 from fedbandit.protocols.protocol import MessageProtocol
 from fedbandit.protocols.synchronous import Synchronous, SynchronousCoordinator
 from fedbandit.protocols.trigger import Kind, Trigger
@@ -22,12 +24,14 @@ __all__ = [
     "CountTriggered",
     "EventTriggered",
     "Factor",
+    "Gossip",
     "Kind",
     "MemberKeeper",
     "MemberStar",
     "MemberSync",
     "MessageProtocol",
     "Never",
+    "PeerNode",
     "StarCoordinator",
     "Synchronous",
     "SynchronousCoordinator",

@@ -37,6 +37,7 @@ class CountTriggered:
     batch: int = 1
 
     says: ClassVar[Says] = "upload"
+    period: ClassVar[int] = 1
     counting: ClassVar[bool] = True
     fused: ClassVar[bool] = True
     reads: ClassVar[Reads] = "counts"

@@ -51,6 +51,7 @@ class EventTriggered:
     warm_join: bool = False
 
     says: ClassVar[Says] = "upload"
+    period: ClassVar[int] = 1
     counting: ClassVar[bool] = False
     fused: ClassVar[bool] = True
     reads: ClassVar[Reads] = "raw"

@@ -21,6 +21,7 @@ class Never:
     """Nobody speaks: every model row learns alone."""
 
     says: ClassVar[Says] = "nothing"
+    period: ClassVar[int] = 1
     counting: ClassVar[bool] = False
     fused: ClassVar[bool] = True
     reads: ClassVar[Reads] = "nothing"

@@ -26,6 +26,11 @@ class MessageProtocol(typing.Protocol):
     """Whether the engine may run the whole exchange compiled (`hub.upload_row`)."""
 
     @property
+    def period(self) -> int:
+        """How many estimators a client has and uses in turn, round by round."""
+        ...
+
+    @property
     def reads(self) -> Reads:
         """What the trigger looks at, and so what the times of messages may tell."""
         ...

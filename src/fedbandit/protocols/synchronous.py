@@ -57,6 +57,7 @@ class Synchronous:
     batch: int = 1
 
     says: ClassVar[Says] = "request"
+    period: ClassVar[int] = 1
     counting: ClassVar[bool] = False
     fused: ClassVar[bool] = False
     join: ClassVar[Joining] = "member"

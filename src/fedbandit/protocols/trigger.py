@@ -12,7 +12,7 @@ import numpy as np
 from fedbandit.compiled import compiled_inline
 from fedbandit.statistics import BASE_LOGDET, LOGDET, N_OWN, N_PENDING, TIE, Array
 
-Says = Literal["nothing", "upload", "request"]
+Says = Literal["nothing", "upload", "request", "gossip"]
 """What a client sends when its trigger fires."""
 
 Joining = Literal["cold", "warm", "member"]

@@ -1,0 +1,93 @@
+"""A peer of a network without a coordinator: γ estimators that learn, and a node that speaks. No I/O, no clock."""
+
+from __future__ import annotations
+
+from numpy.typing import ArrayLike
+
+from fedbandit.errors import FedbanditError
+from fedbandit.machines import Choice, ClientMachine
+from fedbandit.messages import Ask, Message, Tell
+from fedbandit.protocols import Gossip, PeerNode
+from fedbandit.protocols.peer_node import heard
+from fedbandit.statistics import N_PENDING
+from fedbandit.system import System
+from fedbandit.world import World
+
+
+class PeerMachine:
+    """One agent of decentralised FedUCB; it acts once a round.
+
+    | in a round                      | it does                                                          |
+    |---------------------------------|------------------------------------------------------------------|
+    | `select`, `observe`             | chooses and learns with the estimator whose turn it is           |
+    | `send`, at the end              | gives what goes to which neighbour                               |
+    | `receive`, for what came in     | keeps and queues what is new; answers when asked                 |
+    | `end_round`, after that         | brings estimators up to date of which it has heard something new |
+
+    >>> import fedbandit as fb
+    >>> world = fb.World(n_clients=3, dim=2, horizon=300, per_round=3)
+    >>> peer = PeerMachine(0, fb.feducb(topology="line", ttl=2), world)
+    >>> choice = peer.select([[1.0, 0.0], [0.0, 1.0]])
+    >>> peer.observe(choice.number, reward=1.0)
+    >>> peer.send()
+    []
+    """
+
+    def __init__(self, member: int, system: System, world: World, seed: int = 0) -> None:
+        told = system.told(world)
+        protocol = told.protocol
+        if not isinstance(protocol, Gossip):
+            raise FedbanditError(f"{system.name} has a coordinator; a peer needs a system with the protocol Gossip.")
+        self.member = member
+        self.batch = protocol.batch
+        self.estimators = [ClientMachine(member, system, world, seed, estimator=g) for g in range(protocol.period)]
+        self.node = PeerNode(member, protocol.neighbours[member], protocol.ttl, world.dim)
+        self.noise = told.privacy.pool_noise(together=False)
+        self.ridge = float(system.ridge)
+        self.keeps_own = told.privacy.keeps_own or told.privacy.perturbs != "statistics"
+        self.rounds = 0
+        self._news: set[int] = set()
+        self._choices: dict[int, int] = {}
+
+    @property
+    def turn(self) -> int:
+        """The estimator that is used in this round."""
+        return self.rounds % len(self.estimators)
+
+    def select(self, arms: ArrayLike) -> Choice:
+        """Choose one of the arms with the estimator whose turn it is; its number is the peer's own."""
+        choice = self.estimators[self.turn].select(arms)
+        number = choice.number * len(self.estimators) + self.turn
+        return Choice(number, choice.arm)
+
+    def observe(self, choice: int, reward: float) -> None:
+        """Learn the reward of a choice; what there is to say leaves with the next `send`."""
+        number, g = divmod(choice, len(self.estimators))
+        if self.estimators[g].observe(number, reward):
+            self._tell(g)
+            self.node.ask(g)
+
+    def send(self) -> list[tuple[int, Message]]:
+        """What goes to which neighbour at the end of this round."""
+        return self.node.send()
+
+    def receive(self, sender: int, message: Message) -> None:
+        """Take a message from a neighbour."""
+        if not self.node.receive(sender, message):
+            return
+        match message:
+            case Tell(_, g):
+                self._news.add(g)
+            case Ask(_, g) if self.estimators[g].row[N_PENDING] >= self.batch and not self.estimators[g].spent:
+                self._tell(g)
+
+    def end_round(self) -> None:
+        """The round is over and its messages are in."""
+        self.rounds += 1
+        for g in sorted(self._news):
+            download = heard(self.node, g, self.noise, self.ridge, self.rounds, keeps_own=self.keeps_own)
+            self.estimators[g].hear(download, self.node.own(g))
+        self._news.clear()
+
+    def _tell(self, g: int) -> None:
+        self.node.tell(g, self.estimators[g].upload().sums)

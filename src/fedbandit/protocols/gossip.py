@@ -1,0 +1,117 @@
+"""Peer to peer: no coordinator, statistics travel from neighbour to neighbour."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+
+from fedbandit.assembly import Assembly, Noise
+from fedbandit.errors import FedbanditError, number, require, whole_number
+from fedbandit.protocols.coordinator import Coordinator
+from fedbandit.protocols.factors import count_releases
+from fedbandit.protocols.hub import Hub
+from fedbandit.protocols.topology import Topology, neighbours_of
+from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
+from fedbandit.statistics import Array
+from fedbandit.world import World
+
+
+@dataclass(frozen=True)
+class Gossip:
+    """Decentralised FedUCB: messages travel one hop a round and live `ttl` = γ hops; every agent has γ estimators.
+
+    In round t all agents use their estimator g = t mod γ, and what they observe counts for that one alone. When the
+    trigger of estimator g fires, an agent tells all it has released for g and asks the agents within γ hops to do the
+    same (`peer_node`). Its model of g is then its own data of g and those of the agents it has heard of: a message that
+    is sent when g was used has arrived everywhere within γ hops by the time that g is used again.
+
+    The trigger is `growth` (as many times the observations as were released, and at least `batch` more: reads counts
+    only) or `threshold` = D (Δn · growth of log det V > D: reads raw data).
+
+    `topology` is "complete", "line", "ring", "star", "grid", "erdos-renyi", an adjacency matrix or a networkx graph; it
+    must be connected.
+
+    Reference: Dubey & Pentland 2020, §4.2 (its pseudo-code is in an appendix that we do not have).
+
+    Deviations:
+        D1. An agent synchronises with everybody within γ hops; the paper's cliques of G_γ are part of its analysis.
+        D2. An agent whose own trigger fires tells at once, instead of waiting to be asked.
+        D3. Who is asked answers if it has `batch` new observations or more, otherwise what it told last is all there
+            is. An agent that asks all the time gains nothing by it (Remark 4).
+    """
+
+    topology: Topology = "complete"
+    ttl: int = 1
+    growth: float | None = 1.5
+    batch: int = 16
+    threshold: float | None = None
+    neighbours: tuple[tuple[int, ...], ...] = field(default=(), repr=False, compare=False)
+
+    says: ClassVar[Says] = "gossip"
+    counting: ClassVar[bool] = True
+    fused: ClassVar[bool] = False
+    join: ClassVar[Joining] = "cold"
+
+    def __post_init__(self) -> None:
+        """Check the parameters; the topology is checked when the number of agents is known."""
+        whole_number("ttl", self.ttl)
+        whole_number("batch", self.batch)
+        if self.growth is not None:
+            number(self.growth, "growth", "a finite number ≥ 1, or None", at_least=1.0)
+        if self.threshold is not None:
+            number(self.threshold, "threshold", "a number ≥ 0, or None", at_least=0.0)
+        require(
+            (self.growth is None) != (self.threshold is None), "threshold", self.threshold, "given if growth is not"
+        )
+
+    @property
+    def period(self) -> int:
+        """γ estimators, used in turn."""
+        return self.ttl
+
+    @property
+    def reads(self) -> Reads:
+        """Determinants of raw data, or public counts."""
+        return "raw" if self.growth is None else "counts"
+
+    def told(self, world: World) -> Gossip:
+        """The topology becomes lists of neighbours."""
+        if world.per_round != world.n_clients:
+            raise FedbanditError(
+                "Gossip needs rounds in which every agent acts, since messages travel one hop a round; "
+                "use an environment with rounds='all'."
+            )
+        return replace(self, neighbours=neighbours_of(self.topology, world.n_clients))
+
+    def trigger(self) -> Trigger:
+        """On counts, or on determinants."""
+        if self.growth is not None:
+            return Trigger.of(Kind.COUNT, self.growth, self.reads, self.batch)
+        assert self.threshold is not None
+        return Trigger.of(Kind.TIMED_LOGDET, self.threshold, self.reads, self.batch)
+
+    def log_gamma_download(self) -> Array:
+        """There are no downloads."""
+        return np.array([math.inf])
+
+    def releases(self, world: World) -> int:
+        """Of one estimator, which an agent uses in every γ-th round."""
+        rounds = max(world.horizon // world.per_round // self.ttl, 1)
+        return count_releases(self.growth, rounds, self.batch) if self.growth is not None else rounds
+
+    def member_coordinator(
+        self,
+        assembly: Assembly,  # noqa: ARG002
+        world: World,  # noqa: ARG002
+        ridge: float,  # noqa: ARG002
+        noise: Noise | None,  # noqa: ARG002
+    ) -> None:
+        """There is none."""
+        return
+
+    def coordinator(self, hub: Hub, ridge: float, dim: int, noise: Noise | None = None) -> Coordinator | None:  # noqa: ARG002
+        """There is none."""
+        return None

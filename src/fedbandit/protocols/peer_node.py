@@ -1,0 +1,147 @@
+"""A peer's part of gossip: what it asks, tells, passes on and remembers. No I/O, no clock, no learning.
+
+Theory of operation
+-------------------
+Messages travel one hop a round and live γ hops. A peer that wants to synchronise estimator g tells what it has
+released, and asks; everybody within γ hops tells in turn. Each Tell carries all that its origin ever released for g,
+with the number of releases, so a peer keeps one Tell of each origin and estimator, the newest.
+
+| it gets           | it has not seen that yet                      | it has            |
+|-------------------|-----------------------------------------------|-------------------|
+| Ask(origin, g, e) | passes it on if hops are left; is to answer   | nothing           |
+| Tell(origin, g, n)| keeps it; passes it on if hops are left       | nothing           |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fedbandit.assembly import Noise
+from fedbandit.errors import FedbanditError
+from fedbandit.messages import Ask, Download, Message, Tell, decode, encode
+from fedbandit.statistics import EXACT, Sums, zero_sums
+
+
+class PeerNode:
+    """One peer of a network without a coordinator."""
+
+    def __init__(self, member: int, neighbours: tuple[int, ...], ttl: int, dim: int) -> None:
+        self.member = member
+        self.neighbours = neighbours
+        self.ttl = ttl
+        self.dim = dim
+        self.told: dict[tuple[int, int], Tell] = {}  # (origin, estimator) → the newest, its own included
+        self._asked: dict[tuple[int, int], int] = {}  # (origin, estimator) → the newest epoch
+        self._epoch = 0
+        self._queue: list[tuple[int, Message]] = []  # where it came from, itself for its own
+
+    def ask(self, estimator: int) -> None:
+        """Let everybody within reach tell."""
+        self._epoch += 1
+        self._asked[self.member, estimator] = self._epoch
+        self._queue.append((self.member, Ask(self.member, estimator, self._epoch, self.ttl)))
+
+    def tell(self, estimator: int, released: Sums) -> None:
+        """Tell everybody within reach, after one more release."""
+        before = self.told.get((self.member, estimator))
+        V, b, n = zero_sums(self.dim) if before is None else before.sums
+        sums = Sums(V + released.V, b + released.b, n + released.n)
+        sequence = 1 if before is None else before.sequence + 1
+        self.told[self.member, estimator] = tell = Tell(self.member, estimator, sequence, self.ttl, sums)
+        self._queue.append((self.member, tell))
+
+    def send(self) -> list[tuple[int, Message]]:
+        """What goes to which neighbour at the end of this round; nothing goes back to where it came from."""
+        queue, self._queue = self._queue, []
+        return [(j, message) for source, message in queue for j in self.neighbours if j != source]
+
+    def receive(self, sender: int, message: Message) -> bool:
+        """Take a message from a neighbour; True if it was new."""
+        if sender not in self.neighbours:
+            raise FedbanditError(f"Peer {sender} is not a neighbour of peer {self.member}.")
+        match message:
+            case Ask(origin, estimator, epoch, hops):
+                if epoch <= self._asked.get((origin, estimator), 0):
+                    return False
+                self._asked[origin, estimator] = epoch
+            case Tell(origin, estimator, sequence, hops, sums):
+                known = self.told.get((origin, estimator))
+                if origin == self.member or (known is not None and sequence <= known.sequence):
+                    return False
+                if sums.b.size != self.dim or hops > self.ttl:
+                    raise FedbanditError(
+                        f"Peer {origin} told statistics of dimension {sums.b.size} with {hops} hops left, expected "
+                        f"{self.dim} and at most {self.ttl}."
+                    )
+                self.told[origin, estimator] = message
+            case _:
+                raise FedbanditError(f"A peer does not take a {type(message).__name__}.")
+        if hops > 1:
+            self._queue.append((sender, replace(message, hops=hops - 1)))
+        return True
+
+    def others(self, estimator: int) -> tuple[Sums, dict[int, int]]:
+        """The sum of what all others told, and how often each of them has released."""
+        V, b, n = zero_sums(self.dim)
+        releases: dict[int, int] = {}
+        for (origin, g), tell in sorted(self.told.items()):
+            if g == estimator and origin != self.member:
+                V, b, n = V + tell.sums.V, b + tell.sums.b, n + tell.sums.n
+                releases[origin] = tell.sequence
+        return Sums(V, b, n), releases
+
+    def own(self, estimator: int) -> Sums:
+        """What this peer has told itself."""
+        tell = self.told.get((self.member, estimator))
+        return zero_sums(self.dim) if tell is None else tell.sums
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Everything: plain values and arrays."""
+        values = {
+            "epoch": self._epoch,
+            "asked": [[*key, epoch] for key, epoch in self._asked.items()],
+            "queue": [source for source, _ in self._queue],
+        }
+        blobs = [encode(tell) for tell in self.told.values()], [encode(message) for _, message in self._queue]
+        arrays = {
+            f"{name}.{k}": np.frombuffer(blob, dtype=np.uint8)
+            for name, group in zip(("told", "queue"), blobs, strict=True)
+            for k, blob in enumerate(group)
+        }
+        return values, arrays
+
+    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self._epoch = values["epoch"]
+        self._asked = {(origin, g): epoch for origin, g, epoch in values["asked"]}
+        self.told = {}
+        for key in arrays:
+            if key.startswith("told."):
+                tell = decode(arrays[key].tobytes())
+                assert isinstance(tell, Tell)
+                self.told[tell.member, tell.estimator] = tell
+        self._queue = [(source, decode(arrays[f"queue.{k}"].tobytes())) for k, source in enumerate(values["queue"])]
+
+
+def heard(
+    node: PeerNode, estimator: int, noise: Noise | None, ridge: float, version: int, *, keeps_own: bool
+) -> Download:
+    """What a peer has heard of an estimator, as if a coordinator had sent it: the others' statistics alone.
+
+    If agents do not keep their own data exact (FedUCB as published), what the peer itself told is part of it.
+    """
+    sums, releases = node.others(estimator)
+    if not keeps_own and noise is not None:
+        mine, own = node.told.get((node.member, estimator)), node.own(estimator)
+        if mine is not None:
+            releases = {**releases, node.member: mine.sequence}
+        V, slack = noise.repair(sums.V + own.V, releases, ridge)
+        return Download(node.member, version, 0, Sums(V, sums.b + own.b, sums.n + own.n), slack)
+    slack = EXACT
+    if noise is not None:
+        slack = noise.known(sum(noise.variance(origin, count) for origin, count in releases.items()))
+    return Download(node.member, version, 0, sums, slack, own=False)
