@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.compiled import compiled_inline, compiled_lean, compiled_view
+from fedbandit.vectors import load, matrix_at, store, total, zeros
 
 Array: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -100,28 +101,25 @@ def pending_b_of(row: Array, d: int) -> Array:
 @compiled_view
 def listed_of(row: Array, d: int) -> Array:
     """The contexts of the latest pending observations, one below the other."""
-    return row[HEAD + 3 * d : HEAD + (3 + LISTED) * d].reshape((LISTED, d))
+    return matrix_at(row, HEAD + 3 * d, LISTED, d)
 
 
 @compiled_view
 def inverse_of(row: Array, d: int) -> Array:
     """V(λ)⁻¹."""
-    start = HEAD + (3 + LISTED) * d
-    return row[start : start + d * d].reshape((d, d))
+    return matrix_at(row, HEAD + (3 + LISTED) * d, d, d)
 
 
 @compiled_view
 def folded_of(row: Array, d: int) -> Array:
     """Σ x xᵀ of the pending observations that are no longer listed; meaningless while all are."""
-    start = HEAD + (3 + LISTED) * d + d * d
-    return row[start : start + d * d].reshape((d, d))
+    return matrix_at(row, HEAD + (3 + LISTED) * d + d * d, d, d)
 
 
 @compiled_view
 def base_of(row: Array, d: int) -> Array:
     """V − ΔV: what coordinator and row have in common."""
-    start = HEAD + (3 + LISTED) * d + 2 * d * d
-    return row[start : start + d * d].reshape((d, d))
+    return matrix_at(row, HEAD + (3 + LISTED) * d + 2 * d * d, d, d)
 
 
 @compiled_inline
@@ -140,66 +138,77 @@ def add(source: Array, target: Array) -> None:
 
 @compiled_inline
 def dot(x: Array, y: Array) -> float:
-    """⟨x, y⟩ with four independent partial sums, which overlap in time without `fastmath`."""
+    """⟨x, y⟩ with four partial sums."""
     n = x.shape[0]
     whole = n - n % 4
-    s0 = 0.0
-    s1 = 0.0
-    s2 = 0.0
-    s3 = 0.0
+    sums = zeros()
     for i in range(0, whole, 4):
-        s0 += x[i] * y[i]
-        s1 += x[i + 1] * y[i + 1]
-        s2 += x[i + 2] * y[i + 2]
-        s3 += x[i + 3] * y[i + 3]
+        sums = sums + load(x, i) * load(y, i)
+    s = total(sums)
     for i in range(whole, n):
-        s0 += x[i] * y[i]
-    return (s0 + s2) + (s1 + s3)
+        s += x[i] * y[i]
+    return s
 
 
 @compiled_lean
 def dot_each(theta: Array, X: Array, arms: Ints, out: Array) -> None:
     """out[a] = ⟨θ, X[arms[a]]⟩, four arms at a time."""
     d = theta.shape[0]
-    whole = arms.shape[0] - arms.shape[0] % 4
-    for a in range(0, whole, 4):
-        r0, r1, r2, r3 = arms[a], arms[a + 1], arms[a + 2], arms[a + 3]
-        s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-        for i in range(d):
-            s0 += theta[i] * X[r0, i]
-            s1 += theta[i] * X[r1, i]
-            s2 += theta[i] * X[r2, i]
-            s3 += theta[i] * X[r3, i]
-        out[a], out[a + 1], out[a + 2], out[a + 3] = s0, s1, s2, s3
-    for a in range(whole, arms.shape[0]):
+    whole = d - d % 4
+    fours = arms.shape[0] - arms.shape[0] % 4
+    for a in range(0, fours, 4):
+        w, x, y, z = X[arms[a]], X[arms[a + 1]], X[arms[a + 2]], X[arms[a + 3]]
+        s0, s1, s2, s3 = zeros(), zeros(), zeros(), zeros()
+        for i in range(0, whole, 4):
+            t = load(theta, i)
+            s0 = s0 + load(w, i) * t
+            s1 = s1 + load(x, i) * t
+            s2 = s2 + load(y, i) * t
+            s3 = s3 + load(z, i) * t
+        t0, t1, t2, t3 = total(s0), total(s1), total(s2), total(s3)
+        for i in range(whole, d):
+            t0 += theta[i] * w[i]
+            t1 += theta[i] * x[i]
+            t2 += theta[i] * y[i]
+            t3 += theta[i] * z[i]
+        out[a], out[a + 1], out[a + 2], out[a + 3] = t0, t1, t2, t3
+    for a in range(fours, arms.shape[0]):
         out[a] = dot(theta, X[arms[a]])
 
 
 @compiled_inline
 def multiply(A: Array, x: Array, out: Array) -> None:
-    """Out = A x for a symmetric A, four rows of A at a time: this vectorises, a scalar product does not."""
+    """Out = A x for a symmetric A, four rows of A at a time."""
     d = x.shape[0]
     whole = d - d % 4
-    for i in range(d):
-        out[i] = 0.0
+    nothing = zeros()
+    for i in range(0, whole, 4):
+        store(out, i, nothing)
     for c in range(0, whole, 4):
         x0, x1, x2, x3 = x[c], x[c + 1], x[c + 2], x[c + 3]
-        for i in range(d):
-            out[i] += (A[c, i] * x0 + A[c + 1, i] * x1) + (A[c + 2, i] * x2 + A[c + 3, i] * x3)
+        a0, a1, a2, a3 = A[c], A[c + 1], A[c + 2], A[c + 3]
+        for i in range(0, whole, 4):
+            four = (load(a0, i) * x0 + load(a1, i) * x1) + (load(a2, i) * x2 + load(a3, i) * x3)
+            store(out, i, load(out, i) + four)
     for c in range(whole, d):
-        x0 = x[c]
-        for i in range(d):
-            out[i] += A[c, i] * x0
+        x0, a0 = x[c], A[c]
+        for i in range(0, whole, 4):
+            store(out, i, load(out, i) + load(a0, i) * x0)
+    for c in range(whole, d):  # the last columns are the last rows
+        out[c] = dot(A[c], x)
 
 
 @compiled_inline
 def add_outer(A: Array, x: Array, scale: float) -> None:
     """A += scale · x xᵀ."""
     d = x.shape[0]
+    whole = d - d % 4
     for i in range(d):
-        xi = scale * x[i]
-        for j in range(d):
-            A[i, j] += xi * x[j]
+        xi, a = scale * x[i], A[i]
+        for j in range(0, whole, 4):
+            store(a, j, load(a, j) + load(x, j) * xi)
+        for j in range(whole, d):
+            a[j] += xi * x[j]
 
 
 @compiled_lean
@@ -208,8 +217,8 @@ def invert(A: Array, scratch: Array) -> float:
 
     The sweep operator, two pivots at a time: A −= Cᵀ P⁻¹ C with C the rows of the pivots and P their 2×2 block, then
     the rows and columns of the pivots become P⁻¹ C and their block −P⁻¹. Swept all over, A is −A⁻¹. P is factored
-    (P = L D Lᵀ), never inverted: with nearly parallel contexts its determinant would cancel. C is copied so that the
-    compiler can see that the inner loop does not overwrite what it reads, and vectorise it.
+    (P = L D Lᵀ), never inverted: with nearly parallel contexts its determinant would cancel. Only the upper triangle
+    is worked on, and mirrored at the end.
     """
     d = A.shape[0]
     logdet = 0.0
@@ -220,43 +229,53 @@ def invert(A: Array, scratch: Array) -> float:
         r = A[k, m] / pivot
         second = A[m, m] - r * A[k, m]
         logdet += math.log(pivot) + math.log(second)
-        for j in range(d):
+        pivot, second = 1.0 / pivot, 1.0 / second
+        for j in range(k):
+            first[j] = A[j, k]
+            other[j] = A[j, m] - r * A[j, k]
+        first[k], first[m] = A[k, k], A[k, m]
+        other[k], other[m] = 0.0, A[m, m] - r * A[k, m]
+        for j in range(m + 1, d):
             first[j] = A[k, j]
             other[j] = A[m, j] - r * A[k, j]
-        for i in range(d):
-            f0 = first[i] / pivot
-            f1 = other[i] / second
-            for j in range(d):
-                A[i, j] -= f0 * first[j] + f1 * other[j]
-        for j in range(d):
-            f1 = other[j] / second
-            f0 = first[j] / pivot - r * f1
-            A[k, j] = f0
-            A[j, k] = f0
-            A[m, j] = f1
-            A[j, m] = f1
-        A[k, k] = -1.0 / pivot - r * r / second
-        A[k, m] = r / second
-        A[m, k] = r / second
-        A[m, m] = -1.0 / second
+        add_upper(A, first, -pivot, other, -second)
+        for j in range(k):
+            A[j, m] = other[j] * second
+            A[j, k] = first[j] * pivot - r * A[j, m]
+        for j in range(m + 1, d):
+            A[m, j] = other[j] * second
+            A[k, j] = first[j] * pivot - r * A[m, j]
+        A[k, k] = -pivot - r * r * second
+        A[k, m] = r * second
+        A[m, m] = -second
     if d % 2 == 1:
         k = d - 1
-        pivot = A[k, k]
-        logdet += math.log(pivot)
+        pivot = 1.0 / A[k, k]
+        logdet += math.log(A[k, k])
         for j in range(d):
-            first[j] = A[k, j]
-        for i in range(d):
-            f0 = first[i] / pivot
-            for j in range(d):
-                A[i, j] -= f0 * first[j]
-        for j in range(d):
-            A[k, j] = first[j] / pivot
-            A[j, k] = first[j] / pivot
-        A[k, k] = -1.0 / pivot
+            first[j] = A[j, k]
+        add_upper(A, first, -pivot, first, 0.0)
+        for j in range(k):
+            A[j, k] = first[j] * pivot
+        A[k, k] = -pivot
     for i in range(d):
-        for j in range(d):
+        for j in range(i, d):
             A[i, j] = -A[i, j]
+            A[j, i] = A[i, j]
     return logdet
+
+
+@compiled_inline
+def add_upper(A: Array, x: Array, s: float, y: Array, t: float) -> None:
+    """A += s · x xᵀ + t · y yᵀ in the upper triangle; what is written below the diagonal means nothing."""
+    d = x.shape[0]
+    whole = d - d % 4
+    for i in range(d):
+        xi, yi, a = s * x[i], t * y[i], A[i]
+        for j in range(i - i % 4, whole, 4):
+            store(a, j, load(a, j) + (load(x, j) * xi + load(y, j) * yi))
+        for j in range(whole, d):
+            a[j] += xi * x[j] + yi * y[j]
 
 
 @compiled_lean
@@ -287,12 +306,16 @@ def add_listed(row: Array, d: int, V: Array) -> None:
     """V += Σ x xᵀ over the listed contexts, four at a time."""
     listed = listed_of(row, d)
     k = int(row[N_LISTED])
-    whole = k - k % 4
+    whole, fours = k - k % 4, d - d % 4
     for c in range(0, whole, 4):
+        w, x, y, z = listed[c], listed[c + 1], listed[c + 2], listed[c + 3]
         for i in range(d):
-            x0, x1, x2, x3 = listed[c, i], listed[c + 1, i], listed[c + 2, i], listed[c + 3, i]
-            for j in range(d):
-                V[i, j] += (x0 * listed[c, j] + x1 * listed[c + 1, j]) + (x2 * listed[c + 2, j] + x3 * listed[c + 3, j])
+            x0, x1, x2, x3, v = w[i], x[i], y[i], z[i], V[i]
+            for j in range(0, fours, 4):
+                four = (load(w, j) * x0 + load(x, j) * x1) + (load(y, j) * x2 + load(z, j) * x3)
+                store(v, j, load(v, j) + four)
+            for j in range(fours, d):
+                v[j] += (w[j] * x0 + x[j] * x1) + (y[j] * x2 + z[j] * x3)
     for c in range(whole, k):
         add_outer(V, listed[c], 1.0)
 

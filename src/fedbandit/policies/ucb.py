@@ -63,8 +63,10 @@ def choose_ucb(plan: PolicyPlan, row: Array, X: Array, arms: Ints, scores: Array
     reach = (alpha * math.sqrt(row[SPECTRAL]) + nu * row[SPECTRAL]) * plan.bound
     dot_each(theta, X, arms, scores)
     first = 0
+    best = scores[0]
     for a in range(1, arms.shape[0]):
-        if scores[a] > scores[first]:
+        if scores[a] > best:
+            best = scores[a]
             first = a
     # The largest mean first: it usually wins, and its bound lets the others be skipped.
     x = X[arms[first]]

@@ -1,0 +1,192 @@
+"""Four numbers at a time, for the innermost loops of `@compiled` functions.
+
+The compiler vectorises a loop over a row of d numbers only in strides of sixteen and leaves the rest, with d = 25 nine
+numbers of every row, one by one. Here the stride is four and written down: `Four` is a vector of the machine,
+`load`, `store` and `total` go between it and arrays, and + and * are as for arrays. With NUMBA_DISABLE_JIT=1 a
+`Four` is a NumPy array of length four; both ways the same operations happen in the same order.
+"""
+
+# ruff: noqa: ARG001 - Numba fixes what these functions are called with
+# mypy: disable-error-code="misc,untyped-decorator"
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.core.errors import TypingError
+from numba.core.imputils import impl_ret_borrowed, lower_builtin
+from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
+from numba.extending import intrinsic, models, register_model
+from numba.np.arrayobj import populate_array
+from numpy.typing import NDArray
+
+Four: TypeAlias = NDArray[np.float64]
+
+_VECTOR = ir.VectorType(ir.DoubleType(), 4)
+_INDEX = ir.IntType(32)
+
+
+class _FourType(types.Type):
+    def __init__(self) -> None:
+        super().__init__(name="Four")
+
+
+_FOUR = _FourType()
+
+
+@register_model(_FourType)
+class _FourModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, _VECTOR)
+
+
+def _splat(builder: Any, number: Any) -> Any:
+    one = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), number, _INDEX(0))
+    return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(_INDEX, 4), [0] * 4))
+
+
+@infer_global(operator.add)
+class _Add(ConcreteTemplate):
+    cases = (signature(_FOUR, _FOUR, _FOUR),)
+
+
+@infer_global(operator.mul)
+class _Multiply(ConcreteTemplate):
+    cases = (signature(_FOUR, _FOUR, _FOUR), signature(_FOUR, _FOUR, types.float64))
+
+
+@lower_builtin(operator.add, _FOUR, _FOUR)
+def _lower_add(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    return builder.fadd(*args)
+
+
+@lower_builtin(operator.mul, _FOUR, _FOUR)
+def _lower_multiply(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    return builder.fmul(*args)
+
+
+@lower_builtin(operator.mul, _FOUR, types.float64)
+def _lower_scale(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    return builder.fmul(args[0], _splat(builder, args[1]))
+
+
+def _place(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [index]), _VECTOR.as_pointer())
+
+
+def _lower_load(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    return builder.load(_place(context, builder, sig.args[0], *args), align=8)
+
+
+def _lower_store(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    array, index, four = args
+    builder.store(four, _place(context, builder, sig.args[0], array, index), align=8)
+    return context.get_dummy_value()
+
+
+def _lower_total(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    a, b, c, d = (builder.extract_element(args[0], _INDEX(k)) for k in range(4))
+    return builder.fadd(builder.fadd(a, c), builder.fadd(b, d))
+
+
+def _lower_zeros(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    return ir.Constant(_VECTOR, [0.0] * 4)
+
+
+def _check(array: Any) -> None:
+    if array != types.Array(types.float64, 1, "C"):
+        raise TypingError(f"{array} is not a contiguous vector of floats")
+
+
+@intrinsic
+def _load(typing_context: Any, array: Any, index: Any) -> Any:
+    _check(array)
+    return signature(_FOUR, array, types.intp), _lower_load
+
+
+@intrinsic
+def _store(typing_context: Any, array: Any, index: Any, four: Any) -> Any:
+    _check(array)
+    return signature(types.none, array, types.intp, four), _lower_store
+
+
+@intrinsic
+def _total(typing_context: Any, four: Any) -> Any:
+    return signature(types.float64, four), _lower_total
+
+
+@intrinsic
+def _zeros(typing_context: Any) -> Any:
+    return signature(_FOUR), _lower_zeros
+
+
+def _load_plain(array: NDArray[np.float64], i: int) -> Four:
+    return array[i : i + 4].copy()
+
+
+def _store_plain(array: NDArray[np.float64], i: int, four: Four) -> None:
+    array[i : i + 4] = four
+
+
+def _total_plain(four: Four) -> float:
+    return float((four[0] + four[2]) + (four[1] + four[3]))
+
+
+def _zeros_plain() -> Four:
+    return np.zeros(4)
+
+
+_PLAIN = bool(numba.config.DISABLE_JIT)
+
+load: Callable[[NDArray[np.float64], int], Four] = _load_plain if _PLAIN else _load
+"""Entries i, …, i + 3 of a contiguous vector. No bounds are checked."""
+
+store: Callable[[NDArray[np.float64], int, Four], None] = _store_plain if _PLAIN else _store
+"""Put four numbers in entries i, …, i + 3 of a contiguous vector."""
+
+total: Callable[[Four], float] = _total_plain if _PLAIN else _total
+"""(first + third) + (second + fourth)."""
+
+zeros: Callable[[], Four] = _zeros_plain if _PLAIN else _zeros
+"""Four zeros."""
+
+
+def _lower_matrix_at(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    vector, start, n, d = args
+    source = context.make_array(sig.args[0])(context, builder, vector)
+    view = context.make_array(sig.return_type)(context, builder)
+    size = context.get_constant(types.intp, 8)
+    populate_array(
+        view,
+        data=builder.gep(source.data, [start]),
+        shape=(n, d),
+        strides=(builder.mul(d, size), size),
+        itemsize=size,
+        meminfo=source.meminfo,
+        parent=source.parent,
+    )
+    return impl_ret_borrowed(context, builder, sig.return_type, view._getvalue())
+
+
+@intrinsic
+def _matrix_at(typing_context: Any, vector: Any, start: Any, n: Any, d: Any) -> Any:
+    _check(vector)
+    matrix = types.Array(vector.dtype, 2, "C")
+    return signature(matrix, vector, types.intp, types.intp, types.intp), _lower_matrix_at
+
+
+def _matrix_at_plain(vector: NDArray[np.float64], start: int, n: int, d: int) -> NDArray[np.float64]:
+    return vector[start : start + n * d].reshape((n, d))
+
+
+matrix_at: Callable[[NDArray[np.float64], int, int, int], NDArray[np.float64]] = (
+    _matrix_at_plain if _PLAIN else _matrix_at
+)
+"""The (n, d) matrix that starts at entry `start` of a contiguous vector: Numba's own reshape calls a C function."""
