@@ -7,17 +7,18 @@ a network and N rows in a simulation pull the same arms and send the same messag
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from fedbandit.errors import FedbanditError, require
-from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Upload
+from fedbandit.errors import FedbanditError, require, whole_number
+from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Upload, decode, encode
 from fedbandit.policies import choose, scratch
 from fedbandit.protocols import Coordinator
 from fedbandit.protocols.hub import empty_hub, measure
 from fedbandit.protocols.trigger import pick, triggered
+from fedbandit.state import State
 from fedbandit.statistics import (
     VERSION,
     Array,
@@ -58,6 +59,7 @@ class ClientMachine:
 
     Uploads stay in `outbox`, unchanged, until the coordinator acknowledges them; send them again as often as you like.
     Until a *download* contains them they are also kept to be put on top of downloads, which receipts may overtake.
+    Of choices whose reward has not come the latest `waiting` are kept.
 
     >>> import fedbandit as fb
     >>> client = ClientMachine(0, fb.async_linucb(), fb.World(n_clients=3, dim=2, horizon=100), seed=0)
@@ -66,7 +68,7 @@ class ClientMachine:
     ['Upload']
     """
 
-    def __init__(self, member: int, system: System, world: World, seed: int = 0) -> None:
+    def __init__(self, member: int, system: System, world: World, seed: int = 0, waiting: int = 10_000) -> None:
         require(0 <= member < world.n_clients, "member", member, f"a client number below {world.n_clients}")
         if not system.structure.separate:
             raise FedbanditError(
@@ -89,11 +91,12 @@ class ClientMachine:
         self._epoch = 0
         self._chosen: dict[int, Array] = {}
         self._choices = 0
+        self._waiting = whole_number("waiting", waiting)
         self._work = scratch(1, world.dim)
 
     def join(self) -> list[Message]:
-        """The message to begin with."""
-        return [] if self.protocol.says == "nothing" else [Join(self.member)]
+        """The message to begin with, and with which to ask for what may have been missed."""
+        return [] if self.protocol.says == "nothing" else [Join(self.member, int(self.row[VERSION]))]
 
     def select(self, arms: ArrayLike) -> Choice:
         """Choose one of the arms, given as a (K, d) array of contexts."""
@@ -112,17 +115,43 @@ class ClientMachine:
             self._work = scratch(len(X), self.dim)
         a = choose(self.plan, self.row, self.member, X, np.arange(len(X)), self._work)
         self._choices += 1
-        self._chosen[self._choices] = X[a].copy()
+        self.await_reward(self._choices, X[a].copy())
         return Choice(self._choices, int(a))
+
+    def await_reward(self, choice: int, x: Array) -> None:
+        """Expect the reward of a choice with context x, forgetting the oldest if there are too many."""
+        self._choices = max(self._choices, choice)
+        self._chosen[choice] = x
+        while len(self._chosen) > self._waiting:
+            self.forget(next(iter(self._chosen)))
+
+    def number_choices_from(self, number: int) -> None:
+        """The next choice gets the number after this one, if that is a new number."""
+        self._choices = max(self._choices, number)
+
+    def waits_for(self, choice: int) -> Array | None:
+        """The context of a choice whose reward has not come."""
+        return self._chosen.get(choice)
+
+    def forget(self, choice: int) -> None:
+        """The reward of this choice will never come."""
+        self._chosen.pop(choice, None)
 
     def observe(self, choice: int, reward: float) -> list[Message]:
         """Learn the reward of a choice, and say what to send."""
         if choice not in self._chosen:
             raise FedbanditError(f"Choice {choice} is not waiting for a reward.")
         require(math.isfinite(reward), "reward", reward, "a finite number")
-        x = self._chosen.pop(choice)
+        self.learn(self._chosen.pop(choice), reward)
+        return self.speak()
+
+    def learn(self, x: Array, reward: float) -> None:
+        """Learn from one observation without saying anything: past logs, or what is on record from before a crash."""
         multiply(inverse_of(self.row, self.dim), x, self._work.best_u)
         observe(self.row, x, float(reward), self._work.best_u, self.ridge, self._work.M)
+
+    def speak(self) -> list[Message]:
+        """What to send now, if the trigger says so."""
         if not triggered(*self._trigger, self.row):
             return []
         return [Request(self.member)] if self.protocol.says == "request" else [self._upload()]
@@ -148,6 +177,46 @@ class ClientMachine:
             case _:
                 raise FedbanditError(f"A client does not take a {type(message).__name__}.")
         return []
+
+    @property
+    def sequence(self) -> int:
+        """The number of the last upload."""
+        return self._sequence
+
+    def state(self) -> State:
+        """All that a machine with the same arguments needs in order to go on; uploads as the bytes that are sent."""
+        header = {
+            "member": self.member,
+            "dim": self.dim,
+            "choices": self._choices,
+            "sequence": self._sequence,
+            "epoch": self._epoch,
+            "unacknowledged": list(self.outbox),
+        }
+        arrays: dict[str, NDArray[Any]] = {
+            "row": self.row.copy(),
+            "waiting": np.array(list(self._chosen), dtype=np.int64),
+            "contexts": np.array(list(self._chosen.values()), dtype=np.float64).reshape(-1, self.dim),
+        }
+        for number, upload in self._on_top.items():
+            arrays[f"upload.{number}"] = np.frombuffer(encode(upload), dtype=np.uint8)
+        return State(header, arrays)
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        header, arrays = state
+        for name, value in (("member", self.member), ("dim", self.dim)):
+            require(header[name] == value, f"the stored {name}", header[name], f"{value}")
+        self.row = arrays["row"]
+        self._choices, self._sequence, self._epoch = header["choices"], header["sequence"], header["epoch"]
+        self._chosen = dict(zip(arrays["waiting"].tolist(), arrays["contexts"], strict=True))
+        self._on_top = {}
+        for name, data in arrays.items():
+            if name.startswith("upload."):
+                upload = decode(data.tobytes())
+                assert isinstance(upload, Upload)
+                self._on_top[upload.sequence] = upload
+        self.outbox = {number: self._on_top[number] for number in header["unacknowledged"]}
 
     def _upload(self) -> Upload:
         sums = pending_sums(self.row, self.dim)

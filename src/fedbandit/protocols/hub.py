@@ -24,11 +24,13 @@ an upload costs as much more as there are classes, so a γ_D of its own for each
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedbandit.compiled import compiled_inline, compiled_lean
+from fedbandit.errors import FedbanditError
 from fedbandit.statistics import (
     LOGDET,
     N_OWN,
@@ -389,3 +391,55 @@ def make_room(hub: Hub) -> Hub:
         cohort_of=renumber[cohort_of_clients(hub)],
         counters=counters,
     )
+
+
+def pack_hub(hub: Hub) -> dict[str, NDArray[Any]]:
+    """The hub as named arrays for a state, without the snapshots and cohorts that nobody has any more."""
+    tidy = make_room(hub)
+    used = int(tidy.counters[USED])
+    taken = np.flatnonzero(tidy.users > 0)
+    arrays = {f"hub.{name}": array for name, array in tidy._asdict().items() if name not in _ROOMY}
+    return arrays | {
+        "hub.cohorts": tidy.cohorts[:used],
+        "hub.key": tidy.key[:used],
+        "hub.taken": taken,
+        "hub.snapshots": tidy.snapshots[taken],
+        "hub.users": tidy.users[taken],
+    }
+
+
+def unpack_hub(hub: Hub, arrays: dict[str, NDArray[Any]]) -> Hub:
+    """The hub that `pack_hub` packed; `hub` is any one of the same system."""
+    for name in ("pool", "cohort_of", "log_gamma"):
+        stored, expected = arrays[f"hub.{name}"].shape, getattr(hub, name).shape
+        if stored != expected:
+            raise FedbanditError(f"The stored {name} is of shape {stored}, expected {expected}.")
+    taken, cohorts, key = arrays["hub.taken"], arrays["hub.cohorts"], arrays["hub.key"]
+    slots = max(hub.users.size, 2 * taken.size)
+    room = max(hub.key.size, 2 * (len(cohorts) + hub.log_gamma.size + 4))
+    snapshots = np.zeros((slots, hub.snapshots.shape[1]))
+    snapshots[: taken.size] = arrays["hub.snapshots"]
+    users = np.zeros(slots, dtype=np.int64)
+    users[: taken.size] = arrays["hub.users"]
+    free = np.zeros(slots, dtype=np.int64)
+    free[: slots - taken.size] = np.arange(taken.size, slots)
+    cohorts = grown(cohorts, room)
+    with_snapshot = cohorts[: len(key), SNAPSHOT] >= 0
+    cohorts[: len(key), SNAPSHOT][with_snapshot] = np.searchsorted(taken, cohorts[: len(key), SNAPSHOT][with_snapshot])
+    counters = arrays["hub.counters"]
+    counters[FREE] = slots - taken.size
+    plain = {name: arrays[f"hub.{name}"] for name in Hub._fields if name not in _ROOMY}
+    return Hub(
+        **{
+            **plain,
+            "cohorts": cohorts,
+            "key": grown(key, room),
+            "snapshots": snapshots,
+            "users": users,
+            "free": free,
+            "counters": counters,
+        }
+    )
+
+
+_ROOMY = ("cohorts", "key", "snapshots", "users", "free")
