@@ -132,6 +132,6 @@ def test_a_check_that_cannot_fail_is_none() -> None:
     network.coordinator.machine.hub.pool[0, N] += 1
     with pytest.raises(AssertionError, match="observations applied"):
         network.check()
+    network.coordinator_store.fuse = "before"
     with pytest.raises(Crash):
-        network.coordinator_store.fuse = "before"
         network.coordinator_store.append("x", [b""])

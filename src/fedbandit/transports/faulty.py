@@ -22,7 +22,6 @@ from typing import Literal
 import numpy as np
 
 from fedbandit.messages import Download, Message, Upload, decode, encode
-from fedbandit.protocols import Broadcast
 from fedbandit.statistics import N_OWN, N_PENDING, VERSION, N, Sums, b_of, base_of, pending_b_of
 from fedbandit.transports.envelope import unseal
 from fedbandit.transports.federation import Federation
@@ -95,6 +94,8 @@ class Node:
     pending: list[int] = field(default_factory=list)
     """Numbers of the observations that are in no upload yet."""
     sequence: int = 0
+    made: dict[int, bytes] = field(default_factory=dict)
+    """Uploads that nobody has acknowledged yet."""
     downloads: dict[int, Download] = field(default_factory=dict)
 
 
@@ -286,12 +287,19 @@ class FaultyNetwork:
             return
         self._note_applied(source, data)
         for answer in outcome:
-            for message in answer.addressed() if isinstance(answer, Broadcast) else (answer,):
-                self._answer(message)
+            self._answer(answer, source)
 
-    def _answer(self, message: Message) -> None:
+    def _answer(self, message: Message, source: str) -> None:
         assert self.coordinator is not None
-        name = self.coordinator.register.by_member[message.member].name
+        seat = self.coordinator.register.by_member[message.member]
+        name = seat.name
+        if self.nodes[source].member == message.member:
+            name = source
+        elif len(self.nodes) > self.terms.world.n_clients:  # there are copies: it goes to the one that is heard
+            heard = [n.name for n in self.nodes.values() if n.live is not None and n.live.nonce == seat.nonce]
+            if not heard:
+                return
+            name = heard[0]
         if isinstance(message, Download):
             self.nodes[name].downloads[message.version] = message
         self._send("", name, encode(message))
@@ -312,8 +320,12 @@ class FaultyNetwork:
         if machine.sequence > node.sequence:
             assert machine.sequence == node.sequence + 1
             node.sequence = machine.sequence
-            self._inside[encode(machine.outbox[machine.sequence])] = node.pending
+            node.made[machine.sequence] = encode(machine.outbox[machine.sequence])
+            self._inside[node.made[machine.sequence]] = node.pending
             node.pending = []
+        for number in [number for number in node.made if number not in machine.outbox]:
+            data = node.made.pop(number)
+            assert data not in self._inside, f"upload {number} of {node.name} is acknowledged, but not applied"
 
     def _note_applied(self, name: str, data: bytes) -> None:
         """If the coordinator has applied this upload now, no observation in it may have been applied before."""
@@ -373,7 +385,7 @@ def copied(network: FaultyNetwork, node: Node) -> Node:
     store = CrashingStore()
     store.journals = node.store.copy().journals
     ghost = Node(f"{node.name}'{network.time}", node.member, store, pending=list(node.pending), sequence=node.sequence)
-    ghost.observed = node.observed
+    ghost.observed, ghost.made = node.observed, dict(node.made)
     network.nodes[ghost.name] = ghost
     network.restart(ghost)
     return ghost

@@ -123,14 +123,13 @@ class Federation:
         self._write([_entry(_QUARANTINE, at, name, reason.encode())])
         self.register.seat(name).quarantined = reason
 
-    def receive(self, frames: Sequence[tuple[str, bytes]], at: float) -> list[list[Message | Broadcast] | Refusal]:
+    def receive(self, frames: Sequence[tuple[str, bytes]], at: float) -> list[list[Message] | Refusal]:
         """Take frames with the names of those who sent them; the answers to each, or why it was refused.
 
-        All are written in one transaction. A `Broadcast` has been turned into its messages: nothing depends on the
-        machine's memory any more.
+        All are written in one transaction. Broadcasts have been turned into the messages of those who are here.
         """
         self._catch_up_with_store()
-        outcomes: list[list[Message | Broadcast] | Refusal] = []
+        outcomes: list[list[Message] | Refusal] = []
         entries: list[bytes] = []
         for name, frame in frames:
             try:
@@ -158,7 +157,7 @@ class Federation:
 
     # How it is done
 
-    def _take(self, name: str, frame: bytes, at: float) -> tuple[list[Message | Broadcast], bool]:
+    def _take(self, name: str, frame: bytes, at: float) -> tuple[list[Message], bool]:
         if len(frame) > self.most_bytes:
             raise Refusal("size", f"The frame has {len(frame)} bytes, but {self.most_bytes} are the most.")
         seat = self.register.seat(name)
@@ -186,56 +185,55 @@ class Federation:
                 seat.check_session(envelope)
             case _:
                 raise Refusal("malformed", f"A coordinator does not take a {type(message).__name__}.")
+        if isinstance(message, Upload) and message.sequence <= applied:
+            seat.verified = seat.verified or message.sequence == applied
+            seat.last_spoke = max(seat.last_spoke, at)
+            return [Receipt(seat.member, message.sequence)], False  # and no more: of later ones nothing is known
         session = (seat.incarnation, seat.epoch, seat.nonce)
-        retry = isinstance(message, Upload) and message.sequence <= applied
         try:
-            answers = self._apply(seat, envelope, message, data, at)
+            answers, moved = self._apply(seat, envelope, message, data, at)
         except Refusal:
             raise
         except FedbanditError as error:
             raise Refusal("statistics" if isinstance(message, Upload) else "malformed", str(error)) from None
-        silent = all(isinstance(answer, Receipt) for answer in answers)
-        same_session = session == (seat.incarnation, seat.epoch, seat.nonce)
-        return answers, not (retry or (silent and same_session and not isinstance(message, Upload)))
+        return answers, moved or session != (seat.incarnation, seat.epoch, seat.nonce)
 
     def _apply(
         self, seat: Seat, envelope: Envelope, message: Message, data: bytes, at: float
-    ) -> list[Message | Broadcast]:
+    ) -> tuple[list[Message], bool]:
+        """What to send, and whether the machine has moved (one that says nothing to a Join or Request has not)."""
         new_life = isinstance(message, Join) and seat.joined and envelope.incarnation != seat.incarnation
         if new_life:
             self.machine.start_over(seat.member)
         before = self.machine.applied.get(seat.member, 0)
         answers = self.machine.receive(message)
+        moved = bool(answers)
         seat.last_spoke = max(seat.last_spoke, at)
         if isinstance(message, Join):
-            seat.open_session(envelope, new_life)
-            answers = [Receipt(seat.member, before), *answers]
-        elif isinstance(message, Upload) and message.sequence > before:
-            seat.chain = extend(envelope.chain, data)
+            seat.open_session(envelope, new_life, before)
+            if seat.verified:
+                answers = [Receipt(seat.member, before), *answers]
+        elif isinstance(message, Upload):
+            seat.verified = True
+            seat.note_upload(extend(envelope.chain, data))
             seat.uploads += 1
             seat.observations += message.sums.n
             seat.bytes_up += len(data)
             self.activity.add(at, uploads=1, bytes=len(data))
-        return [self._count(answer, at) for answer in answers]
+        return [message for answer in answers for message in self._address(answer, at)], moved
 
-    def _count(self, answer: Message | Broadcast, at: float) -> Message | Broadcast:
-        size = encoded_size(Download, self.terms.world.dim)
-        if isinstance(answer, Download):
-            self._count_download(answer.member, size)
-            self.activity.add(at, downloads=1, bytes=size)
-        elif isinstance(answer, Broadcast):
-            addressed = list(answer.addressed())
-            if answer.kind is Download:
-                for message in addressed:
-                    self._count_download(message.member, size)
-                self.activity.add(at, downloads=answer.count, bytes=answer.count * size)
-            return Broadcast(answer.kind, answer.count, lambda: iter(addressed))
-        return answer
-
-    def _count_download(self, member: int, size: int) -> None:
-        if member < len(self.register.by_member):
-            self.register.by_member[member].downloads += 1
-            self.register.by_member[member].bytes_down += size
+    def _address(self, answer: Message | Broadcast, at: float) -> list[Message]:
+        """The messages that may be sent; whoever has not joined yet is sent what it has missed when it does."""
+        seats, size = self.register.by_member, encoded_size(Download, self.terms.world.dim)
+        everyone = answer.addressed() if isinstance(answer, Broadcast) else (answer,)
+        messages = [m for m in everyone if m.member < len(seats) and seats[m.member].verified]
+        downloads = [m for m in messages if isinstance(m, Download)]
+        for message in downloads:
+            seats[message.member].downloads += 1
+            seats[message.member].bytes_down += size
+        if downloads:
+            self.activity.add(at, downloads=len(downloads), bytes=len(downloads) * size)
+        return messages
 
     def _write(self, entries: list[bytes]) -> None:
         if not entries:

@@ -60,6 +60,7 @@ class Member:
         self._unwritten: list[bytes] = []
         self._entries = 0
         self._kept = 0  # uploads up to this number are in the store, and may be sent
+        self._complete = True  # the last greeting was said with an empty outbox
         self._overdue = False  # a snapshot could not be written
         self._recover()
         if self.incarnation == 0:
@@ -123,15 +124,19 @@ class Member:
     def greeting(self) -> bytes | None:
         """The frame to begin a connection with; None if nothing is ever exchanged."""
         messages = self.machine.join()
+        self._complete = not self.machine.outbox
         return self._seal(messages[0], self.chain) if messages else None
 
     def outgoing(self, most: int = 1) -> list[bytes]:
         """The first frames that have to be sent, in this order, until they are acknowledged."""
         kept = [(n, upload) for n, upload in sorted(self.machine.outbox.items())[:most] if n <= self._kept]
         uploads = [self._seal(upload, self._stands_on[n]) for n, upload in kept]
-        if self.asking and not uploads:
-            return [self._seal(Request(self.machine.member), self.chain)]
-        return uploads
+        if uploads or self.machine.outbox:
+            return uploads
+        if not self._complete:
+            greeting = self.greeting()  # once more, now that nothing is open: what was missed is sent after this
+            return [] if greeting is None else [greeting]
+        return [self._seal(Request(self.machine.member), self.chain)] if self.asking else []
 
     def receive(self, message: Message) -> None:
         """Take a message from the coordinator."""

@@ -3,15 +3,18 @@
 A session is one opening of one durable state (`envelope.py`). What a Join with (incarnation, epoch, nonce, sequence,
 chain) means, compared with what the register has for that member:
 
-| incarnation      | epoch, nonce                  | uploads made           | then                                       |
-|------------------|-------------------------------|------------------------|--------------------------------------------|
-| none yet         | any                           | any                    | welcome                                    |
-| the same         | the same                      | –                      | a reconnection                             |
-| the same         | a later epoch                 | at least those applied | a restart; the older session is shut out   |
-| the same         | a later epoch                 | fewer, or others       | refused: an old or other copy              |
-| the same         | earlier, or another nonce     | –                      | refused: a copy that has been overtaken    |
-| a new one        | any                           | any                    | the state was lost: uploads count from 1   |
-| one of the past  | any                           | any                    | refused                                    |
+| incarnation      | epoch, nonce                  | uploads made           | then                                     |
+|------------------|-------------------------------|------------------------|------------------------------------------|
+| none yet         | any                           | any                    | welcome                                  |
+| the same         | the same                      | –                      | a reconnection                           |
+| the same         | a later epoch                 | at least those applied | a restart; the older session is shut out |
+| the same         | a later epoch                 | fewer, or others       | refused: an old or other copy            |
+| the same         | earlier, or another nonce     | –                      | refused: a copy that has been overtaken  |
+| a new one        | any                           | any                    | the state was lost: uploads count from 1 |
+| one of the past  | any                           | any                    | refused                                  |
+
+A session that has made more uploads than were applied is heard, but nothing is acknowledged to it and no download is
+sent to it before it has repeated the last upload that was applied: a copy may have made other uploads of that number.
 """
 
 from __future__ import annotations
@@ -26,6 +29,9 @@ from fedbandit.transports.refusal import Refusal
 MOST_LIVES = 100
 """How often a member may start over before a person has to look at it."""
 
+REMEMBERED = 16
+"""How many uploads back a retry is recognised; a client sends one after the other."""
+
 
 @dataclass
 class Seat:
@@ -37,6 +43,10 @@ class Seat:
     epoch: int = 0
     nonce: int = 0
     chain: int = 0
+    recent: list[int] = field(default_factory=list)
+    """The chain after each of the last uploads, `chain` the last of them."""
+    verified: bool = False
+    """Whether the session is known to have the history that was applied. Until then nothing is acknowledged to it."""
     past: list[int] = field(default_factory=list)
     quarantined: str = ""
     last_spoke: float = 0.0
@@ -80,18 +90,27 @@ class Seat:
 
     def check_history(self, envelope: Envelope, upload: Upload, data: bytes, applied: int) -> None:
         """Refuse an upload that does not follow those which were applied, or a retry that is not one."""
-        if upload.sequence > applied + 1:
-            raise Refusal("order", f"Upload {upload.sequence} came too soon: {applied + 1} is the next one expected.")
-        follows = upload.sequence == applied + 1 and envelope.chain == self.chain
-        repeats = upload.sequence == applied and extend(envelope.chain, data) == self.chain
-        if not (follows or repeats or 0 < upload.sequence < applied):
-            raise Refusal("session", f"Upload {upload.sequence} of client {self.name!r} differs from what was applied.")
+        number = upload.sequence
+        if number > applied + 1 or number <= applied - max(1, len(self.recent)):
+            raise Refusal("order", f"Upload {number} is out of order: {applied + 1} is the next one expected.")
+        if number == applied + 1:
+            agrees = envelope.chain == self.chain
+        else:
+            agrees = number > 0 and extend(envelope.chain, data) == self.recent[number - applied - 1]
+        if not agrees:
+            raise Refusal("session", f"Upload {number} of client {self.name!r} differs from what was applied.")
 
-    def open_session(self, envelope: Envelope, new_life: bool) -> None:
+    def note_upload(self, chain: int) -> None:
+        """An upload was applied."""
+        self.chain = chain
+        self.recent = [*self.recent[1 - REMEMBERED :], chain]
+
+    def open_session(self, envelope: Envelope, new_life: bool, applied: int) -> None:
         """From now on only this session is heard."""
         if new_life:
             self.past.append(self.incarnation)
-            self.chain = 0
+            self.chain, self.recent = 0, []
+        self.verified = envelope.sequence == applied or applied == 0
         self.incarnation, self.epoch, self.nonce = envelope.incarnation, envelope.epoch, envelope.nonce
 
 

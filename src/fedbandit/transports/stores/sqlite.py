@@ -27,19 +27,20 @@ class SQLiteStore:
         except sqlite3.Error as error:
             raise StoreError(f"The store {self.path!r} cannot be opened: {error}.") from None
         try:
-            with self._explained("opened"):
-                self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
-                self._db.execute("PRAGMA journal_mode = WAL")
-                self._db.executescript("BEGIN IMMEDIATE;" + _SCHEMA + "COMMIT;")
-                self._db.execute("INSERT OR IGNORE INTO about VALUES ('version', ?)", (VERSION,))
-                (version,) = self._db.execute("SELECT value FROM about WHERE key = 'version'").fetchone()
-            if version > VERSION:
-                raise StoreError(
-                    f"The store {self.path!r} is of version {version}, newer than this program knows ({VERSION})."
-                )
+            self._prepare()
         except StoreError:
             self._db.close()
             raise
+
+    def _prepare(self) -> None:
+        with self._explained("opened"):
+            self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.executescript("BEGIN IMMEDIATE;" + _SCHEMA + "COMMIT;")
+            self._db.execute("INSERT OR IGNORE INTO about VALUES ('version', ?)", (VERSION,))
+            (version,) = self._db.execute("SELECT value FROM about WHERE key = 'version'").fetchone()
+        if version > VERSION:
+            raise StoreError(f"The store {self.path!r} is of version {version}, newer than is known here ({VERSION}).")
 
     def read(self, journal: str) -> tuple[bytes | None, list[bytes]]:
         """The snapshot and the entries since."""
