@@ -34,12 +34,11 @@ _FRAME, _SEAT, _QUARANTINE = 1, 2, 3
 
 
 class Refused(NamedTuple):
-    """A refusal, for the log and the page; it has nothing of the client's data."""
+    """A refusal, for the log and the page. The sentence is told to the client alone: it may quote its data."""
 
     at: float
     name: str
     kind: str
-    sentence: str
 
 
 class Federation:
@@ -151,7 +150,7 @@ class Federation:
     def note_refusal(self, name: str, refusal: Refusal, at: float) -> None:
         """Count a refusal and remember the sentence."""
         self.refusals[refusal.kind] += 1
-        self.refused.append(Refused(at, name, refusal.kind, str(refusal)))
+        self.refused.append(Refused(at, name, refusal.kind))
         if name in self.register.by_name:
             self.register.by_name[name].refusals += 1
 
@@ -220,7 +219,8 @@ class Federation:
             seat.observations += message.sums.n
             seat.bytes_up += len(data)
             self.activity.add(at, uploads=1, bytes=len(data))
-        return [message for answer in answers for message in self._address(answer, at)], moved
+        addressed = [message for answer in answers for message in self._address(answer, at)]
+        return addressed or [Receipt(seat.member, 0)], moved  # an answer, if only that it was heard
 
     def _address(self, answer: Message | Broadcast, at: float) -> list[Message]:
         """The messages that may be sent; whoever has not joined yet is sent what it has missed when it does."""

@@ -6,11 +6,15 @@ A choice and a reward are entries of the journal. Making an upload replaces the 
 upload is in the store, with whatever noise was drawn for it, before it can be sent; from then on the very same bytes
 are sent until they are acknowledged. Opening a state counts its epoch up, in the store, before anything else.
 Nothing here knows a network; `greeting` and `outgoing` say what to send, `receive` takes what came.
+
+Threads: `select` and `forget` may be called at any time and never wait for the store; the caller lets only one of the
+other methods run at a time.
 """
 
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -50,6 +54,8 @@ class Member:
         self.store = store
         self.terms = terms
         self._agreed = terms.as_json()
+        self.lock = threading.Lock()
+        """Held while the machine is touched, never while the store is written."""
         self.machine = ClientMachine(member, terms.build(), terms.world, terms.seed)
         self.incarnation = 0
         self.epoch = 0
@@ -74,13 +80,14 @@ class Member:
 
     def select(self, arms: ArrayLike) -> Choice:
         """Choose an arm."""
-        choice = self.machine.select(arms)
-        x = self.machine.waits_for(choice.number)
-        assert x is not None
-        if len(self._unwritten) < MOST_UNWRITTEN:
-            self._unwritten.append(_CHOICE.pack(_CHOSEN, choice.number, int(self.machine.row[STEPS])) + x.tobytes())
-        else:
-            self._overdue = True  # nobody has written for long: a snapshot has them all
+        with self.lock:
+            choice = self.machine.select(arms)
+            x = self.machine.waits_for(choice.number)
+            assert x is not None
+            if len(self._unwritten) < MOST_UNWRITTEN:
+                self._unwritten.append(_CHOICE.pack(_CHOSEN, choice.number, int(self.machine.row[STEPS])) + x.tobytes())
+            else:
+                self._overdue = True  # nobody has written for long: a snapshot has them all
         return choice
 
     def observe(self, choice: int, reward: float) -> None:
@@ -89,12 +96,23 @@ class Member:
         require(abs(reward) <= most, "reward", reward, f"within ±{most:g}, which this federation has agreed on")
         if self.machine.waits_for(choice) is None:
             raise FedbanditError(f"Choice {choice} is not waiting for a reward.")
-        self._learnt(self.machine.observe(choice, reward), _REWARD.pack(_REWARDED, choice, reward))
+        with self.lock:
+            said = self.machine.observe(choice, reward)
+            self._note(said)
+            if not self.machine.sequence > self._kept:
+                self._unwritten.append(_REWARD.pack(_REWARDED, choice, reward))
+        if self.machine.sequence > self._kept:
+            self._snapshot(durable=True)
+            return
+        self._append()
+        if self._entries >= SNAPSHOT_EVERY:
+            self._snapshot(durable=False)
 
     def forget(self, choice: int) -> None:
         """The reward of this choice will never come."""
-        self.machine.forget(choice)
-        self._unwritten.append(_REWARD.pack(_FORGOTTEN, choice, 0.0))
+        with self.lock:
+            self.machine.forget(choice)
+            self._unwritten.append(_REWARD.pack(_FORGOTTEN, choice, 0.0))
 
     def learn(self, contexts: Array, rewards: Array) -> None:
         """Learn from past logs: a warm start. Uploads follow when the trigger says so."""
@@ -107,11 +125,10 @@ class Member:
         require(longest <= bound * (1 + 1e-9), "the norm of a context", longest, f"at most {bound:g}")
         largest = float(np.abs(y).max(initial=0.0))
         require(largest <= most, "the largest |reward|", largest, f"at most {most:g}")
-        said: list[Message] = []
         for x, reward in zip(X, y, strict=True):
-            self.machine.learn(x, float(reward))
-            said += self.machine.speak()
-        self._note(said)
+            with self.lock:
+                self.machine.learn(x, float(reward))
+                self._note(self.machine.speak())
         self._snapshot(durable=True)
 
     def flush(self) -> None:
@@ -141,8 +158,9 @@ class Member:
     def receive(self, message: Message) -> None:
         """Take a message from the coordinator."""
         before = self.machine.row[VERSION], len(self.machine.outbox)
-        said = self.machine.receive(message)
-        self._note(said)
+        with self.lock:
+            said = self.machine.receive(message)
+            self._note(said)
         if said:
             self._snapshot(durable=True)
         elif before != (self.machine.row[VERSION], len(self.machine.outbox)):
@@ -190,16 +208,6 @@ class Member:
         if kind == _REWARDED and x is not None:
             self.machine.learn(x, value)
 
-    def _learnt(self, said: list[Message], entry: bytes) -> None:
-        self._note(said)
-        if any(isinstance(message, Upload) for message in said):
-            self._snapshot(durable=True)
-            return
-        self._unwritten.append(entry)
-        self._append()
-        if self._entries >= SNAPSHOT_EVERY:
-            self._snapshot(durable=False)
-
     def _note(self, said: list[Message]) -> None:
         for message in said:
             if isinstance(message, Upload):
@@ -214,17 +222,26 @@ class Member:
         if self._overdue:
             self._snapshot(durable=True)
             return
-        self.store.append(JOURNAL, self._unwritten, durable=False)
-        self._entries += len(self._unwritten)
-        self._unwritten.clear()
+        with self.lock:
+            entries, self._unwritten = self._unwritten, []
+        try:
+            self.store.append(JOURNAL, entries, durable=False)
+        except BaseException:
+            with self.lock:
+                self._unwritten = entries + self._unwritten
+            raise
+        self._entries += len(entries)
 
     def _snapshot(self, *, durable: bool) -> None:
         self._overdue = True
-        self.store.replace(JOURNAL, pack(self.state()), durable=durable)
+        with self.lock:
+            state, covered, sequence = pack(self.state()), len(self._unwritten), self.machine.sequence
+        self.store.replace(JOURNAL, state, durable=durable)
+        with self.lock:
+            del self._unwritten[:covered]
         self._overdue = False
-        self._kept = self.machine.sequence
+        self._kept = sequence
         self._entries = 0
-        self._unwritten.clear()
 
     def _seal(self, message: Message, chain: int) -> bytes:
         envelope = Envelope(self.incarnation, self.epoch, self.nonce, self.machine.sequence, chain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ class PostgresStore:
         self.url = url
         self._patience = patience
         self._db: Any = None
+        self._one_at_a_time = threading.RLock()
         with self._explained("opened"):
             self._connect()
 
@@ -98,7 +100,8 @@ class PostgresStore:
     @contextmanager
     def _explained(self, verb: str) -> Iterator[None]:
         try:
-            yield
+            with self._one_at_a_time:
+                yield
         except self._psycopg.Error as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise StoreError(f"The PostgreSQL store cannot be {verb}: {reason}.") from None

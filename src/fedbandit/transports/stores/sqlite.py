@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -22,6 +23,7 @@ class SQLiteStore:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
         self._durable: bool | None = None
+        self._one_at_a_time = threading.RLock()
         try:
             self._db = sqlite3.connect(self.path, timeout=0.0, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
@@ -84,7 +86,8 @@ class SQLiteStore:
     @contextmanager
     def _explained(self, verb: str) -> Iterator[None]:
         try:
-            yield
+            with self._one_at_a_time:
+                yield
         except sqlite3.Error as error:
             reason = "another process has it open" if "locked" in str(error) else str(error)
             raise StoreError(f"The store {self.path!r} cannot be {verb}: {reason}.") from None
