@@ -394,15 +394,25 @@ def make_room(hub: Hub) -> Hub:
 
 
 def pack_hub(hub: Hub) -> dict[str, NDArray[Any]]:
-    """The hub as named arrays for a state, without the snapshots and cohorts that nobody has any more."""
+    """The hub as named arrays for a state: the same for hubs that behave the same, wherever things are in memory.
+
+    Cohorts without members are left out, and snapshots stand in the order of the cohorts that have them.
+    """
     tidy = make_room(hub)
     used = int(tidy.counters[USED])
-    taken = np.flatnonzero(tidy.users > 0)
-    arrays = {f"hub.{name}": array for name, array in tidy._asdict().items() if name not in _ROOMY}
-    return arrays | {
-        "hub.cohorts": tidy.cohorts[:used],
+    cohorts, counters = tidy.cohorts[:used].copy(), tidy.counters.copy()
+    slots, first = np.unique(cohorts[:, SNAPSHOT], return_index=True)
+    taken = slots[np.argsort(first)]
+    taken = taken[taken >= 0]
+    place = np.full(tidy.users.size + 1, -1)  # the last entry serves the number −1, "none"
+    place[taken] = np.arange(taken.size)
+    cohorts[:, SNAPSHOT] = place[cohorts[:, SNAPSHOT]]
+    counters[FREE] = 0
+    return {
+        **{f"hub.{name}": array for name, array in tidy._asdict().items() if name not in _ROOMY},
+        "hub.counters": counters,
+        "hub.cohorts": cohorts,
         "hub.key": tidy.key[:used],
-        "hub.taken": taken,
         "hub.snapshots": tidy.snapshots[taken],
         "hub.users": tidy.users[taken],
     }
@@ -414,31 +424,21 @@ def unpack_hub(hub: Hub, arrays: dict[str, NDArray[Any]]) -> Hub:
         stored, expected = arrays[f"hub.{name}"].shape, getattr(hub, name).shape
         if stored != expected:
             raise FedbanditError(f"The stored {name} is of shape {stored}, expected {expected}.")
-    taken, cohorts, key = arrays["hub.taken"], arrays["hub.cohorts"], arrays["hub.key"]
-    slots = max(hub.users.size, 2 * taken.size)
-    room = max(hub.key.size, 2 * (len(cohorts) + hub.log_gamma.size + 4))
-    snapshots = np.zeros((slots, hub.snapshots.shape[1]))
-    snapshots[: taken.size] = arrays["hub.snapshots"]
-    users = np.zeros(slots, dtype=np.int64)
-    users[: taken.size] = arrays["hub.users"]
+    taken, used = len(arrays["hub.users"]), len(arrays["hub.key"])
+    slots = max(hub.users.size, 2 * taken)
+    room = max(hub.key.size, 2 * (used + hub.log_gamma.size + 4))
     free = np.zeros(slots, dtype=np.int64)
-    free[: slots - taken.size] = np.arange(taken.size, slots)
-    cohorts = grown(cohorts, room)
-    with_snapshot = cohorts[: len(key), SNAPSHOT] >= 0
-    cohorts[: len(key), SNAPSHOT][with_snapshot] = np.searchsorted(taken, cohorts[: len(key), SNAPSHOT][with_snapshot])
+    free[: slots - taken] = np.arange(taken, slots)
     counters = arrays["hub.counters"]
-    counters[FREE] = slots - taken.size
+    counters[FREE] = slots - taken
     plain = {name: arrays[f"hub.{name}"] for name in Hub._fields if name not in _ROOMY}
     return Hub(
-        **{
-            **plain,
-            "cohorts": cohorts,
-            "key": grown(key, room),
-            "snapshots": snapshots,
-            "users": users,
-            "free": free,
-            "counters": counters,
-        }
+        **plain | {"counters": counters},
+        cohorts=grown(arrays["hub.cohorts"], room),
+        key=grown(arrays["hub.key"], room),
+        snapshots=grown(arrays["hub.snapshots"], slots),
+        users=grown(arrays["hub.users"], slots),
+        free=free,
     )
 
 

@@ -84,8 +84,8 @@ class Client:
         self._one_at_a_time = threading.RLock()  # for whatever touches the disk; select does not
         self._last: int | None = None
         self.reward = 0.0
-        self.regret: float | None = None
-        """For demonstrations, where the best arm is known: add to it, and it is reported too."""
+        self.facts: dict[str, float] = {}
+        """For demonstrations, where the best arm is known: `regret` and `alone` are reported too."""
         self._connection = Connection(self._member, self._locked, self._address)
         if report:
             self._connection.report = self._report
@@ -215,8 +215,7 @@ class Client:
             log.exception("the connection has a fault")
 
     def _report(self) -> dict[str, float]:
-        told = {"observed": float(self._member.machine.row[N_OWN]), "reward": self.reward}
-        return told if self.regret is None else {**told, "regret": self.regret}
+        return {"observed": float(self._member.machine.row[N_OWN]), "reward": self.reward, **self.facts}
 
     def _trouble(self, error: StoreError) -> None:
         if self._connection.problem != str(error):
