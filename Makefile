@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check format bench lock clean
+.PHONY: demo test check format bench soak lock clean
 
 demo: $(VENV)/run.stamp
 	$(BIN)/fedbandit demo --out results/demo
@@ -23,6 +23,10 @@ format: $(VENV)/dev.stamp
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m benchmarks
+
+# A million steps on a network that loses, repeats, delays and crashes; make test does 100,000.
+soak: $(VENV)/dev.stamp
+	FEDBANDIT_STEPS=1000000 $(BIN)/python -m pytest -q -n auto tests/transports/test_faulty.py
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "fedbandit needs Python 3.11 or newer, found " + sys.version.split()[0])'

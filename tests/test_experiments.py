@@ -130,10 +130,10 @@ def test_compare_prints_one_json_object(capsys: pytest.CaptureFixture[str], tmp_
     assert len(pd.read_parquet(tmp_path / "curves.parquet")) == 4 * 200
 
 
-def test_the_demo_is_a_comparison(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("fedbandit.cli.DEMO", "linucb uniform --clients 3 --dim 2 --arms 3 --horizon 50 --seeds 2")
+def test_without_a_plot_it_is_said_why(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("fedbandit.experiments.report.write_comparison", lambda *_: [])
-    assert main(["demo", "--jobs", "1", "--json", "--out", "."]) == 0
+    words = "compare linucb uniform --clients 3 --dim 2 --arms 3 --horizon 50 --seeds 2 --jobs 1 --json --out ."
+    assert main(words.split()) == 0
     captured = capsys.readouterr()
     assert [line["label"] for line in json.loads(captured.out)["systems"]] == ["linucb", "uniform"]
     assert "pip install 'fedbandit[plots]'" in captured.err

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from fedbandit.privacy import Guarantee
     from fedbandit.system import System
+    from fedbandit.transports.http.client import AsyncClient, Client
     from fedbandit.world import World
 
 _MODULES = ("checks", "environments", "policies", "privacy", "protocols", "structures")
@@ -36,6 +37,8 @@ _NAMES = {
     "Result": "engine",
     "simulate": "engine",
     "FedbanditError": "errors",
+    "AsyncClient": "transports.http.client",
+    "Client": "transports.http.client",
     "ClientMachine": "machines",
     "Guarantee": "privacy",
     "System": "system",
@@ -44,6 +47,8 @@ _NAMES = {
 }
 
 __all__ = [
+    "AsyncClient",
+    "Client",
     "ClientMachine",
     "FedbanditError",
     "Guarantee",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from fedbandit._version import __version__
+from fedbandit.commands import add_commands
 from fedbandit.errors import FedbanditError, unknown
 
 DEFAULTS = """
@@ -104,10 +105,9 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     several.add_argument("--out", type=Path, metavar="FOLDER", help="write runs, curves, summary.json and regret.png")
     several.add_argument("--format", choices=("csv", "parquet"), default="csv", help="of runs and curves")
 
-    demo = command("demo", "Compare four systems on a small world: about a minute.")
-    demo.add_argument("--out", type=Path, metavar="FOLDER", default=Path("results/demo"), help="default: results/demo")
-    for parallel in (several, demo):
-        parallel.add_argument("--jobs", type=whole_number, metavar="J", help="processes (default: all processors)")
+    several.add_argument("--jobs", type=whole_number, metavar="J", help="processes (default: all processors)")
+
+    add_commands(command)
     return parser, commands
 
 

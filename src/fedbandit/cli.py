@@ -1,4 +1,4 @@
-"""The command line: `fedbandit list`, `simulate`, `compare` and `demo`.
+"""The command line: `fedbandit list`, `simulate`, `compare`, and the commands of `fedbandit.commands`.
 
 What is heavy (NumPy, Numba, the systems) is imported by the command that needs it, so that `fedbandit --help`
 answers at once.
@@ -18,16 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from fedbandit._version import __version__
 from fedbandit.arguments import add_keyword_flags, build_parser, keyword_flags, unexpected
+from fedbandit.commands import COMMANDS
+from fedbandit.commands import run as run_network_command
 from fedbandit.errors import FedbanditError, unknown
 
 if TYPE_CHECKING:
     from fedbandit.experiments.specs import Spec
 
 DEFAULT_HORIZON = 30_000
-DEMO = (
-    "linucb sync-linucb async-linucb:gamma_upload=5,gamma_download=5 linucb-central "
-    "--env homogeneous --clients 100 --dim 25 --arms 25 --horizon 30000 --seeds 3"
-)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -69,12 +67,8 @@ def run_command(arguments: list[str]) -> int:
         return 0
     if command == "list":
         return list_names(options)
-    if command == "demo":
-        flags = [
-            *(["--json"] if options.json else []),
-            *(["--jobs", str(options.jobs)] if options.jobs else []),
-        ]
-        return run_command(["compare", *DEMO.split(), "--out", str(options.out), *flags])
+    if command in COMMANDS:
+        return run_network_command(command, options)
     options.command_line = shlex.join(["fedbandit", *arguments])
     return simulate(options) if command == "simulate" else compare(options)
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from fedbandit.errors import FedbanditError, require
-from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Upload
+from fedbandit.errors import FedbanditError, require, whole_number
+from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Upload, decode, encode
 from fedbandit.mixing import mix
 from fedbandit.policies import Uniform, choose, scratch
 from fedbandit.policies.plan import exact_width
@@ -22,6 +22,7 @@ from fedbandit.protocols import Coordinator, MemberKeeper
 from fedbandit.protocols.hub import empty_hub, measure
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import learnt, refused, reward_plan
+from fedbandit.state import State
 from fedbandit.statistics import (
     N_OWN,
     N_PENDING,
@@ -64,6 +65,7 @@ class ClientMachine:
 
     Uploads stay in `outbox`, unchanged, until the coordinator acknowledges them; send them again as often as you like.
     Until a *download* contains them they are also kept to be put on top of downloads, which receipts may overtake.
+    Of choices whose reward has not come the latest `waiting` are kept.
 
     >>> import fedbandit as fb
     >>> client = ClientMachine(0, fb.async_linucb(), fb.World(n_clients=3, dim=2, horizon=100), seed=0)
@@ -72,7 +74,9 @@ class ClientMachine:
     ['Upload']
     """
 
-    def __init__(self, member: int, system: System, world: World, seed: int = 0, *, estimator: int = 0) -> None:
+    def __init__(
+        self, member: int, system: System, world: World, seed: int = 0, waiting: int = 10_000, *, estimator: int = 0
+    ) -> None:
         require(0 <= member < world.n_clients, "member", member, f"a client number below {world.n_clients}")
         if not system.structure.separate:
             raise FedbanditError(
@@ -102,11 +106,12 @@ class ClientMachine:
         self._epoch = 0
         self._chosen: dict[int, Array] = {}
         self._choices = 0
+        self._waiting = whole_number("waiting", waiting)
         self._work = scratch(1, world.dim)
 
     def join(self) -> list[Message]:
-        """The message to begin with."""
-        return [] if self.protocol.says == "nothing" else [Join(self.member)]
+        """The message to begin with, and with which to ask for what may have been missed."""
+        return [] if self.protocol.says == "nothing" else [Join(self.member, int(self.row[VERSION]))]
 
     def select(self, arms: ArrayLike) -> Choice:
         """Choose one of the arms, given as a (K, d) array of contexts."""
@@ -127,23 +132,51 @@ class ClientMachine:
             self._explore if self._exploring else self.plan, self.row, self._row, X, np.arange(len(X)), self._work
         )
         self._choices += 1
-        self._chosen[self._choices] = X[a].copy()
+        self.await_reward(self._choices, X[a].copy())
         return Choice(self._choices, int(a))
+
+    def await_reward(self, choice: int, x: Array) -> None:
+        """Expect the reward of a choice with context x, forgetting the oldest if there are too many."""
+        self._choices = max(self._choices, choice)
+        self._chosen[choice] = x
+        while len(self._chosen) > self._waiting:
+            self.forget(next(iter(self._chosen)))
+
+    def number_choices_from(self, number: int) -> None:
+        """The next choice gets the number after this one, if that is a new number."""
+        self._choices = max(self._choices, number)
+
+    def waits_for(self, choice: int) -> Array | None:
+        """The context of a choice whose reward has not come."""
+        return self._chosen.get(choice)
+
+    def forget(self, choice: int) -> None:
+        """The reward of this choice will never come."""
+        self._chosen.pop(choice, None)
 
     def observe(self, choice: int, reward: float) -> list[Message]:
         """Learn the reward of a choice, and say what to send."""
         if choice not in self._chosen:
             raise FedbanditError(f"Choice {choice} is not waiting for a reward.")
         require(math.isfinite(reward), "reward", reward, "a finite number")
+        x = self._chosen[choice]
+        self.learn(x, reward)
+        del self._chosen[choice]
+        return self.speak()
+
+    def learn(self, x: Array, reward: float) -> None:
+        """Learn from one observation without saying anything: past logs, or what is on record from before a crash."""
         y = learnt(self._rewards, float(reward), self._row, int(self.row[N_OWN]))
         if math.isnan(y):
             raise refused(self._rewards, reward)
-        x = self._chosen.pop(choice)
         if self._fresh:
             multiply(inverse_of(self.row, self.dim), x, self._work.best_u)
             observe(self.row, x, y, self._work.best_u, self.ridge, self._work.M)
         else:
             hold(self.row, x, y)
+
+    def speak(self) -> list[Message]:
+        """What to send now, if the trigger says so and the privacy budget allows it."""
         if not triggered(*self._trigger, self.row) or self.spent:
             return []
         return [self.upload()] if self.protocol.says == "upload" else [Request(self.member)]
@@ -175,6 +208,54 @@ class ClientMachine:
     def spent(self) -> bool:
         """Whether the privacy budget forbids what is pending to leave; the client then goes on learning alone."""
         return self.stream is not None and not self.stream.may_release(int(self.row[N_PENDING]))
+
+    @property
+    def sequence(self) -> int:
+        """The number of the last upload."""
+        return self._sequence
+
+    def state(self) -> State:
+        """All that a machine with the same arguments needs in order to go on; uploads as the bytes that are sent."""
+        header = {
+            "member": self.member,
+            "dim": self.dim,
+            "choices": self._choices,
+            "sequence": self._sequence,
+            "epoch": self._epoch,
+            "unacknowledged": list(self.outbox),
+            "exploring": self._exploring,
+        }
+        arrays: dict[str, NDArray[Any]] = {
+            "row": self.row.copy(),
+            "waiting": np.array(list(self._chosen), dtype=np.int64),
+            "contexts": np.array(list(self._chosen.values()), dtype=np.float64).reshape(-1, self.dim),
+        }
+        for number, upload in self._on_top.items():
+            arrays[f"upload.{number}"] = np.frombuffer(encode(upload), dtype=np.uint8)
+        if self.stream is not None:
+            arrays |= {f"stream.{key}": np.asarray(value) for key, value in self.stream.state().items()}
+        return State(header, arrays)
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        header, arrays = state
+        for name, value in (("member", self.member), ("dim", self.dim)):
+            require(header[name] == value, f"the stored {name}", header[name], f"{value}")
+        self.row = arrays["row"]
+        self._choices, self._sequence, self._epoch = header["choices"], header["sequence"], header["epoch"]
+        self._chosen = dict(zip(arrays["waiting"].tolist(), arrays["contexts"], strict=True))
+        self._on_top = {}
+        for name, data in arrays.items():
+            if name.startswith("upload."):
+                upload = decode(data.tobytes())
+                assert isinstance(upload, Upload)
+                self._on_top[upload.sequence] = upload
+        self._exploring = header["exploring"]
+        if self.stream is not None:
+            prefix = "stream."
+            kept = {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
+            self.stream.restore(kept)
+        self.outbox = {number: self._on_top[number] for number in header["unacknowledged"]}
 
     def upload(self) -> Upload:
         """Number what is pending, noised if there is a mechanism, to be sent until it is acknowledged."""

@@ -16,9 +16,11 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
 from fedbandit.statistics import EXACT, Slack, Sums, zero_sums
@@ -31,10 +33,14 @@ _SLACK = struct.Struct("<6d")
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Client → coordinator: I am here, and have nothing of yours yet."""
+    """Client → coordinator: I am here, and the last download I have is `version` (0: none).
+
+    The first one makes a member of the client; any other asks for what has been missed, and changes nothing else.
+    """
 
     kind: ClassVar[int] = 1
     member: int
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +172,9 @@ def encode(message: Message) -> bytes:
         case Tell(member, estimator, sequence, hops, sums):
             header = _header(message, member, sequence, estimator, float(hops), sums.b.size)
             return header + _encode_sums(sums)
-        case Join(member) | Request(member):
+        case Join(member, version):
+            return _header(message, member, version)
+        case Request(member):
             return _header(message, member)
 
 
@@ -203,15 +211,20 @@ def decode(data: bytes) -> Message:
         return Receipt(member, first)
     if kind == Collect.kind:
         return Collect(member, first)
-    return Join(member) if kind == Join.kind else Request(member)
+    return Join(member, first) if kind == Join.kind else Request(member)
 
 
 def _header(message: Message, member: int, first: int = 0, second: int = 0, real: float = 0.0, dim: int = 0) -> bytes:
     return _HEADER.pack(b"FB", FORMAT, message.kind, dim, member, first, second, real)
 
 
+@lru_cache(maxsize=8)
+def _triangle(dim: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    return np.tril_indices(dim)
+
+
 def _encode_sums(sums: Sums) -> bytes:
-    lower = np.tril_indices(sums.b.size)
+    lower = _triangle(sums.b.size)
     return _COUNT.pack(sums.n) + sums.b.astype("<f8").tobytes() + sums.V[lower].astype("<f8").tobytes()
 
 
@@ -222,7 +235,7 @@ def _decode_sums(data: bytes, dim: int) -> Sums:
     if not np.isfinite(numbers).all():
         raise FedbanditError("The message carries statistics that are not finite.")
     sums = zero_sums(dim)
-    rows, columns = np.tril_indices(dim)
+    rows, columns = _triangle(dim)
     sums.b[:] = numbers[:dim]
     sums.V[rows, columns] = numbers[dim:]
     sums.V[columns, rows] = numbers[dim:]

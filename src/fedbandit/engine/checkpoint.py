@@ -13,6 +13,7 @@ from fedbandit._version import __version__
 from fedbandit.engine.files import read_arrays, write_arrays
 from fedbandit.environments.block import Environment
 from fedbandit.errors import FedbanditError
+from fedbandit.state import State
 from fedbandit.system import System
 
 if TYPE_CHECKING:
@@ -42,10 +43,10 @@ def fingerprint(system: System, env: Environment, horizon: int, seed: int) -> st
 
 def write_checkpoint(path: str | os.PathLike[str], simulation: Simulation, identity: str) -> None:
     """Save the state of a simulation, whole or not at all."""
-    values, arrays = simulation.learner.state()
+    state = simulation.learner.state()
     totals = {f"totals.{k}": v for k, v in simulation.totals._asdict().items()}
-    header = {"format": 1, "identity": identity, "done": simulation.done, "learner": values}
-    write_arrays(path, header, arrays | totals)
+    header = {"format": 1, "identity": identity, "done": simulation.done, "learner": state.header}
+    write_arrays(path, header, state.arrays | totals)
 
 
 def read_checkpoint(path: str | os.PathLike[str], simulation: Simulation, identity: str) -> None:
@@ -58,4 +59,4 @@ def read_checkpoint(path: str | os.PathLike[str], simulation: Simulation, identi
         )
     simulation.totals = type(simulation.totals)(*(arrays[f"totals.{k}"] for k in simulation.totals._fields))
     simulation.done = header["done"]
-    simulation.learner.restore(header["learner"], arrays)
+    simulation.learner.restore(State(header["learner"], arrays))

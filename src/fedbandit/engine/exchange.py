@@ -7,8 +7,6 @@ broadcasts differ: rows apply them when they next act (`hub.catch_up`), so they 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +16,7 @@ from fedbandit.messages import Collect, Download, Message, Receipt, Request, Upl
 from fedbandit.policies import PolicyPlan
 from fedbandit.protocols import Broadcast, Coordinator, MemberKeeper, SynchronousCoordinator
 from fedbandit.protocols.hub import measure
+from fedbandit.state import State
 from fedbandit.statistics import (
     N_PENDING,
     Array,
@@ -85,23 +84,25 @@ class Exchange:
                 case _:
                     raise TypeError(f"a simulated client cannot be sent {reply!r}")
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What a checkpoint has to keep beside the hub: plain values and arrays."""
-        values, arrays = self.coordinator.state()
-        values |= {
+    def state(self) -> State:
+        """The coordinator, every stream of noise, and who has sent how much."""
+        machine, outlets = self.coordinator.state(), self.outlets.state()
+        header = {
+            "coordinator": machine.header,
+            "outlets": outlets.header,
             "control_messages": self.control_messages,
             "sequence": {str(r): n for r, n in self.sequence.items()},
         }
-        noised, streams = self.outlets.state()
-        return values | noised, arrays | streams
+        return State(header, {**machine.arrays, **outlets.arrays})
 
-    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        self.coordinator.restore(values, arrays)
-        self.control_messages = values["control_messages"]
-        self.sequence = {int(r): n for r, n in values["sequence"].items()}
-        self.outlets.restore(values, arrays)
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        header, arrays = state
+        self.coordinator.restore(State(header["coordinator"], arrays))
+        self.outlets.restore(State(header["outlets"], arrays))
         self.thresholds[sorted(self.outlets.spent)] = math.inf
+        self.control_messages = header["control_messages"]
+        self.sequence = {int(r): n for r, n in header["sequence"].items()}
 
     def _upload(self, seat: int, rows: Array, seats: Seats, out: Outcome, s: int) -> list[Message | Broadcast]:
         r = int(seats.row_at[seat])

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 from fedbandit.engine.loop import Outcome
 from fedbandit.engine.rows import RowsLearner
 from fedbandit.environments.block import Block, Environment
+from fedbandit.state import State
 from fedbandit.system import System
 from fedbandit.world import World
-
-Arrays = dict[str, Any]
 
 
 class Learner(Protocol):
@@ -34,11 +33,11 @@ class Learner(Protocol):
         """Do what is due after `done` rounds; what is sent counts for interaction s of the block."""
         ...
 
-    def state(self) -> tuple[dict[str, Any], Arrays]:
-        """What a checkpoint keeps: plain values and arrays."""
+    def state(self) -> State:
+        """What a checkpoint keeps."""
         ...
 
-    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    def restore(self, state: State) -> None:
         """Go on from there."""
         ...
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -13,6 +12,7 @@ from fedbandit.mixing import mix
 from fedbandit.policies import PolicyPlan
 from fedbandit.policies.plan import exact_width
 from fedbandit.privacy.release_stream import ReleaseStream
+from fedbandit.state import State
 from fedbandit.statistics import (
     VERSION,
     Array,
@@ -82,22 +82,22 @@ class Outlets:
         adopt(row, given, self.dim, self.ridge, self._scratch)
         row[VERSION] = message.version
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Plain values and arrays."""
+    def state(self) -> State:
+        """Every stream, and whose budget is spent."""
         arrays: dict[str, Any] = {}
         for r, stream in self.streams.items():
             arrays |= {f"stream.{r}.{key}": np.asarray(value) for key, value in stream.state().items()}
-        return {"spent": sorted(self.spent)}, arrays
+        return State({"spent": sorted(self.spent)}, arrays)
 
-    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    def restore(self, state: State) -> None:
         """Go on from there."""
-        self.spent = set(values["spent"])
+        self.spent = set(state.header["spent"])
         saved: dict[int, dict[str, Any]] = {}
-        for key, value in arrays.items():
+        for key, value in state.arrays.items():
             if key.startswith("stream."):
                 _, r, field = key.split(".")
                 saved.setdefault(int(r), {})[field] = value
-        for row, state in saved.items():
+        for row, kept in saved.items():
             stream = self.stream(row)
             assert stream is not None
-            stream.restore(state)
+            stream.restore(kept)

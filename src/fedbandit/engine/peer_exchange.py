@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from fedbandit.assembly import Noise
 from fedbandit.engine.loop import Outcome, Seats
@@ -13,6 +11,7 @@ from fedbandit.messages import Ask, Tell
 from fedbandit.policies import PolicyPlan
 from fedbandit.protocols import Gossip, PeerNode
 from fedbandit.protocols.peer_node import heard
+from fedbandit.state import State
 from fedbandit.statistics import N_PENDING, Array
 from fedbandit.system import System
 
@@ -73,21 +72,22 @@ class PeerExchange:
         self.nodes[r // self.period].tell(r % self.period, self.outlets.release(r, row))
         return True
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Plain values and arrays."""
-        values, arrays = self.outlets.state()
-        values |= {"control_messages": self.control_messages, "rounds": self.rounds, "nodes": []}
-        for i, node in enumerate(self.nodes):
-            remembered, kept = node.state()
-            values["nodes"].append(remembered)
-            arrays |= {f"node.{i}.{key}": value for key, value in kept.items()}
-        return values, arrays
+    def state(self) -> State:
+        """Every node and every stream of noise."""
+        header, arrays = self.outlets.state()
+        header = {"outlets": header, "control_messages": self.control_messages, "rounds": self.rounds}
+        nodes = [node.state() for node in self.nodes]
+        for i, node in enumerate(nodes):
+            arrays |= {f"node.{i}.{name}": array for name, array in node.arrays.items()}
+        return State({**header, "nodes": [node.header for node in nodes]}, arrays)
 
-    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    def restore(self, state: State) -> None:
         """Go on from there."""
-        self.outlets.restore(values, arrays)
+        header, arrays = state
+        self.outlets.restore(State(header["outlets"], arrays))
         self.thresholds[sorted(self.outlets.spent)] = math.inf
-        self.control_messages, self.rounds = values["control_messages"], values["rounds"]
+        self.control_messages, self.rounds = header["control_messages"], header["rounds"]
         for i, node in enumerate(self.nodes):
             mine = f"node.{i}."
-            node.restore(values["nodes"][i], {k.removeprefix(mine): v for k, v in arrays.items() if k.startswith(mine)})
+            kept = {name.removeprefix(mine): array for name, array in arrays.items() if name.startswith(mine)}
+            node.restore(State(header["nodes"][i], kept))

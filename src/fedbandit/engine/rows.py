@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -28,8 +27,9 @@ from fedbandit.environments.block import Block, Environment
 from fedbandit.memory import enlarged, lazy_zeros
 from fedbandit.policies import Uniform, scratch
 from fedbandit.protocols import Coordinator, MemberKeeper
-from fedbandit.protocols.hub import Hub, empty_hub, make_room
+from fedbandit.protocols.hub import Hub, empty_hub, make_room, pack_hub, unpack_hub
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
+from fedbandit.state import State
 from fedbandit.statistics import empty_rows, grown, light_length, row_length, start_row
 from fedbandit.streams import policy_key
 from fedbandit.system import System
@@ -186,21 +186,22 @@ class RowsLearner:
         """Give every row that has acted a full seat, so that `rows` shows them all. It changes no outcome."""
         settle_all(self.rows, self.lights, self.bench, self.seats, self.hub, self.rules, self.work)
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def state(self) -> State:
         """Rows, seats, hub, rewards under way, and what the exchange remembers."""
         taken, light = self.seats.taken.tolist()
         arrays: dict[str, Any] = {"rows": self.rows[:taken], "lights": self.lights[:light]}
         arrays |= {f"late.{k}": v for k, v in self.late._asdict().items()}
-        arrays |= {f"hub.{k}": v for k, v in self.hub._asdict().items()}
+        arrays |= pack_hub(self.hub)
         arrays["seat_of"] = self.seats.seat_of
         arrays["row_at"] = self.seats.row_at[:taken]
         if self.exchange is None:
-            return {}, arrays
-        values, more = self.exchange.state()
-        return values, arrays | more
+            return State({}, arrays)
+        header, more = self.exchange.state()
+        return State(header, arrays | more)
 
-    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    def restore(self, state: State) -> None:
         """Go on from there."""
+        arrays = state.arrays
         taken = [len(arrays["rows"]), len(arrays["lights"])]
         room = max(len(self.seats.row_at), *taken)
         self.rows = enlarged(arrays["rows"], room)
@@ -209,6 +210,6 @@ class RowsLearner:
         self.seats = self.seats._replace(
             seat_of=arrays["seat_of"], row_at=grown(arrays["row_at"], room), taken=np.array(taken)
         )
-        self.use_hub(Hub(*(arrays[f"hub.{k}"] for k in Hub._fields)))
+        self.use_hub(unpack_hub(self.hub, arrays))
         if self.exchange is not None:
-            self.exchange.restore(values, arrays)
+            self.exchange.restore(state)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -23,11 +22,15 @@ from fedbandit.protocols.hub import (
     join,
     last_recipients,
     make_room,
+    measure,
     of,
+    pack_hub,
     settle_pool,
     stand_alone,
+    unpack_hub,
 )
 from fedbandit.protocols.sequence import check_upload, is_retry
+from fedbandit.state import State
 from fedbandit.statistics import HEAD, SLACK, Array, N, Slack, Sums, b_of, base_of, scratch_matrix, shared_sums
 
 
@@ -55,11 +58,15 @@ class Coordinator(typing.Protocol):
         """Apply one message and say what to send."""
         ...
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What it remembers beside the hub: plain values and arrays."""
+    def start_over(self, member: int) -> None:
+        """The client has lost its state for good and numbers its uploads from 1 again."""
         ...
 
-    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    def state(self) -> State:
+        """All that a machine of the same system needs in order to go on."""
+        ...
+
+    def restore(self, state: State) -> None:
         """Go on from there."""
         ...
 
@@ -76,20 +83,6 @@ class HubKeeper:
         self.dim = dim
         self.scratch = scratch_matrix(dim)
         self.applied: dict[int, int] = {}
-
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Which uploads have been applied, and noisy sums as they came."""
-        values = {
-            "applied": {str(i): n for i, n in self.applied.items()},
-            "released": {str(g): {str(i): n for i, n in counts.items()} for g, counts in self.released.items()},
-        }
-        return values, {f"noisy.{g}": V for g, V in self.noisy.items()}
-
-    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """Go on from there; the hub is restored by whoever keeps it."""
-        self.applied = {int(i): n for i, n in values["applied"].items()}
-        self.released = {int(g): {int(i): n for i, n in c.items()} for g, c in values["released"].items()}
-        self.noisy = {int(k.removeprefix("noisy.")): V.copy() for k, V in arrays.items() if k.startswith("noisy.")}
 
     def group_of(self, member: int) -> int:
         """The group of a client, refusing numbers that are none."""
@@ -135,14 +128,50 @@ class HubKeeper:
         """A copy of what the coordinator has for group g."""
         return shared_sums(self.hub.pool[g], self.dim)
 
-    def welcome(self, member: int, *, warm: bool, counting: bool) -> list[Message | Broadcast]:
-        """A client joins; if `warm` it is sent all there is. Joining again changes nothing."""
+    def welcome(self, message: Join, *, warm: bool, counting: bool) -> list[Message | Broadcast]:
+        """A client joins; if `warm` it is sent all there is. One that joins again is sent what it has missed."""
+        member = message.member
         g = self.group_of(member)
         self.reserve()
-        if self.hub.cohort_of[member] >= 0 or not join(self.hub, member, warm, counting):
+        if self.hub.cohort_of[member] >= 0:
+            return self._catch_up(g, message, counting)
+        if not join(self.hub, member, warm, counting):
             return []
         cohort = find(self.hub.cohorts, int(self.hub.cohort_of[member]))
         return [self.download(member, int(self.hub.cohorts[cohort, ISSUE]), g, self.pool_sums(g))]
+
+    def _catch_up(self, g: int, message: Join, counting: bool) -> list[Message | Broadcast]:
+        """All there is, as a new version, if the client says that it lacks a download that it was sent."""
+        hub, member = self.hub, message.member
+        if hub.cohorts[find(hub.cohorts, int(hub.cohort_of[member])), ISSUE] <= message.version:
+            return []
+        hub.counters[LAST_VERSION] += 1
+        version = int(hub.counters[LAST_VERSION])
+        stand_alone(hub, member, measure(hub.pool[g], counting))
+        hub.cohorts[hub.cohort_of[member], ISSUE] = version
+        return [self.download(member, version, g, self.pool_sums(g))]
+
+    def start_over(self, member: int) -> None:
+        """What the client had uploaded stays; its next upload is number 1, and it will join with nothing."""
+        self.applied.pop(member, None)
+
+    def state(self) -> State:
+        """The hub, and which uploads have been applied."""
+        applied = np.array(list(self.applied.items()), dtype=np.int64).reshape(-1, 2)
+        released = {str(g): [[i, n] for i, n in counts.items()] for g, counts in self.released.items()}
+        noisy = {f"noisy.{g}": V for g, V in self.noisy.items()}
+        header = {"machine": type(self).__name__, "released": released}
+        return State(header, {"applied": applied, **noisy, **pack_hub(self.hub)})
+
+    def restore(self, state: State) -> None:
+        """Go on from a state of a machine of the same system."""
+        if state.header["machine"] != type(self).__name__:
+            raise FedbanditError(f"The state is one of a {state.header['machine']}, expected a {type(self).__name__}.")
+        self.hub = unpack_hub(self.hub, state.arrays)
+        self.applied = dict(state.arrays["applied"].tolist())
+        self.released = {int(g): dict(counts) for g, counts in state.header["released"].items()}
+        kept = (name for name in state.arrays if name.startswith("noisy."))
+        self.noisy = {int(name.removeprefix("noisy.")): state.arrays[name].copy() for name in kept}
 
     def download(self, member: int, version: int, g: int, sums: Sums) -> Download:
         """The download for one client."""
@@ -174,8 +203,8 @@ class StarCoordinator(HubKeeper):
     def receive(self, message: Message) -> list[Message | Broadcast]:
         """Apply a Join or an Upload."""
         match message:
-            case Join(member):
-                return self.welcome(member, warm=self.warm, counting=self.counting)
+            case Join():
+                return self.welcome(message, warm=self.warm, counting=self.counting)
             case Upload(member, sequence, _, known):
                 g = self.group_of(member)
                 if self.is_retry(message):

@@ -24,11 +24,13 @@ an upload costs as much more as there are classes, so a γ_D of its own for each
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedbandit.compiled import compiled_inline, compiled_lean
+from fedbandit.errors import FedbanditError
 from fedbandit.statistics import (
     LOGDET,
     N_OWN,
@@ -389,3 +391,55 @@ def make_room(hub: Hub) -> Hub:
         cohort_of=renumber[cohort_of_clients(hub)],
         counters=counters,
     )
+
+
+def pack_hub(hub: Hub) -> dict[str, NDArray[Any]]:
+    """The hub as named arrays for a state: the same for hubs that behave the same, wherever things are in memory.
+
+    Cohorts without members are left out, and snapshots stand in the order of the cohorts that have them.
+    """
+    tidy = make_room(hub)
+    used = int(tidy.counters[USED])
+    cohorts, counters = tidy.cohorts[:used].copy(), tidy.counters.copy()
+    slots, first = np.unique(cohorts[:, SNAPSHOT], return_index=True)
+    taken = slots[np.argsort(first)]
+    taken = taken[taken >= 0]
+    place = np.full(tidy.users.size + 1, -1)  # the last entry serves the number −1, "none"
+    place[taken] = np.arange(taken.size)
+    cohorts[:, SNAPSHOT] = place[cohorts[:, SNAPSHOT]]
+    counters[FREE] = 0
+    return {
+        **{f"hub.{name}": array for name, array in tidy._asdict().items() if name not in _ROOMY},
+        "hub.counters": counters,
+        "hub.cohorts": cohorts,
+        "hub.key": tidy.key[:used],
+        "hub.snapshots": tidy.snapshots[taken],
+        "hub.users": tidy.users[taken],
+    }
+
+
+def unpack_hub(hub: Hub, arrays: dict[str, NDArray[Any]]) -> Hub:
+    """The hub that `pack_hub` packed; `hub` is any one of the same system."""
+    for name in ("pool", "cohort_of", "log_gamma"):
+        stored, expected = arrays[f"hub.{name}"].shape, getattr(hub, name).shape
+        if stored != expected:
+            raise FedbanditError(f"The stored {name} is of shape {stored}, expected {expected}.")
+    taken, used = len(arrays["hub.users"]), len(arrays["hub.key"])
+    slots = max(hub.users.size, 2 * taken)
+    room = max(hub.key.size, 2 * (used + hub.log_gamma.size + 4))
+    free = np.zeros(slots, dtype=np.int64)
+    free[: slots - taken] = np.arange(taken, slots)
+    counters = arrays["hub.counters"]
+    counters[FREE] = slots - taken
+    plain = {name: arrays[f"hub.{name}"] for name in Hub._fields if name not in _ROOMY}
+    return Hub(
+        **plain | {"counters": counters},
+        cohorts=grown(arrays["hub.cohorts"], room),
+        key=grown(arrays["hub.key"], room),
+        snapshots=grown(arrays["hub.snapshots"], slots),
+        users=grown(arrays["hub.users"], slots),
+        free=free,
+    )
+
+
+_ROOMY = ("cohorts", "key", "snapshots", "users", "free")

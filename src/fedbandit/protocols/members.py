@@ -8,8 +8,6 @@ with one another, `protocols.hub` is the faster memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +17,7 @@ from fedbandit.messages import Collect, Download, Join, Message, Receipt, Reques
 from fedbandit.protocols.coordinator import Broadcast
 from fedbandit.protocols.hub import NOTHING_COUNTED
 from fedbandit.protocols.sequence import check_upload, is_retry
+from fedbandit.state import State
 from fedbandit.statistics import TIE, Array
 
 
@@ -33,6 +32,7 @@ class MemberKeeper:
         self.noise = noise
         self.applied: dict[int, int] = {}
         self.joined = np.zeros(n_clients, dtype=np.bool_)
+        self.sent = np.zeros(n_clients, dtype=np.int64)  # the version of the last download of each
         self.version = 0
 
     @property
@@ -40,21 +40,31 @@ class MemberKeeper:
         """Whether clients choose at random for now."""
         return self.assembly.exploring
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Everything: plain values and arrays."""
-        values = {
+    def start_over(self, member: int) -> None:
+        """The client has lost its state for good and numbers its uploads from 1 again; what it had uploaded stays."""
+        self.applied.pop(member, None)
+
+    def state(self) -> State:
+        """All that a machine of the same system needs in order to go on."""
+        header = {
+            "machine": type(self).__name__,
             "applied": {str(i): n for i, n in self.applied.items()},
             "version": self.version,
             "assembly": self.assembly.state(),
         }
-        return values, {"joined": self.joined, **{f"members.{k}": v for k, v in self.members._asdict().items()}}
+        arrays = {f"members.{k}": v for k, v in self.members._asdict().items()}
+        return State(header, {"joined": self.joined.astype(np.int64), "sent": self.sent, **arrays})
 
-    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    def restore(self, state: State) -> None:
         """Go on from there."""
-        self.applied = {int(i): n for i, n in values["applied"].items()}
-        self.version = values["version"]
-        self.assembly.restore(values["assembly"])
-        self.joined = arrays["joined"].copy()
+        header, arrays = state
+        if header["machine"] != type(self).__name__:
+            raise FedbanditError(f"The state is one of a {header['machine']}, expected a {type(self).__name__}.")
+        self.applied = {int(i): n for i, n in header["applied"].items()}
+        self.version = header["version"]
+        self.assembly.restore(header["assembly"])
+        self.joined = arrays["joined"].astype(np.bool_)
+        self.sent = arrays["sent"].copy()
         self.members = Members(*(arrays[f"members.{k}"].copy() for k in Members._fields))
 
     def next_wake(self, done: int) -> int:
@@ -87,6 +97,10 @@ class MemberKeeper:
         self.applied[upload.member] = upload.sequence
         return True
 
+    def catch_up(self, member: int, version: int) -> list[Message | Broadcast]:
+        """A member that is known already joins again: it is sent its share if it lacks a download."""
+        return [self.download(member, self.share(member))] if self.sent[member] > version else []
+
     def share(self, member: int) -> Share:
         """What a member is to be sent now."""
         return self.assembly.share(member, self.members, self.noise, self.ridge)
@@ -94,6 +108,7 @@ class MemberKeeper:
     def download(self, member: int, share: Share) -> Download:
         """The next download for a member."""
         self.version += 1
+        self.sent[member] = self.version
         return Download(member, self.version, self.applied.get(member, 0), share.sums, share.slack, share.own)
 
 
@@ -121,23 +136,23 @@ class MemberStar(MemberKeeper):
         self.counting = counting
         self.known = np.full(n_clients, NOTHING_COUNTED if counting else 0.0)
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def state(self) -> State:
         """Also how much each member has."""
-        values, arrays = super().state()
-        return values, arrays | {"known": self.known}
+        header, arrays = super().state()
+        return State(header, {**arrays, "known": self.known})
 
-    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    def restore(self, state: State) -> None:
         """Go on from there."""
-        super().restore(values, arrays)
-        self.known = arrays["known"].copy()
+        super().restore(state)
+        self.known = state.arrays["known"].copy()
 
     def receive(self, message: Message) -> list[Message | Broadcast]:
         """Apply a Join or an Upload."""
         match message:
-            case Join(member):
+            case Join(member, version):
                 self.check_member(member)
                 if self.joined[member]:
-                    return []
+                    return self.catch_up(member, version)
                 self.joined[member] = True
                 return self._refresh([member]) if self.warm else []
             case Upload(member, sequence, _, known):
@@ -192,10 +207,15 @@ class MemberSync(MemberKeeper):
     def receive(self, message: Message) -> list[Message | Broadcast]:
         """Apply a Join, a Request or an Upload."""
         match message:
-            case Join(member):
+            case Join(member, version):
                 self.check_member(member)
-                first, self.joined[member] = not self.joined[member], True
-                return [self.download(member, self.share(member))] if first and self.version > 0 else []
+                again: list[Message | Broadcast] = [
+                    Collect(member, epoch) for epoch, who in self._awaited.items() if member in who
+                ]
+                if self.joined[member]:
+                    return again + self.catch_up(member, version)
+                self.joined[member] = True
+                return [self.download(member, self.share(member))] if self.version > 0 else again
             case Request(member):
                 self.check_member(member)
                 if any(member in who for who in self._awaited.values()):
@@ -219,3 +239,15 @@ class MemberSync(MemberKeeper):
                 return sent
             case _:
                 raise FedbanditError(f"This coordinator does not take a {type(message).__name__}.")
+
+    def state(self) -> State:
+        """Also whose uploads are awaited."""
+        header, arrays = super().state()
+        awaited = {str(epoch): sorted(who) for epoch, who in self._awaited.items()}
+        return State({**header, "epoch": self.epoch, "awaited": awaited}, arrays)
+
+    def restore(self, state: State) -> None:
+        """Go on in the middle of a collection."""
+        super().restore(state)
+        self.epoch = state.header["epoch"]
+        self._awaited = {int(epoch): set(who) for epoch, who in state.header["awaited"].items()}

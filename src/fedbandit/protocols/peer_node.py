@@ -14,15 +14,14 @@ with the number of releases, so a peer keeps one Tell of each origin and estimat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from fedbandit.assembly import Noise
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Ask, Download, Message, Tell, decode, encode
+from fedbandit.state import State
 from fedbandit.statistics import EXACT, Sums, zero_sums
 
 
@@ -99,9 +98,9 @@ class PeerNode:
         tell = self.told.get((self.member, estimator))
         return zero_sums(self.dim) if tell is None else tell.sums
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Everything: plain values and arrays."""
-        values = {
+    def state(self) -> State:
+        """All that a node of the same network needs in order to go on."""
+        header = {
             "epoch": self._epoch,
             "asked": [[*key, epoch] for key, epoch in self._asked.items()],
             "queue": [source for source, _ in self._queue],
@@ -112,10 +111,11 @@ class PeerNode:
             for name, group in zip(("told", "queue"), blobs, strict=True)
             for k, blob in enumerate(group)
         }
-        return values, arrays
+        return State(header, arrays)
 
-    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    def restore(self, state: State) -> None:
         """Go on from there."""
+        values, arrays = state
         self._epoch = values["epoch"]
         self._asked = {(origin, g): epoch for origin, g, epoch in values["asked"]}
         self.told = {}

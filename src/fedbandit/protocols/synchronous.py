@@ -17,6 +17,7 @@ from fedbandit.protocols.factors import count_releases
 from fedbandit.protocols.hub import Hub, broadcast
 from fedbandit.protocols.members import MemberKeeper, MemberSync
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
+from fedbandit.state import State
 from fedbandit.statistics import Array
 from fedbandit.world import World
 
@@ -125,19 +126,22 @@ class SynchronousCoordinator(HubKeeper):
     |------------|-----------------------|--------------------------------------------------------|
     | idle       | Collect to all        | refused: nobody was asked                              |
     | collecting | ignored: under way    | added; the last one is answered by a Download to all   |
+
+    A client that joins again while its answer is awaited is asked again: a lost Collect does not block the group.
     """
 
     def __init__(self, hub: Hub, ridge: float, dim: int, noise: Noise | None = None) -> None:
         super().__init__(hub, ridge, dim, noise)
         self.epoch = 0
         self.awaited: dict[int, int] = {}  # group → answers still to come
+        self._asked: dict[int, int] = {}  # group → the epoch it was asked in
         self._answered: dict[int, set[int]] = {}  # group → who has answered in this epoch
 
     def receive(self, message: Message) -> list[Message | Broadcast]:
         """Apply a Join, a Request or an Upload."""
         match message:
             case Join(member):
-                return self.welcome(member, warm=True, counting=False)
+                return [*self.welcome(message, warm=True, counting=False), *self._ask_again(member)]
             case Request(member):
                 return self._collect(self.group_of(member))
             case Upload(member, sequence):
@@ -157,11 +161,32 @@ class SynchronousCoordinator(HubKeeper):
         self.awaited[g] -= count
         if self.awaited[g] > 0:
             return []
-        del self.awaited[g]
+        del self.awaited[g], self._asked[g], self._answered[g]
         self.reserve()
         self.settle(g)
         broadcast(self.hub, g, True, False)
         return self.announce(g, self._members_of(g).size)
+
+    def _ask_again(self, member: int) -> list[Message | Broadcast]:
+        g = self.group_of(member)
+        if g not in self.awaited or member in self._answered[g]:
+            return []
+        return [Collect(member, self._asked[g])]
+
+    def state(self) -> State:
+        """Also who has been asked and who has answered."""
+        header, arrays = super().state()
+        collections = {str(g): [self._asked[g], count, sorted(self._answered[g])] for g, count in self.awaited.items()}
+        return State({**header, "epoch": self.epoch, "collections": collections}, arrays)
+
+    def restore(self, state: State) -> None:
+        """Go on in the middle of a collection."""
+        super().restore(state)
+        self.epoch = state.header["epoch"]
+        collections = {int(g): entry for g, entry in state.header["collections"].items()}
+        self._asked = {g: asked for g, (asked, _, _) in collections.items()}
+        self.awaited = {g: count for g, (_, count, _) in collections.items()}
+        self._answered = {g: set(members) for g, (_, _, members) in collections.items()}
 
     def _members_of(self, g: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         if self.hub.group_of.size == 1:
@@ -175,6 +200,7 @@ class SynchronousCoordinator(HubKeeper):
         epoch, recipients = self.epoch, self._members_of(g)
         self.awaited[g] = recipients.size
         self._answered[g] = set()
+        self._asked[g] = epoch
 
         def addressed() -> Iterator[Message]:
             return (Collect(int(i), epoch) for i in recipients)

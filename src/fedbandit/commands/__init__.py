@@ -1,0 +1,57 @@
+"""Commands that touch the network: `serve`, `client`, `keys` and `demo`. Each is a module that is imported when run.
+
+To add one, write a module with `run(options) -> int`, name it in `COMMANDS`, and give it flags in `add_commands`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+COMMANDS = ("serve", "client", "keys", "demo")
+
+
+def add_commands(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
+    """Declare the commands and their flags."""
+    serve = command("serve", "Run a coordinator: federations on a network, with a live page.")
+    serve.add_argument("--config", type=Path, required=True, metavar="FILE.toml", help="what to host")
+    serve.add_argument("--port", type=int, metavar="P", help="instead of the configured one; 0: any that is free")
+    serve.add_argument("--store", metavar="WHERE", help="a file or a postgresql:// URL, instead of the configured one")
+
+    client = command("client", "Drive simulated users against a coordinator.")
+    client.add_argument("url", metavar="URL", help="of the coordinator, such as http://127.0.0.1:8765")
+    client.add_argument("--federation", required=True, metavar="NAME", help="which federation to take part in")
+    client.add_argument("--clients", type=int, default=1, metavar="N", help="how many clients (default: 1)")
+    client.add_argument("--name", default="user", metavar="NAME", help="of the clients, with a number each")
+    client.add_argument("--token-file", type=Path, metavar="FILE", help="a token for a single client")
+    client.add_argument("--ca", metavar="FILE.pem", help="the authority that signed the coordinator's certificate")
+    client.add_argument("--state", type=Path, metavar="FOLDER", help="where clients keep their state")
+    client.add_argument("--interactions", type=int, default=1000, metavar="T", help="of each client (default: 1000)")
+    client.add_argument("--pace", type=float, default=0.0, metavar="R", help="interactions a second (default: any)")
+    client.add_argument("--arms", type=int, default=10, metavar="K", help="default: 10")
+    client.add_argument("--spread", type=float, default=0.2, metavar="S", help="how much tastes differ (default: 0.2)")
+    client.add_argument("--seed", type=int, default=0, metavar="S", help="default: 0")
+    client.add_argument("--first", type=int, default=0, metavar="I", help="number of the first user (default: 0)")
+    client.add_argument("--report", action="store_true", help="tell the live page about reward and regret")
+
+    keys = command("keys", "Make certificates and tokens: init, add-client, revoke.")
+    keys.add_argument("action", choices=("init", "add-client", "revoke"))
+    keys.add_argument("name", nargs="?", metavar="NAME", help="whose token")
+    keys.add_argument("--keys", type=Path, default=Path("keys"), metavar="FOLDER", help="default: keys")
+    keys.add_argument("--role", choices=("client", "observer", "admin"), default="client", help="default: client")
+    keys.add_argument("--host", action="append", metavar="HOST", help="init: a name or address of the coordinator")
+
+    demo = command("demo", "A coordinator and a dozen clients on this machine, with a live page: about a minute.")
+    demo.add_argument("--out", type=Path, metavar="FOLDER", default=Path("results/demo"), help="default: results/demo")
+    demo.add_argument("--clients", type=int, default=12, metavar="N", help="default: 12")
+    demo.add_argument("--seconds", type=float, default=45.0, metavar="S", help="how long users arrive (default: 45)")
+    demo.add_argument("--port", type=int, default=0, metavar="P", help="of the live page (default: any that is free)")
+    demo.add_argument("--keep", action="store_true", help="leave everything running until interrupted")
+
+
+def run(name: str, options: argparse.Namespace) -> int:
+    """Run one of the commands."""
+    status: int = import_module(f"fedbandit.commands.{name}").run(options)
+    return status

@@ -1,0 +1,265 @@
+"""One federation as a coordinator keeps it: the machine, the register of members, and the journal of what was accepted.
+
+Theory of operation
+-------------------
+`receive` checks a frame (who says it, whether that session is the one to be heard, whether the statistics can be), and
+hands the message to the coordinator's machine. What changed anything becomes an entry of the journal; only when the
+entries are in the store may the answers leave (`receive` returns after that). After a crash the last snapshot is
+restored and the entries are applied again in the same order: machines are deterministic, so everything is as it was.
+Whatever is refused has changed nothing. Time is an argument.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter, deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fedbandit.errors import FedbanditError
+from fedbandit.machines import make_coordinator
+from fedbandit.messages import Download, Join, Message, Receipt, Request, Upload, decode, encoded_size
+from fedbandit.protocols import Broadcast
+from fedbandit.state import State, pack, unpack
+from fedbandit.transports.activity import Activity
+from fedbandit.transports.envelope import SIZE, Envelope, extend, unseal
+from fedbandit.transports.invitation import Terms
+from fedbandit.transports.limits import Limits
+from fedbandit.transports.refusal import Refusal
+from fedbandit.transports.register import Register, Seat
+from fedbandit.transports.stores import Store, StoreError
+
+_ENTRY = struct.Struct("<BdH")  # kind, time, length of the name
+_FRAME, _SEAT, _QUARANTINE = 1, 2, 3
+
+
+class Refused(NamedTuple):
+    """A refusal, for the log and the page. The sentence is told to the client alone: it may quote its data."""
+
+    at: float
+    name: str
+    kind: str
+
+
+class Federation:
+    """A federation that goes on where its store left off."""
+
+    def __init__(self, name: str, terms: Terms, store: Store, slack: float = 0.0, snapshot_every: int = 2000) -> None:
+        self.name = name
+        self.terms = terms
+        self._agreed = terms.as_json()
+        self.store = store
+        self.snapshot_every = snapshot_every
+        self.system = terms.build()
+        self.limits = Limits.of(terms.world, terms.reward_bound, slack)
+        self.most_bytes = SIZE + encoded_size(Upload, terms.world.dim)
+        self.refused: deque[Refused] = deque(maxlen=50)
+        self.refusals: Counter[str] = Counter()
+        self._recover()
+
+    def _recover(self) -> None:
+        machine = make_coordinator(self.system, self.terms.world)
+        if machine is None:
+            raise FedbanditError(f"{self.terms.system} has no coordinator: its clients exchange nothing.")
+        self.machine = machine
+        self.register = Register(self.terms.world.n_clients)
+        self.activity = Activity()
+        snapshot, entries = self.store.read(self.name)
+        self._entries = len(entries)
+        self._behind = False
+        if snapshot is None:
+            self.store.replace(self.name, pack(self.state()))
+        else:
+            self._restore(unpack(snapshot))
+        for entry in entries:
+            self._replay(entry)
+
+    def state(self) -> State:
+        """All that has to survive."""
+        header, arrays = self.machine.state()
+        mine = {"terms": self._agreed, "seats": self.register.state(), "activity": self.activity.state()}
+        return State({**mine, "machine": header}, arrays)
+
+    def _restore(self, state: State) -> None:
+        ours, theirs = self._agreed, Terms.of_json(state.header["terms"]).as_json()
+        if ours != theirs:
+            what = next(key for key in ours if ours[key] != theirs[key])
+            raise FedbanditError(
+                f"The store has a federation {self.name!r} with {what} = {theirs[what]}, "
+                f"but it is now configured with {ours[what]}; use another store or another name."
+            )
+        self.register.restore(state.header["seats"])
+        self.activity.restore(state.header["activity"])
+        self.machine.restore(State(state.header["machine"], state.arrays))
+
+    def _replay(self, entry: bytes) -> None:
+        kind, at, length = _ENTRY.unpack_from(entry)
+        name = entry[_ENTRY.size : _ENTRY.size + length].decode()
+        rest = entry[_ENTRY.size + length :]
+        if kind == _SEAT:
+            self.register.take_seat(name)
+        elif kind == _QUARANTINE:
+            self.register.seat(name).quarantined = rest.decode()
+        else:
+            envelope, data = unseal(rest)
+            self._apply(self.register.seat(name), envelope, decode(data), data, at)
+
+    # What the network asks
+
+    def invite(self, name: str, at: float) -> Seat:
+        """The seat of a client; one who has none gets the next."""
+        self._catch_up_with_store()
+        if name in self.register.by_name:
+            return self.register.by_name[name]
+        self.register.require_room(name)
+        self._write([_entry(_SEAT, at, name)])
+        return self.register.take_seat(name)
+
+    def quarantine(self, name: str, reason: str, at: float) -> None:
+        """Refuse whatever a client says from now on; with an empty reason, hear it again."""
+        self._catch_up_with_store()
+        self.register.seat(name)
+        self._write([_entry(_QUARANTINE, at, name, reason.encode())])
+        self.register.seat(name).quarantined = reason
+
+    def receive(self, frames: Sequence[tuple[str, bytes]], at: float) -> list[list[Message] | Refusal]:
+        """Take frames with the names of those who sent them; the answers to each, or why it was refused.
+
+        All are written in one transaction. Broadcasts have been turned into the messages of those who are here.
+        """
+        self._catch_up_with_store()
+        outcomes: list[list[Message] | Refusal] = []
+        entries: list[bytes] = []
+        for name, frame in frames:
+            try:
+                answers, changed = self._take(name, frame, at)
+            except Refusal as refusal:
+                self.note_refusal(name, refusal, at)
+                outcomes.append(refusal)
+                continue
+            if changed:
+                entries.append(_entry(_FRAME, at, name, frame))
+            outcomes.append(answers)
+        try:
+            self._write(entries)
+        except StoreError as error:
+            refusal = Refusal("unavailable", str(error))
+            return [outcome if isinstance(outcome, Refusal) else refusal for outcome in outcomes]
+        return outcomes
+
+    def note_refusal(self, name: str, refusal: Refusal, at: float) -> None:
+        """Count a refusal and remember the sentence."""
+        self.refusals[refusal.kind] += 1
+        self.refused.append(Refused(at, name, refusal.kind))
+        if name in self.register.by_name:
+            self.register.by_name[name].refusals += 1
+
+    # How it is done
+
+    def _take(self, name: str, frame: bytes, at: float) -> tuple[list[Message], bool]:
+        if len(frame) > self.most_bytes:
+            raise Refusal("size", f"The frame has {len(frame)} bytes, but {self.most_bytes} are the most.")
+        seat = self.register.seat(name)
+        if seat.quarantined:
+            raise Refusal("quarantined", f"Client {name!r} is in quarantine: {seat.quarantined}")
+        try:
+            envelope, data = unseal(frame)
+            message = decode(data)
+        except FedbanditError as error:
+            raise Refusal("malformed", str(error)) from None
+        if message.member != seat.member:
+            raise Refusal(
+                "identity", f"Client {name!r} is member {seat.member} and cannot speak for member {message.member}."
+            )
+        applied = self.machine.applied.get(seat.member, 0)
+        match message:
+            case Join():
+                seat.check_join(envelope, applied)
+            case Upload():
+                seat.check_session(envelope)
+                seat.check_history(envelope, message, data, applied)
+                if message.sequence > applied:
+                    self.limits.check(message)
+            case Request():
+                seat.check_session(envelope)
+            case _:
+                raise Refusal("malformed", f"A coordinator does not take a {type(message).__name__}.")
+        if isinstance(message, Upload) and message.sequence <= applied:
+            seat.verified = seat.verified or message.sequence == applied
+            seat.last_spoke = max(seat.last_spoke, at)
+            return [Receipt(seat.member, message.sequence)], False  # and no more: of later ones nothing is known
+        session = (seat.incarnation, seat.epoch, seat.nonce)
+        try:
+            answers, moved = self._apply(seat, envelope, message, data, at)
+        except Refusal:
+            raise
+        except FedbanditError as error:
+            raise Refusal("statistics" if isinstance(message, Upload) else "malformed", str(error)) from None
+        return answers, moved or session != (seat.incarnation, seat.epoch, seat.nonce)
+
+    def _apply(
+        self, seat: Seat, envelope: Envelope, message: Message, data: bytes, at: float
+    ) -> tuple[list[Message], bool]:
+        """What to send, and whether the machine has moved (one that says nothing to a Join or Request has not)."""
+        new_life = isinstance(message, Join) and seat.joined and envelope.incarnation != seat.incarnation
+        if new_life:
+            self.machine.start_over(seat.member)
+        before = self.machine.applied.get(seat.member, 0)
+        answers = self.machine.receive(message)
+        moved = bool(answers)
+        seat.last_spoke = max(seat.last_spoke, at)
+        if isinstance(message, Join):
+            seat.open_session(envelope, new_life, before)
+            if seat.verified:
+                answers = [Receipt(seat.member, before), *answers]
+        elif isinstance(message, Upload):
+            seat.verified = True
+            seat.note_upload(extend(envelope.chain, data))
+            seat.uploads += 1
+            seat.observations += message.sums.n
+            seat.bytes_up += len(data)
+            self.activity.add(at, uploads=1, bytes=len(data))
+        addressed = [message for answer in answers for message in self._address(answer, at)]
+        return addressed or [Receipt(seat.member, 0)], moved  # an answer, if only that it was heard
+
+    def _address(self, answer: Message | Broadcast, at: float) -> list[Message]:
+        """The messages that may be sent; whoever has not joined yet is sent what it has missed when it does."""
+        seats, size = self.register.by_member, encoded_size(Download, self.terms.world.dim)
+        everyone = answer.addressed() if isinstance(answer, Broadcast) else (answer,)
+        messages = [m for m in everyone if m.member < len(seats) and seats[m.member].verified]
+        downloads = [m for m in messages if isinstance(m, Download)]
+        for message in downloads:
+            seats[message.member].downloads += 1
+            seats[message.member].bytes_down += size
+        if downloads:
+            self.activity.add(at, downloads=len(downloads), bytes=len(downloads) * size)
+        return messages
+
+    def _write(self, entries: list[bytes]) -> None:
+        if not entries:
+            return
+        try:
+            self.store.append(self.name, entries)
+            self._entries += len(entries)
+        except BaseException:
+            self._behind = True  # memory has what the store has not
+            raise
+        if self._entries >= self.snapshot_every:
+            try:
+                self.store.replace(self.name, pack(self.state()))
+                self._entries = 0
+            except StoreError:
+                pass  # the entries are safe; the next write tries again
+
+    def _catch_up_with_store(self) -> None:
+        """After a write has failed: back to what the store has."""
+        if self._behind:
+            try:
+                self._recover()
+            except StoreError as error:
+                raise Refusal("unavailable", str(error)) from None
+
+
+def _entry(kind: int, at: float, name: str, rest: bytes = b"") -> bytes:
+    text = name.encode()
+    return _ENTRY.pack(kind, at, len(text)) + text + rest

@@ -1,0 +1,36 @@
+"""Why a coordinator refuses a message: a sentence, a kind for counting, and an HTTP status."""
+
+from __future__ import annotations
+
+from fedbandit.errors import FedbanditError
+
+STATUS = {
+    "malformed": 400,
+    "credentials": 401,
+    "role": 403,
+    "identity": 403,
+    "quarantined": 403,
+    "unknown": 404,
+    "session": 409,
+    "order": 409,
+    "size": 413,
+    "statistics": 422,
+    "rate": 429,
+    "unavailable": 503,
+}
+"""The kinds of refusal. A client may try again after order, rate and unavailable; the others need a person."""
+
+TRANSIENT = frozenset({"order", "rate", "unavailable"})
+
+
+class Refusal(FedbanditError):
+    """A message that was refused; nothing has changed.
+
+    >>> Refusal("statistics", "The trace is 7, but 3 contexts allow at most 3.").status
+    422
+    """
+
+    def __init__(self, kind: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.kind = kind
+        self.status = STATUS[kind]

@@ -1,0 +1,67 @@
+"""What survives a crash: journals, each a snapshot and the entries since.
+
+Both sides of a federation are kept in this form. A client's entries are its choices and rewards, a coordinator's are
+the messages it accepted; either machine is the snapshot's with the entries applied in order.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Sequence
+
+from fedbandit.errors import FedbanditError
+
+VERSION = 1
+
+
+class StoreError(FedbanditError):
+    """The store cannot be read or written now; nothing of what was written before is lost."""
+
+
+class Store(typing.Protocol):
+    """A place for journals. `durable=False` survives the process being killed, but not the power being cut."""
+
+    def read(self, journal: str) -> tuple[bytes | None, list[bytes]]:
+        """The snapshot of a journal, None if there is none, and the entries since."""
+        ...
+
+    def append(self, journal: str, entries: Sequence[bytes], *, durable: bool = True) -> None:
+        """Add entries, all or none."""
+        ...
+
+    def replace(self, journal: str, snapshot: bytes, *, durable: bool = True) -> None:
+        """Put a snapshot in the place of the old one and of all entries."""
+        ...
+
+    def close(self) -> None:
+        """Let others open it."""
+        ...
+
+
+class MemoryStore:
+    """A store in memory, for clients without a file and for tests."""
+
+    def __init__(self) -> None:
+        self.journals: dict[str, tuple[bytes | None, list[bytes]]] = {}
+
+    def read(self, journal: str) -> tuple[bytes | None, list[bytes]]:
+        """The snapshot and the entries since."""
+        snapshot, entries = self.journals.get(journal, (None, []))
+        return snapshot, list(entries)
+
+    def append(self, journal: str, entries: Sequence[bytes], *, durable: bool = True) -> None:  # noqa: ARG002
+        """Add entries."""
+        self.journals.setdefault(journal, (None, []))[1].extend(entries)
+
+    def replace(self, journal: str, snapshot: bytes, *, durable: bool = True) -> None:  # noqa: ARG002
+        """Put a snapshot in the place of everything."""
+        self.journals[journal] = (snapshot, [])
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+    def copy(self) -> MemoryStore:
+        """A copy, as someone might make of a file."""
+        other = MemoryStore()
+        other.journals = {name: (snapshot, list(entries)) for name, (snapshot, entries) in self.journals.items()}
+        return other

@@ -1,0 +1,137 @@
+"""Nothing is lost and nothing counts twice, whatever the network does and whoever crashes.
+
+`FEDBANDIT_STEPS` is how many steps are injected, 100,000 if it is not set; `make soak` does a million.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedbandit as fb
+from fedbandit.checks import run_machines
+from fedbandit.engine.loop import draw_reward
+from fedbandit.environments.block import world_of
+from fedbandit.statistics import N, base_of
+from fedbandit.transports.faulty import NONE, Crash, FaultyNetwork, copied
+from fedbandit.transports.invitation import Terms
+
+STEPS = int(os.environ.get("FEDBANDIT_STEPS", "100000"))
+WORLD = fb.World(n_clients=4, dim=2, horizon=10_000)
+SYSTEMS: list[tuple[str, dict[str, Any]]] = [
+    ("async-linucb", {"gamma_upload": 1.2, "gamma_download": 1.3}),
+    ("async-linucb", {"gamma_upload": 1.1, "gamma_download": 1.1, "warm_join": True}),
+    ("count-linucb", {"factor_upload": 1.2, "factor_download": 1.1}),
+    ("sync-linucb", {"threshold": 0.5}),
+]
+RUN = 2500
+"""Steps with one seed."""
+
+
+@pytest.mark.parametrize(("system", "keywords"), SYSTEMS)
+@pytest.mark.parametrize("part", range(4))
+def test_invariants_hold_under_faults(system: str, keywords: dict[str, Any], part: int) -> None:
+    runs = max(1, STEPS // (len(SYSTEMS) * 4 * RUN))
+    for seed in range(part * runs, (part + 1) * runs):
+        network = FaultyNetwork(Terms(system, keywords, WORLD), seed)
+        for step in range(STEPS // (len(SYSTEMS) * 4 * runs)):
+            network.step()
+            if step % 100 == 0:
+                network.check()
+        network.check()
+        assert network.crashes > 0
+        network.drain()
+        network.check()
+        for node in network.nodes.values():
+            assert node.live is not None
+            assert not node.live.machine.outbox, f"seed {seed}: {node.name} still has uploads that nobody acknowledges"
+
+
+def test_a_run_is_repeated_by_its_seed() -> None:
+    def run(seed: int) -> tuple[int, int, list[float]]:
+        network = FaultyNetwork(Terms(*SYSTEMS[0], WORLD), seed)
+        for _ in range(600):
+            network.step()
+        rows = [float(node.live.machine.row.sum()) for node in network.nodes.values() if node.live is not None]
+        return network.crashes, network.refusals, rows
+
+    assert run(3) == run(3)
+    assert run(3) != run(4)
+
+
+@pytest.mark.parametrize(("system", "keywords"), SYSTEMS[:3])
+def test_copied_clients_cannot_count_twice(system: str, keywords: dict[str, Any]) -> None:
+    heard = 0
+    for seed in range(6):
+        network = FaultyNetwork(Terms(system, keywords, WORLD), seed)
+        originals = list(network.nodes.values())
+        for step in range(1500):
+            network.step()
+            if step % 300 == 150:
+                copied(network, network.random.choice(originals))
+        assert network.coordinator is not None or network.restart_coordinator() is None
+        assert network.coordinator is not None
+        pool = network.coordinator.machine.hub.pool[0]
+        assert pool[N] == len(network._applied), "an observation counts twice, or not at all"
+        np.testing.assert_allclose(base_of(pool, 2), network._pool[0], atol=1e-7)
+        heard += network.refusals
+    assert heard > 0, "no copy was ever refused"
+
+
+@pytest.mark.parametrize(("system", "keywords"), SYSTEMS)
+def test_without_faults_it_is_the_simulation(system: str, keywords: dict[str, Any]) -> None:
+    env = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5, rewards="gaussian")
+    world = world_of(env, 200)
+    terms = Terms(system, keywords, world, seed=3)
+    arms, uploads, downloads = run_machines(terms.build(), env, 200, seed=3)
+    network = FaultyNetwork(terms, 0, NONE)
+    block = env.open(3).block(0, 200)
+    chosen = np.zeros(200, dtype=np.int64)
+    names, joined = list(network.nodes), set()
+
+    def settle() -> None:
+        network.time += 1
+        while network.deliver():
+            pass
+
+    if system == "sync-linucb":
+        for node in network.nodes.values():
+            network.say(node)
+            settle()
+    for s, i in enumerate(block.clients):
+        node = network.nodes[names[i]]
+        if i not in joined:
+            joined.add(i)
+            network.say(node)
+            settle()
+        assert node.live is not None
+        choice = node.live.select(block.X[block.arms[s, : block.counts[s]]])
+        node.live.observe(choice.number, draw_reward(block, s, choice.arm))
+        network._account(node)
+        chosen[s] = choice.arm
+        network.speak(node)
+        settle()
+    assert np.array_equal(chosen, arms)
+    assert network.coordinator is not None
+    seats = network.coordinator.register.by_member
+    assert sum(seat.uploads for seat in seats) == uploads.sum()
+    assert sum(seat.downloads for seat in seats) == downloads.sum()
+
+
+def test_a_check_that_cannot_fail_is_none() -> None:
+    network = FaultyNetwork(Terms(*SYSTEMS[0], WORLD), 0)
+    for _ in range(400):
+        network.step()
+    if network.coordinator is None:
+        network.restart_coordinator()
+    assert network.coordinator is not None
+    network.check()
+    network.coordinator.machine.hub.pool[0, N] += 1
+    with pytest.raises(AssertionError, match="observations applied"):
+        network.check()
+    network.coordinator_store.fuse = "before"
+    with pytest.raises(Crash):
+        network.coordinator_store.append("x", [b""])
