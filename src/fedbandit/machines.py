@@ -127,6 +127,11 @@ class ClientMachine:
             return []
         return [Request(self.member)] if self.protocol.says == "request" else [self._upload()]
 
+    def forget(self, choice: int) -> None:
+        """The reward of a choice will never come."""
+        if self._chosen.pop(choice, None) is None:
+            raise FedbanditError(f"Choice {choice} is not waiting for a reward.")
+
     def receive(self, message: Message) -> list[Message]:
         """Take a message from the coordinator, and say what to send."""
         require(message.member == self.member, "the addressee", message.member, f"client {self.member}")

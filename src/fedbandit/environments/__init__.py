@@ -15,6 +15,7 @@ from fedbandit.environments.datasets.likes import LikedItems
 from fedbandit.environments.datasets.movielens import MovieLens, movielens
 from fedbandit.environments.datasets.movielens_users import MovieLensUsers, movielens_users
 from fedbandit.environments.homogeneous import Homogeneous
+from fedbandit.environments.logged import LoggedDecisions, from_frame
 from fedbandit.environments.recorded import Recorded, recorded
 
 homogeneous = Homogeneous
@@ -36,11 +37,13 @@ __all__ = [
     "Homogeneous",
     "LastFM",
     "LikedItems",
+    "LoggedDecisions",
     "MovieLens",
     "MovieLensUsers",
     "Recorded",
     "Stream",
     "delicious",
+    "from_frame",
     "homogeneous",
     "lastfm",
     "movielens",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -67,21 +68,7 @@ def movielens(
     folder, files = find_movielens(None if path is None else os.fspath(path), release)
 
     def make() -> Prepared:
-        ratings = read_ratings(folder)
-        report = Report()
-        liked = ratings.values >= min_rating
-        if not liked.any():
-            raise FedbanditError(f"{str(ratings.path)!r}: no rating is at least min_rating = {min_rating:g}.")
-        report.facts |= {
-            "users in files": np.unique(ratings.users).size,
-            "movies": ratings.titles.size,
-            "rated movies": np.unique(ratings.movies).size,
-            "ratings (rows)": ratings.users.size,
-            "tag assignments (rows)": ratings.tag_movies.size,
-        }
-        nobody = np.empty(0, dtype=np.int64)
-        rated = ratings.users[liked], ratings.movies[liked]
-        likes = Likes(*rated, nobody, nobody, None, str(ratings.path), "rating")
+        ratings, likes, report = read_movielens(folder, min_rating)
         if ratings.tags:
             terms = np.array([*(f"tag {tag}" for tag in ratings.tags), *(f"genre {name}" for name in ratings.genres)])
             items = np.append(ratings.tag_movies, ratings.genre_movies)
@@ -90,6 +77,25 @@ def movielens(
 
     header, arrays, _ = cached("movielens", files, {"min_rating": min_rating, **asdict(options)}, make)
     return MovieLens(**fields_of(header, arrays, options))
+
+
+def read_movielens(folder: Path, min_rating: float) -> tuple[Ratings, Likes, Report]:
+    """Read and check the files: ratings, which of them are likes, and what was counted."""
+    ratings = read_ratings(folder)
+    liked = ratings.values >= min_rating
+    if not liked.any():
+        raise FedbanditError(f"{str(ratings.path)!r}: no rating is at least min_rating = {min_rating:g}.")
+    report = Report()
+    report.facts |= {
+        "users in files": np.unique(ratings.users).size,
+        "movies": ratings.titles.size,
+        "rated movies": np.unique(ratings.movies).size,
+        "ratings (rows)": ratings.users.size,
+        "tag assignments (rows)": ratings.tag_movies.size,
+    }
+    nobody = np.empty(0, dtype=np.int64)
+    rated = ratings.users[liked], ratings.movies[liked]
+    return ratings, Likes(*rated, nobody, nobody, None, str(ratings.path), "rating"), report
 
 
 def _without_tags(ratings: Ratings, replayed: Ints, dim: int, report: Report) -> Contexts:
