@@ -112,7 +112,9 @@ def read_lastfm(folder: Path, events: str) -> tuple[Likes, tuple[Ints, Ints], Re
         "friendships (rows)": 0 if friends is None else len(friends),
     }
     if unlisted.size:
-        report.notes.append(f"{unlisted.size:,} tagged artists are not in artists.dat; they stay, as they have tags.")
+        report.notes.append(
+            f"Tagged artists that are not in artists.dat, which stay as they have tags: {unlisted.size:,}."
+        )
     pairs = listened.whole("userID"), listened.whole("artistID")
     times = _tagging_times(folder, tagged, report)
     at = (times.whole("userID"), times.whole("artistID"))
