@@ -54,11 +54,9 @@ def write_delicious(folder: Path) -> None:
     columns = ("userID", "bookmarkID", "tagID", "day", "month", "year", "hour", "minute", "second")
     lines(folder / "user_taggedbookmarks.dat", columns, rows)
     lines(folder / "tags.dat", ("id", "value"), [(t, f"étiquette {t}") for t in tags], encoding="latin-1")
-    friends = [(*pair, 1, 1, 2010) for pair in friendships(rng, users) if pair[0] in {row[0] for row in rows}]
     known = {row[0] for row in rows}
-    friends = [row for row in friends if row[1] in known]
-    columns = ("userID", "contactID", "date_day", "date_month", "date_year")
-    lines(folder / "user_contacts.dat", columns, friends)
+    friends = [(*pair, 1, 1, 2010) for pair in friendships(rng, users) if known.issuperset(pair)]
+    lines(folder / "user_contacts.dat", ("userID", "contactID", "date_day", "date_month", "date_year"), friends)
 
 
 def write_1m(folder: Path) -> None:

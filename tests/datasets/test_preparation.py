@@ -22,7 +22,7 @@ from tests.datasets.conftest import FIXTURE
 from tests.datasets.make_fixture import main
 from tests.naive_contexts import tf_idf_components
 
-SMALL = {"dim": 5, "n_arms": 6}
+SMALL: dict[str, Any] = {"dim": 5, "n_arms": 6}
 MADE: dict[str, tuple[Callable[[], LikedItems], str]] = {
     "lastfm": (lambda: fb.environments.lastfm(FIXTURE, **SMALL), "ab6441f32743513f"),
     "delicious": (lambda: fb.environments.delicious(FIXTURE, **SMALL), "fbc66de249171bf5"),
@@ -199,7 +199,7 @@ def test_large_files_are_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with open(path, "wb") as file:
         file.truncate(2**26 + 1)
     found = cache._digest_of(path, tmp_path / "memory")
-    monkeypatch.setattr(cache.hashlib, "file_digest", None)
+    monkeypatch.setattr("hashlib.file_digest", None)
     assert cache._digest_of(path, tmp_path / "memory") == found
 
 

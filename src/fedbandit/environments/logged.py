@@ -174,18 +174,14 @@ def _one_row_per_arm(
     picked = np.bincount(of, weights=chosen)
     if (picked != 1).any():
         t = int(np.argmax(picked != 1))
-        raise FedbanditError(
-            f"{table.place(first[t])}: decision {decision[first[t]]!r} has {picked[t]:.0f} chosen arms."
-        )
+        raise FedbanditError(f"{table.place(first[t])}: decision {decision[first[t]]} has {picked[t]:.0f} chosen arms.")
     if counts.min() < 2:
         t = int(np.argmin(counts))
-        raise FedbanditError(
-            f"{table.place(first[t])}: decision {decision[first[t]]!r} has one arm; nothing was chosen."
-        )
+        raise FedbanditError(f"{table.place(first[t])}: decision {decision[first[t]]} has one arm; nothing was chosen.")
     strange = who != who[first[of]]
     if strange.any():
         row = int(np.argmax(strange))
-        raise FedbanditError(f"{table.place(row)}: decision {decision[row]!r} belongs to two clients.")
+        raise FedbanditError(f"{table.place(row)}: decision {decision[row]} belongs to two clients.")
     order = np.lexsort((np.random.default_rng(0).random(len(X)), of))  # logs often list the chosen arm first
     arms = np.zeros((n, int(counts.max())), dtype=np.int64)
     arms[np.arange(arms.shape[1]) < counts[:, None]] = order
