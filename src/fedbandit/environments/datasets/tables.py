@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -51,11 +52,10 @@ def read_numbers(
     no such line, and exactly these columns.
     """
     data = _bytes_of(path)
-    try:
-        data.decode("ascii")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise fault(path, line, f"the byte {data[error.start]:#04x} is not ASCII, so the encoding is wrong") from None
+    if not data.isascii():
+        at = next(position for position, byte in enumerate(data) if byte > 127)
+        line = data.count(b"\n", 0, at) + 1
+        raise fault(path, line, f"the byte {data[at]:#04x} is not ASCII, so the encoding is wrong")
     data = data.replace(b"\r\n", b"\n").rstrip(b"\n")
     if len(separator) > 1:
         data = data.replace(separator.encode(), b"\t")
@@ -69,18 +69,28 @@ def read_numbers(
         raise fault(path, first_line, "there is no data")
     _require_shape(path, data, separator, len(names), first_line)
     try:
-        table = np.loadtxt(
-            io.StringIO(data.decode()),
-            delimiter=separator,
-            usecols=[names.index(name) for name in columns],
-            comments=None,
-            ndmin=2,
+        table = np.concatenate(
+            [_parse(part, separator, [names.index(name) for name in columns]) for part in _parts(data)]
         )
     except ValueError:
         raise _first_non_number(path, data, separator, names, columns, first_line) from None
     if not np.isfinite(table).all():
         raise _first_non_number(path, data, separator, names, columns, first_line)
     return Numbers(path, first_line, dict(zip(columns, np.ascontiguousarray(table.T), strict=True)))
+
+
+def _parse(data: bytes, separator: str, columns: list[int]) -> Array:
+    return np.loadtxt(io.BytesIO(data), delimiter=separator, usecols=columns, comments=None, ndmin=2, encoding="ascii")
+
+
+def _parts(data: bytes) -> Iterator[bytes]:
+    """The lines in pieces of some 64 MB, so that a large file is not in memory several times over."""
+    start = 0
+    while start < len(data):
+        cut = data.find(b"\n", start + 2**26)
+        stop = len(data) if cut < 0 else cut + 1
+        yield data[start:stop]
+        start = stop
 
 
 class Texts(NamedTuple):
@@ -138,7 +148,15 @@ def read_texts(
 
 def require_distinct(table: Numbers, *names: str) -> None:
     """Refuse a file that says one thing twice: two lines with equal entries in these columns."""
-    keys = np.stack([table.columns[name] for name in names], axis=1)
+    columns = [table.whole(name) for name in names]
+    if math.prod(int(column.max()) + 1 for column in columns) < 2**63:  # quick, and nearly always all there is to do
+        key = np.zeros(columns[0].size, dtype=np.int64)
+        for column in columns:
+            key = key * (column.max() + 1) + column
+        key.sort()
+        if not (key[1:] == key[:-1]).any():
+            return
+    keys = np.stack(columns, axis=1)
     order = np.lexsort(keys.T[::-1])
     same = (keys[order][1:] == keys[order][:-1]).all(axis=1)
     if same.any():
