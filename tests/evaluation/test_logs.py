@@ -75,7 +75,7 @@ def test_wrong_propensities_are_noticed() -> None:
 
 def test_replay_of_a_learning_federation_covers_what_its_choices_were_worth() -> None:
     """Given the arms that were accepted, their rewards scatter around their means: the interval must cover those."""
-    covered, n = 0, 60
+    covered, n = 0, 40
     for seed in range(n):
         world = make_world(seed)
         found = replay(fb.async_linucb(), world.log, seed)
@@ -106,7 +106,7 @@ def test_replay_earns_what_a_live_run_earns() -> None:
 
 
 def test_frozen_models_are_worth_what_is_estimated() -> None:
-    covered, n = 0, 50
+    covered, n = 0, 40
     for seed in range(n):
         world = make_world(seed, n=500, skew=1.0)
         found = evaluate_frozen(fb.async_linucb(), world.log, seed)
