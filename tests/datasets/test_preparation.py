@@ -55,6 +55,7 @@ def test_contexts_are_the_same_on_every_machine(name: str) -> None:
     make, checksum = MADE[name]
     env = make()
     assert digest(env.X) == checksum
+    assert env.X.flags.c_contiguous
     norms = np.linalg.norm(env.X, axis=1)
     assert norms.max() <= 1.0
     assert norms.min() > 0.7  # 1/√2, if one of two parts is missing

@@ -77,8 +77,8 @@ def normalised(rows: Array) -> Array:
 def trimmed(rows: Array) -> Array:
     """Rows of norm ≤ 1, a few millionths shorter and rounded to six decimals, which leaves their norm ≤ 1."""
     shrink = 1 - 4 * math.ceil(math.sqrt(rows.shape[1])) * 10.0**-DECIMALS
-    rounded: Array = np.round(shrink * rows, DECIMALS)
-    return rounded + 0.0  # no −0
+    rounded: Array = np.round(shrink * rows, DECIMALS) + 0.0  # no −0
+    return np.ascontiguousarray(rounded)  # solvers give columns, kernels read rows
 
 
 def _require_rank(shape: tuple[int, int], dim: int, what: str) -> None:
