@@ -209,3 +209,12 @@ def test_machines_refuse_what_is_not_for_them() -> None:
         client.receive(Receipt(1, 1))
     with pytest.raises(FedbanditError, match="dimension is 3"):
         client.receive(Download(0, 1, 0, zero_sums(3)))
+
+
+def test_a_choice_can_be_forgotten_once() -> None:
+    client = fb.ClientMachine(0, fb.linucb(), fb.World(n_clients=1, dim=2, horizon=10))
+    choice = client.select([[1.0, 0.0], [0.0, 1.0]])
+    client.forget(choice.number)
+    for call in (lambda: client.forget(choice.number), lambda: client.observe(choice.number, 1.0)):
+        with pytest.raises(FedbanditError, match=r"Choice 1 is not waiting for a reward"):
+            call()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fedbandit._version import __version__
 
 if TYPE_CHECKING:
-    from fedbandit import checks, environments, policies, privacy, protocols, structures
+    from fedbandit import checks, environments, evaluation, policies, privacy, protocols, structures
     from fedbandit.engine import Result, simulate
     from fedbandit.errors import FedbanditError
     from fedbandit.machines import ClientMachine
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fedbandit.transports.http.client import AsyncClient, Client
     from fedbandit.world import World
 
-_MODULES = ("checks", "environments", "policies", "privacy", "protocols", "structures")
+_MODULES = ("checks", "environments", "evaluation", "policies", "privacy", "protocols", "structures")
 _NAMES = {
     "Result": "engine",
     "simulate": "engine",
@@ -62,6 +62,7 @@ __all__ = [
     "dislinucb",
     "dp_linucb",
     "environments",
+    "evaluation",
     "feducb",
     "linucb",
     "linucb_central",

@@ -9,9 +9,11 @@ import argparse
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from fedbandit._version import __version__
+from fedbandit.cli_data import add_data_commands
+from fedbandit.cli_replay import add_replay_flags
 from fedbandit.commands import add_commands
 from fedbandit.errors import FedbanditError, unknown
 
@@ -24,10 +26,11 @@ goes to the environment; one that several systems know goes to each of them.
 
 SYSTEM is a name (see: fedbandit list), a name with keywords of its own,
 async-linucb:gamma_upload=2,gamma_download=inf, or a function of yours that returns a System,
-path/to/my.py:my_system. Recorded data are read from a file: --env recorded --path my.npz.
+path/to/my.py:my_system. Recorded data are read from a file: --env recorded --path my.npz; data sets
+from a folder: --env lastfm --data folder, or the one that FEDBANDIT_DATA names.
 """
 _KEYWORD = "keyword:"  # marks what argparse found out about keywords
-_SHORT_FLAGS = {"n_clients": "--clients", "n_arms": "--arms"}
+_SHORT_FLAGS = {"n_clients": "--clients", "n_arms": "--arms", "path": "--data"}
 _OWN_FLAGS = {
     "env",
     "horizon",
@@ -83,7 +86,6 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     one = command("simulate", "Run one system on one environment.", "fedbandit simulate SYSTEM [flags]")
     one.add_argument("system", metavar="SYSTEM", help="name, name:keyword=value,… or file.py:function")
     _add_world_flags(one)
-    one.add_argument("--seed", type=whole_number, default=0, metavar="S", help="default: 0")
     one.add_argument("--save", type=Path, metavar="FILE.npz", help="keep the whole result, for fedbandit.Result.load")
     one.add_argument("--checkpoint", type=Path, metavar="FILE", help="save the state now and then, and go on from it")
     one.add_argument("--plot", type=Path, metavar="FILE.png", help="draw regret and messages over rounds")
@@ -107,6 +109,12 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
 
     several.add_argument("--jobs", type=whole_number, metavar="J", help="processes (default: all processors)")
 
+    data = command("data", "Check or prepare a data set: Last.FM, Delicious or MovieLens.")
+    commands["data prepare"] = cast(Parser, add_data_commands(data))
+    logs = command("replay", "Estimate from logged decisions what a system would have earned.")
+    add_replay_flags(logs)
+    for seeded in (one, logs):
+        seeded.add_argument("--seed", type=whole_number, default=0, metavar="S", help="default: 0")
     add_commands(command)
     return parser, commands
 

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedbandit._version import __version__
 from fedbandit.arguments import add_keyword_flags, build_parser, keyword_flags, unexpected
+from fedbandit.cli_data import run_data
+from fedbandit.cli_replay import run_replay
 from fedbandit.commands import COMMANDS
 from fedbandit.commands import run as run_network_command
 from fedbandit.errors import FedbanditError, unknown
@@ -59,6 +61,8 @@ def run_command(arguments: list[str]) -> int:
         raise unknown("command", command, commands)
     if command in ("simulate", "compare"):
         add_keyword_flags(commands[command], arguments)
+    elif [word for word in arguments if not word.startswith("-")][:2] == ["data", "prepare"]:
+        add_keyword_flags(commands["data prepare"], arguments)
     options, rest = parser.parse_known_args(arguments)
     if rest:
         raise unexpected(rest[0], commands.get(command or "", parser))
@@ -67,6 +71,10 @@ def run_command(arguments: list[str]) -> int:
         return 0
     if command == "list":
         return list_names(options)
+    if command == "data":
+        return run_data(options, keyword_flags(options))
+    if command == "replay":
+        return run_replay(options)
     if command in COMMANDS:
         return run_network_command(command, options)
     options.command_line = shlex.join(["fedbandit", *arguments])
@@ -102,6 +110,7 @@ def simulate(options: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from fedbandit.engine import simulate as run
+    from fedbandit.evaluation.likes import format_likes, likes_report
     from fedbandit.experiments.plots import draw_result, require_image_name, save_figure
     from fedbandit.experiments.runner import report_of
     from fedbandit.experiments.specs import build_environment, build_system
@@ -118,19 +127,21 @@ def simulate(options: argparse.Namespace) -> int:
     with tqdm(total=horizon, unit=" rounds", unit_scale=True, disable=None, leave=False) as bar:
         result = run(system, env, horizon, options.seed, progress=bar.update, checkpoint=options.checkpoint)
     report = report_of(result, time.perf_counter() - start)
+    likes = likes_report(result, env)
     if options.save is not None:
         with writing(options.save) as partial:
             result.save(partial)
     if options.plot is not None:
         save_figure(draw_result(result), options.plot)
     if options.json:
-        print(json.dumps(report, allow_nan=False))
+        print(json.dumps({**report, **likes}, allow_nan=False))
     else:
         print(f"{report['system']} on {report['environment']}: {horizon:,} rounds, seed {options.seed}")
         for name in ("regret", "reward", "uploads", "downloads", "scalars", "bytes", "seconds"):
             digits = 0 if isinstance(report[name], int) else 2
             print(f"  {name:9}  {report[name]:>15,.{digits}f}")
         print(f"  guarantee  {report['guarantee']}")
+        print(format_likes(likes), end="")
     return 0
 
 
@@ -140,6 +151,7 @@ def compare(options: argparse.Namespace) -> int:
 
     from fedbandit.environments.block import world_of
     from fedbandit.experiments.compare import aggregate, format_table, trials_of
+    from fedbandit.experiments.normalised import format_normalised, normalised_rewards, yardstick_trials
     from fedbandit.experiments.report import write_comparison
     from fedbandit.experiments.runner import run_trials
     from fedbandit.experiments.specs import Spec, build_environment, build_system
@@ -158,22 +170,26 @@ def compare(options: argparse.Namespace) -> int:
     if options.out is not None:
         require_format(options.format)
         make_folder(options.out)
-    with tqdm(total=len(trials), unit=" runs", disable=None, leave=False) as bar:
-        runs = run_trials(trials, processes=options.jobs, progress=lambda _: bar.update())
-    lines = aggregate(runs)
+    yardstick = yardstick_trials(env, env_spec, horizon, options.seeds)
+    with tqdm(total=len(trials) + len(yardstick), unit=" runs", disable=None, leave=False) as bar:
+        runs = run_trials([*trials, *yardstick], processes=options.jobs, progress=lambda _: bar.update())
+    runs, random = runs[: len(trials)], runs[len(trials) :]
+    lines, normalised = aggregate(runs), normalised_rewards(runs, random)
     summary = {
         "command": options.command_line,
         "version": __version__,
         "environment": env.name,
         "horizon": horizon,
         "seeds": list(options.seeds),
-        "systems": [line.as_json() for line in lines],
+        "systems": [line.as_json() | normalised.get(line.label, {}) for line in lines],
     }
     if options.json:
         print(json.dumps(summary, allow_nan=False))
     else:
         print(f"{env.name}: {horizon:,} rounds, {len(options.seeds)} seeds; means ± one standard error\n")
         print(format_table(lines))
+        if normalised:
+            print(f"\n{format_normalised(normalised)}")
     if options.out is not None:
         written = write_comparison(options.out, options.format, runs, summary, env)
         if not options.json:

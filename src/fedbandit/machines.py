@@ -181,6 +181,11 @@ class ClientMachine:
             return []
         return [self.upload()] if self.protocol.says == "upload" else [Request(self.member)]
 
+    def forget(self, choice: int) -> None:
+        """The reward of a choice will never come."""
+        if self._chosen.pop(choice, None) is None:
+            raise FedbanditError(f"Choice {choice} is not waiting for a reward.")
+
     def receive(self, message: Message) -> list[Message]:
         """Take a message from the coordinator, and say what to send."""
         require(message.member == self.member, "the addressee", message.member, f"client {self.member}")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedbandit._version import __version__
-from fedbandit.engine.files import read_arrays, write_arrays
 from fedbandit.environments.block import Environment
 from fedbandit.errors import FedbanditError
+from fedbandit.files import read_arrays, write_arrays
 from fedbandit.state import State
 from fedbandit.system import System
 

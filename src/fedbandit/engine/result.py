@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from fedbandit._version import __version__
-from fedbandit.engine.files import read_arrays, write_arrays
 from fedbandit.errors import FedbanditError
+from fedbandit.files import read_arrays, write_arrays
 from fedbandit.messages import Download, Request, Upload, encoded_size, statistics_scalars
 from fedbandit.privacy import Guarantee
 from fedbandit.statistics import Array, Ints

@@ -1,15 +1,22 @@
-"""Contexts and rewards: synthetic worlds, and anyone's own recorded arrays.
+"""Contexts and rewards: synthetic worlds, real data sets, and anyone's own recorded arrays.
 
 An environment is a frozen dataclass of parameters; `open(seed)` draws its hidden parameters and gives a stream of
 interactions in blocks. What a stream contains depends on the seed alone: not on the system that is run on it, and not
-on how it is cut into blocks.
+on how it is cut into blocks. `from_frame` gives logged decisions, which are no environment: nothing can be simulated
+on them, but `fedbandit.evaluation` says what they tell about a system.
 """
 
 from collections.abc import Callable
 
 from fedbandit.environments.block import Block, Environment, Stream
+from fedbandit.environments.datasets.delicious import Delicious, delicious
+from fedbandit.environments.datasets.lastfm import LastFM, lastfm
+from fedbandit.environments.datasets.likes import LikedItems
+from fedbandit.environments.datasets.movielens import MovieLens, movielens
+from fedbandit.environments.datasets.movielens_users import MovieLensUsers, movielens_users
 from fedbandit.environments.feducb import FedUCB
 from fedbandit.environments.homogeneous import Homogeneous
+from fedbandit.environments.logged import LoggedDecisions, from_frame
 from fedbandit.environments.recorded import Recorded, recorded
 
 homogeneous = Homogeneous
@@ -19,17 +26,32 @@ ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
     "homogeneous": homogeneous,
     "feducb": feducb,
     "recorded": recorded,
+    "lastfm": lastfm,
+    "delicious": delicious,
+    "movielens": movielens,
+    "movielens_users": movielens_users,
 }
 
 __all__ = [
     "ENVIRONMENTS",
     "Block",
+    "Delicious",
     "Environment",
     "FedUCB",
     "Homogeneous",
+    "LastFM",
+    "LikedItems",
+    "LoggedDecisions",
+    "MovieLens",
+    "MovieLensUsers",
     "Recorded",
     "Stream",
+    "delicious",
     "feducb",
+    "from_frame",
     "homogeneous",
+    "lastfm",
+    "movielens",
+    "movielens_users",
     "recorded",
 ]

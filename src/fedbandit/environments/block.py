@@ -106,6 +106,8 @@ def actions_per_round(env: Environment) -> int:
 
 def world_of(env: Environment, horizon: int) -> World:
     """What systems are told about this environment when it is run for `horizon` rounds."""
+    if not isinstance(env, type) and hasattr(env, "not_simulated"):
+        raise FedbanditError(env.not_simulated)
     if isinstance(env, type) or not hasattr(env, "open"):
         raise FedbanditError(f"The environment is {env!r}, but must be one such as fb.environments.homogeneous(…).")
     horizon = whole_number("horizon", horizon, 1)

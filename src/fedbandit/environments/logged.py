@@ -1,0 +1,261 @@
+"""Logged decisions: what was offered, what somebody else's policy chose, and the reward of that alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbandit.errors import FedbanditError, require, unknown
+from fedbandit.statistics import Array, Ints
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class LoggedDecisions:
+    """A log, made by `from_frame`, which checks it.
+
+    It is no environment: rewards of arms that were not chosen are unknown, so nothing can be simulated on it.
+    `fedbandit.evaluation` says what it tells about a system.
+    """
+
+    clients: Ints = field(repr=False)  # (n,)
+    X: Array = field(repr=False)  # (R, d) arms; or (n, p) situations, if each action has a block of its own
+    arms: Ints = field(repr=False)  # (n, K) rows of X; or (n, 0)
+    counts: Ints = field(repr=False)  # (n,) how many of them were offered
+    chosen: Ints = field(repr=False)  # (n,) position in `arms`
+    rewards: Array = field(repr=False)  # (n,) of the chosen arm
+    propensities: Array = field(repr=False)  # (n,) probability with which it was chosen, or (0,) if unknown
+    client_names: tuple[Hashable, ...] = field(repr=False)
+    bound: float
+    n_actions: int  # with blocks of their own; 0 if arms have contexts of their own
+    uniform: bool  # whether every offered arm was equally likely to be chosen
+
+    not_simulated = (
+        "A log has the rewards of the arms that were chosen and of no others, so nothing can be simulated on it; "
+        "use fedbandit.evaluation.replay or .evaluate_frozen."
+    )
+
+    @property
+    def n_decisions(self) -> int:
+        """How many decisions were logged."""
+        return len(self.clients)
+
+    @property
+    def n_clients(self) -> int:
+        """How many clients decided."""
+        return len(self.client_names)
+
+    @property
+    def dim(self) -> int:
+        """The length of a context."""
+        return int(self.X.shape[1]) * max(self.n_actions, 1)
+
+    def offered(self, t: int) -> Array:
+        """The contexts that were offered in decision t, (K, d)."""
+        if not self.n_actions:
+            return self.X[self.arms[t, : self.counts[t]]]
+        return self.contexts(np.full(self.n_actions, t), np.arange(self.n_actions))
+
+    def contexts(self, decisions: Ints, positions: Ints) -> Array:
+        """The contexts of one arm in each of some decisions, (m, d)."""
+        if not self.n_actions:
+            return self.X[self.arms[decisions, positions]]
+        blocks = np.zeros((decisions.size, self.n_actions, self.X.shape[1]))
+        blocks[np.arange(decisions.size), positions] = self.X[decisions]
+        return blocks.reshape(decisions.size, self.dim)
+
+
+def from_frame(
+    frame: Any,
+    client: str,
+    features: Sequence[str] | str,
+    reward: str,
+    *,
+    action: str | None = None,
+    decision: str | None = None,
+    chosen: str | None = None,
+    propensity: str | None = None,
+    logged: Literal["unknown", "uniform"] = "unknown",
+    place: Callable[[int], str] | None = None,
+) -> LoggedDecisions:
+    """Logged decisions from a table: a pandas or Arrow table, or a dict of columns.
+
+    Two layouts. With `action`, a row is a decision: its features describe the situation, and the arms are all actions
+    that occur; each gets a block of d = (features + 1) · actions of its own (one linear model for each action). With
+    `decision` and `chosen`, a row is an arm that was offered: rows with equal `decision` were offered together, and
+    `chosen` is true in one of them; features describe the arm; rewards of others are not read. Columns called
+    "action", "decision", "chosen" or "propensity" are taken for what they say.
+
+    `propensity` is the probability with which the chosen arm was chosen; logged="uniform" says that all offered arms
+    were equally likely. Without either a log says nothing about other policies than the one that wrote it.
+    `place` says how errors name a row.
+
+    >>> log = from_frame(
+    ...     {"who": ["a", "b"], "age": [0.1, 0.7], "action": ["x", "y"], "click": [1, 0]},
+    ...     client="who", features=["age"], reward="click", logged="uniform",
+    ... )
+    >>> log.n_decisions, log.n_clients, log.dim
+    (2, 2, 4)
+    """
+    table = _Table(frame, place or (lambda row: f"Row {row + 1}"))
+    require(logged in ("unknown", "uniform"), "logged", logged, "'unknown' or 'uniform'")
+    names = [features] if isinstance(features, str) else list(features)
+    require(len(names) > 0, "features", names, "at least one column")
+    used = {client, reward, *names}
+    action, decision, chosen, propensity = (
+        name if name is not None else (usual if usual in table.names and usual not in used else None)
+        for name, usual in ((action, "action"), (decision, "decision"), (chosen, "chosen"), (propensity, "propensity"))
+    )
+    if action is not None and decision is not None:
+        raise FedbanditError("A log has either a column of actions or one of decisions, not both; name the one meant.")
+    if action is None and (decision is None or chosen is None):
+        raise FedbanditError(
+            "A log without the arms that were not chosen says nothing about other choices; name a column with the "
+            "action, or columns with the decision and with which of its arms was chosen."
+        )
+    X = np.stack([table.numbers(name) for name in names], axis=1)
+    who = table.column(client)
+    if action is not None:
+        parts = _one_row_each(table, X, action)
+        rows = np.arange(len(X))
+    else:
+        assert decision is not None
+        assert chosen is not None
+        parts, rows = _one_row_per_arm(table, X, table.column(decision), table.flags(chosen), who)
+    client_names, clients = np.unique(who[rows], return_inverse=True)
+    probabilities = _propensities(table, propensity, rows, parts.counts, logged)
+    return LoggedDecisions(
+        clients=clients.astype(np.int64),
+        X=parts.X,
+        arms=parts.arms,
+        counts=parts.counts,
+        chosen=parts.chosen,
+        rewards=table.numbers(reward, rows),
+        propensities=probabilities,
+        client_names=tuple(client_names.tolist()),
+        bound=max(float(np.sqrt(np.einsum("ij,ij->i", parts.X, parts.X).max())), 1e-12),
+        n_actions=parts.n_actions,
+        uniform=bool(probabilities.size and np.allclose(probabilities * parts.counts, 1.0, rtol=0, atol=1e-6)),
+    )
+
+
+@dataclass(frozen=True)
+class _Parts:
+    X: Array
+    arms: Ints
+    counts: Ints
+    chosen: Ints
+    n_actions: int = 0
+
+
+def _one_row_each(table: _Table, X: Array, action: str) -> _Parts:
+    """Situations with a one appended; each action has a block of its own for them."""
+    actions, chosen = np.unique(table.column(action), return_inverse=True)
+    n, k = len(X), actions.size
+    if k < 2:
+        raise FedbanditError(f"The column {action!r} holds one action only, so there is nothing to choose from.")
+    situations = np.concatenate([X, np.ones((n, 1))], axis=1)
+    return _Parts(situations, np.empty((n, 0), dtype=np.int64), np.full(n, k), chosen.astype(np.int64), k)
+
+
+def _one_row_per_arm(
+    table: _Table, X: Array, decision: NDArray[Any], chosen: Bools, who: NDArray[Any]
+) -> tuple[_Parts, Ints]:
+    """Arms of a decision together, in an order that does not tell which was chosen; and the rows of chosen arms."""
+    _, first, of = np.unique(decision, return_index=True, return_inverse=True)
+    of = np.argsort(np.argsort(first))[of]  # numbered as they first appear
+    n, counts = first.size, np.bincount(of)
+    first = np.sort(first)
+    picked = np.bincount(of, weights=chosen)
+    if (picked != 1).any():
+        t = int(np.argmax(picked != 1))
+        raise FedbanditError(f"{table.place(first[t])}: decision {decision[first[t]]} has {picked[t]:.0f} chosen arms.")
+    if counts.min() < 2:
+        t = int(np.argmin(counts))
+        raise FedbanditError(f"{table.place(first[t])}: decision {decision[first[t]]} has one arm; nothing was chosen.")
+    strange = who != who[first[of]]
+    if strange.any():
+        row = int(np.argmax(strange))
+        raise FedbanditError(f"{table.place(row)}: decision {decision[row]} belongs to two clients.")
+    order = np.lexsort((np.random.default_rng(0).random(len(X)), of))  # logs often list the chosen arm first
+    arms = np.zeros((n, int(counts.max())), dtype=np.int64)
+    arms[np.arange(arms.shape[1]) < counts[:, None]] = order
+    begin = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    where = np.flatnonzero(chosen[order])
+    return _Parts(np.array(X, order="C"), arms, counts, where - begin), order[where]
+
+
+def _propensities(table: _Table, name: str | None, rows: Ints, counts: Ints, logged: str) -> Array:
+    if name is None:
+        return 1.0 / counts if logged == "uniform" else np.empty(0)
+    found = table.numbers(name, rows)
+    wrong = ~((found > 0) & (found <= 1 + 1e-9))
+    if wrong.any():
+        t = int(np.argmax(wrong))
+        raise FedbanditError(f"{table.place(rows[t])}: the propensity is {found[t]:g}, but must be in (0, 1].")
+    if logged == "uniform" and not np.allclose(found * counts, 1.0, rtol=0, atol=1e-6):
+        t = int(np.argmax(np.abs(found * counts - 1)))
+        raise FedbanditError(
+            f"{table.place(rows[t])}: the log is said to be uniform, but the propensity of one of {counts[t]} arms is "
+            f"{found[t]:g}."
+        )
+    return found
+
+
+class _Table:
+    """Columns of whatever was given, with errors that name the row."""
+
+    def __init__(self, frame: Any, place: Callable[[int], str]) -> None:
+        names = getattr(frame, "column_names", None)  # Arrow
+        self.names = [str(name) for name in (names if names is not None else list(frame.keys()))]
+        self.frame = frame
+        self.place = place
+
+    def column(self, name: str) -> NDArray[Any]:
+        if name not in self.names:
+            raise unknown("column", name, self.names)
+        values = np.asarray(self.frame[name])
+        require(values.ndim == 1 and values.size > 0, f"the shape of column {name!r}", values.shape, "(n,) with n ≥ 1")
+        if values.dtype.kind == "O":
+            missing = np.array([value is None or value != value for value in values])
+            if missing.any():
+                raise FedbanditError(f"{self.place(int(np.argmax(missing)))}: {name} is missing.")
+            if len({type(value) for value in values}) > 1 or isinstance(values[0], str):
+                values = values.astype(str)
+        return values
+
+    def numbers(self, name: str, rows: Ints | None = None) -> Array:
+        if name not in self.names:
+            raise unknown("column", name, self.names)
+        raw = np.asarray(self.frame[name])
+        where = np.arange(raw.size) if rows is None else rows
+        raw = raw[where]
+        try:
+            values = raw.astype(np.float64)
+        except (TypeError, ValueError):
+            values = np.array([_number(value) for value in raw])
+        wrong = ~np.isfinite(values)
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            raise FedbanditError(f"{self.place(int(where[at]))}: {name} is {raw[at]!s}, but must be a finite number.")
+        return values
+
+    def flags(self, name: str) -> Bools:
+        values = self.numbers(name)
+        wrong = (values != 0) & (values != 1)
+        if wrong.any():
+            raise FedbanditError(f"{self.place(int(np.argmax(wrong)))}: {name} must be true or false, or 1 or 0.")
+        return values == 1
+
+
+def _number(value: Any) -> float:
+    words = {"true": 1.0, "false": 0.0}
+    try:
+        return words[value.lower()] if isinstance(value, str) and value.lower() in words else float(value)
+    except (TypeError, ValueError):
+        return float("nan")

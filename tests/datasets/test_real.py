@@ -1,0 +1,67 @@
+"""The real data sets, where they are: in $FEDBANDIT_DATA, or in shared/data of a folder above the repository."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedbandit as fb
+
+HERE = Path(__file__).resolve()
+
+
+def real_data() -> Path | None:
+    """The folder, if there is one."""
+    places = [Path(text) for text in (os.environ.get("FEDBANDIT_DATA"),) if text]
+    places += [parent / "shared" / "data" for parent in HERE.parents]
+    return next((place for place in places if (place / "lastfm-2k").is_dir()), None)
+
+
+DATA = real_data()
+pytestmark = pytest.mark.skipif(DATA is None, reason="the real data sets are not here; FEDBANDIT_DATA can name them")
+
+
+def test_lastfm_has_the_published_counts() -> None:
+    env = fb.environments.lastfm(DATA)
+    assert env.facts["users in files"] == 1892
+    assert env.facts["artists"] == 17632
+    assert env.facts["listened artists (rows)"] == 92834
+    assert env.facts["tag assignments (rows)"] == 186479
+    assert env.n_clients == 1892
+    assert (env.dim, env.n_arms) == (25, 25)
+    own, shared = (
+        fb.simulate(system, env, len(env.users), 0).reward[-1]
+        for system in (fb.linucb(alpha=0.3, ridge=0.2), fb.linucb_central(alpha=0.3, ridge=0.2))
+    )
+    assert own > 1.2 * shared > 3 * len(env.users) / 25  # Async-LinUCB, Fig. 4(a)
+
+
+def test_delicious_users_differ_too() -> None:
+    env = fb.environments.delicious(DATA)
+    assert env.facts["tag assignments (rows)"] == 271417
+    own, shared = (
+        fb.simulate(system, env, len(env.users), 0).reward[-1]
+        for system in (fb.linucb(alpha=0.3, ridge=0.2), fb.linucb_central(alpha=0.3, ridge=0.2))
+    )
+    assert own > 1.2 * shared > 1.2 * len(env.users) / 25  # Async-LinUCB, Fig. 4(b)
+
+
+def test_movielens_has_the_published_counts() -> None:
+    env = fb.environments.movielens(DATA, release="100k")
+    assert env.facts["ratings (rows)"] == 100_000
+    assert env.facts["users in files"] == 943
+    assert env.facts["movies"] == 1682
+    assert env.n_clients == 54
+
+
+def test_simulated_users_are_like_those_of_the_fclub_code() -> None:
+    assert DATA is not None
+    centres = np.unique(np.load(DATA / "fclub" / "ml_100user_d10.npy"), axis=0)
+    env = fb.environments.movielens_users(DATA, release="1m")
+    ours, theirs = (np.sort(np.linalg.norm(c[:, None] - c[None], axis=2).ravel()) for c in (env.theta, centres))
+    assert ours.shape == theirs.shape
+    assert abs(ours.mean() - theirs.mean()) < 0.02  # k-means starts elsewhere, so centres are near, not equal
+    assert abs(np.linalg.norm(env.theta) - np.linalg.norm(centres)) < 0.02
