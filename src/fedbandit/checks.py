@@ -103,7 +103,7 @@ def machines_agree(system: System) -> None:
     """Separate client machines and a coordinator, joined by a link, pull the same arms and send the same messages."""
     env = small_world()
     if not system.structure.separate:
-        return  # one model for all: there are no separate clients
+        return  # clients share models, all of them or those of a local server: none is a machine of its own
     result = simulate(system, env, HORIZON, seed=3)
     arms, uploads, downloads = run_machines(system, env, HORIZON, seed=3)
     assert np.array_equal(result.arms, arms), "machines pulled other arms than the simulator"

@@ -69,9 +69,7 @@ class ClientMachine:
     def __init__(self, member: int, system: System, world: World, seed: int = 0) -> None:
         require(0 <= member < world.n_clients, "member", member, f"a client number below {world.n_clients}")
         if not system.structure.separate:
-            raise FedbanditError(
-                f"{system.name} has one model for all clients, so there are no separate client machines."
-            )
+            raise FedbanditError(f"In {system.name} clients share models, so there are no separate client machines.")
         told = system.told(world)
         self.member = member
         self.dim = world.dim

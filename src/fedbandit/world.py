@@ -13,7 +13,8 @@ class World:
     """The facts that defaults and thresholds may depend on.
 
     `horizon` is the number of interactions of all clients together; `bound` is L with ‖x‖ ≤ L; `noise` is the
-    sub-Gaussian σ of rewards that the environment declares.
+    sub-Gaussian σ of rewards that the environment declares; `server_of` is the local server of each client, where
+    the environment has local servers.
     """
 
     n_clients: int
@@ -21,6 +22,7 @@ class World:
     horizon: int
     noise: float = 0.1
     bound: float = 1.0
+    server_of: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a world in which nothing can happen."""
@@ -29,3 +31,7 @@ class World:
         require(self.horizon >= 1, "horizon", self.horizon, "a whole number ≥ 1")
         require(self.noise >= 0 and math.isfinite(self.noise), "noise", self.noise, "a finite number ≥ 0")
         require(self.bound > 0 and math.isfinite(self.bound), "bound", self.bound, "a finite number > 0")
+        listed = len(self.server_of)
+        require(listed in (0, self.n_clients), "the length of server_of", listed, f"{self.n_clients}, one a client")
+        empty = sorted(set(range(max(self.server_of, default=-1) + 1)) - set(self.server_of))
+        require(not empty, "the number of users of server " + str(min(empty, default=0)), 0, "at least 1")

@@ -8,20 +8,28 @@ on how it is cut into blocks.
 from collections.abc import Callable
 
 from fedbandit.environments.block import Block, Environment, Stream
+from fedbandit.environments.fclub import Fclub
 from fedbandit.environments.homogeneous import Homogeneous
 from fedbandit.environments.recorded import Recorded, recorded
 
+fclub = Fclub
 homogeneous = Homogeneous
 
-ENVIRONMENTS: dict[str, Callable[..., Environment]] = {"homogeneous": homogeneous, "recorded": recorded}
+ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
+    "fclub": fclub,
+    "homogeneous": homogeneous,
+    "recorded": recorded,
+}
 
 __all__ = [
     "ENVIRONMENTS",
     "Block",
     "Environment",
+    "Fclub",
     "Homogeneous",
     "Recorded",
     "Stream",
+    "fclub",
     "homogeneous",
     "recorded",
 ]

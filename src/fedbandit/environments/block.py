@@ -116,4 +116,5 @@ def world_of(env: Environment, horizon: int) -> World:
             horizon,
             f"at most {env.longest}, the rounds there are data for",
         )
-    return World(env.n_clients, env.dim, horizon * actions_per_round(env), env.declared_noise, env.bound)
+    servers = tuple(int(server) for server in getattr(env, "server_of", ()))
+    return World(env.n_clients, env.dim, horizon * actions_per_round(env), env.declared_noise, env.bound, servers)

@@ -14,17 +14,24 @@ from fedbandit.presets.async_linucb import (
     uniform,
 )
 from fedbandit.presets.compose import PRESETS, Common, compose, preset
+from fedbandit.presets.fclub import club, fclub, fclub_dc, homo, homo_dc, sclub
 
 __all__ = [
     "PRESETS",
     "Common",
     "async_linucb",
+    "club",
     "compose",
     "count_linucb",
     "dislinucb",
+    "fclub",
+    "fclub_dc",
+    "homo",
+    "homo_dc",
     "linucb",
     "linucb_central",
     "preset",
+    "sclub",
     "sync_linucb",
     "uniform",
 ]
