@@ -34,6 +34,7 @@ from fedbandit.statistics import (
     base_of,
     copy,
     inverse_of,
+    keep_pending,
     multiply,
     observe,
     refresh,
@@ -73,6 +74,17 @@ class Groups(NamedTuple):
     pivot: Array  # (N, d) by row: θ̂ when the phase began
     pivot_n: Array  # (N,) by row: observations then
     dropped: Ints  # (N,) memory for `prune`
+
+
+@compiled_lean
+def note(row: Array, x: Array, y: float) -> None:
+    """Add the observation (x, y) to the sums of a row whose estimate nobody needs before its next `recompute`."""
+    d = x.shape[0]
+    keep_pending(row, d, x)
+    b = b_of(row, d)
+    for k in range(d):
+        b[k] += x[k] * y
+    row[N] += 1
 
 
 @compiled_lean
@@ -276,8 +288,11 @@ def run_clusters(
             multiply(inverse_of(row, d), x, work.best_u)
 
         observe(row, x, y, work.best_u, rules.ridge, work.M)
-        multiply(inverse_of(own[user], d), x, work.u)
-        observe(own[user], x, y, work.u, rules.ridge, work.M)
+        if law.rule >= PRUNING:
+            multiply(inverse_of(own[user], d), x, work.u)
+            observe(own[user], x, y, work.u, rules.ridge, work.M)
+        else:
+            note(own[user], x, y)
         at = s - 1 if acting else s
         if law.rule == PRUNING:
             found = prune(user, own, groups, law.split, d)

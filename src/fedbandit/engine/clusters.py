@@ -30,7 +30,19 @@ from fedbandit.errors import FedbanditError
 from fedbandit.memory import lazy_zeros
 from fedbandit.policies import scratch
 from fedbandit.protocols.hub import Hub, empty_hub, has_room, join, make_room, settle_pool
-from fedbandit.statistics import N_OWN, Array, Ints, N, b_of, base_of, empty_rows, row_length, start_row, theta_of
+from fedbandit.statistics import (
+    N_OWN,
+    Array,
+    Ints,
+    N,
+    b_of,
+    base_of,
+    empty_rows,
+    recompute,
+    row_length,
+    start_row,
+    theta_of,
+)
 from fedbandit.streams import policy_key
 from fedbandit.structures import Clustering, Rule
 from fedbandit.structures.phased_clusters import merge_clusters, next_phase
@@ -169,6 +181,8 @@ class ClustersLearner:
         """A phase begins: find local clusters, upload and merge them, renew if anything is new (FCLUB, Alg. 2)."""
         if done * self.per_round >= self.interactions:
             return
+        for row in self.own:
+            recompute(row, self.dim, self.ridge, self.work.M)
         for i in range(self.own.shape[0]):
             prune(i, self.own, self.groups, self.law.split, self.dim)
         before = self.groups.row_of.copy()

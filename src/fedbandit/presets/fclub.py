@@ -13,7 +13,7 @@ from fedbandit.system import System
 @preset
 def fclub(
     *,
-    alpha_split: float = 1.5,
+    alpha_split: float = 2.5,
     alpha_merge: float = 2.0,
     n_servers: int | None = None,
     **common: Unpack[Common],
@@ -25,7 +25,7 @@ def fclub(
 @preset
 def fclub_dc(
     *,
-    alpha_split: float = 1.5,
+    alpha_split: float = 2.5,
     alpha_merge: float = 2.0,
     upload: float = 1.01,
     download: float = 1.01,
@@ -53,7 +53,7 @@ def homo_dc(
 
 
 @preset
-def club(*, alpha_split: float = 1.5, n_servers: int | None = None, **common: Unpack[Common]) -> System:
+def club(*, alpha_split: float = 2.5, n_servers: int | None = None, **common: Unpack[Common]) -> System:
     """CLUB on each local server alone: users share a model until their graph comes apart (Gentile et al., 2014)."""
     return compose(Never(), PrunedGraph(alpha_split, n_servers), **common)
 

@@ -53,7 +53,7 @@ class PhasedClusters:
         D5. In rounds in which all clients act, phases are counted in those rounds.
     """
 
-    alpha_split: float = 1.5
+    alpha_split: float = 2.5
     alpha_merge: float = 2.0
     fresh: bool = True
     n_servers: int | None = None
@@ -99,7 +99,7 @@ def merge_clusters(V: Array, b: Array, n: Array, server: Ints, ridge: float, alp
     >>> merge_clusters(eye, b, np.full(3, 200.0), np.array([0, 0, 1]), ridge=1.0, alpha=1.0).tolist()
     [0, 1, 0]
     """
-    theta: Array = np.linalg.solve(V + ridge * np.eye(b.shape[1]), b[:, :, None])[:, :, 0]
+    theta = np.linalg.solve(V + ridge * np.eye(b.shape[1]), b[:, :, None])[:, :, 0].astype(np.float64)
     edges = np.zeros((n.size, n.size), dtype=np.bool_)
     join_alike(theta, n, server, alpha, edges)
     return connected_components(edges, directed=False)[1].astype(np.int64)

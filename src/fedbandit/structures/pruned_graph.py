@@ -30,7 +30,7 @@ class PrunedGraph:
             authors run CLUB with 0.25, which soon tears true clusters apart.
     """
 
-    alpha_split: float = 1.5
+    alpha_split: float = 2.5
     n_servers: int | None = None
 
     model: ClassVar[Model] = "clusters"
