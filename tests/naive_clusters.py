@@ -225,12 +225,13 @@ class Fclub(Clustered):
         upload: float,
         download: float,
         fresh: bool,
+        within: bool,
         clustering: bool,
         per_round: int,
         kind: type[Async],
     ) -> None:
         super().__init__(dim, ridge, server_of)
-        self.dim, self.ridge, self.split, self.merge, self.fresh = dim, ridge, split, merge, fresh
+        self.dim, self.ridge, self.split, self.merge, self.fresh, self.within = dim, ridge, split, merge, fresh, within
         self.clustering, self.per_round, self.kind = clustering, per_round, kind
         n = len(server_of)
         self.upload, self.download = dict.fromkeys(range(n), upload), dict.fromkeys(range(n), download)
@@ -301,7 +302,7 @@ class Fclub(Clustered):
     def are_alike(self, j: int, k: int) -> bool:
         """Eq. (4)."""
         first, second = self.local[j], self.local[k]
-        if self.users.server_of[first[0]] == self.users.server_of[second[0]]:
+        if not self.within and self.users.server_of[first[0]] == self.users.server_of[second[0]]:
             return False
         gap = float(np.linalg.norm(self.users.theta(first) - self.users.theta(second)))
         return gap < self.merge * (radius(self.users.count(first)) + radius(self.users.count(second))) - TIE
@@ -332,6 +333,7 @@ def fclub(
     upload: float = 1.0,
     download: float = 1.0,
     fresh: bool = True,
+    within: bool = False,
     clustering: bool = True,
     per_round: int = 1,
     counting: bool = False,
@@ -348,6 +350,7 @@ def fclub(
         upload=upload,
         download=download,
         fresh=fresh,
+        within=within,
         clustering=clustering,
         per_round=per_round,
         kind=Count if counting else Async,

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from fedbandit.engine.clusters import ClustersLearner
 from fedbandit.engine.loop import draw_reward
 from fedbandit.engine.rows import RowsLearner
 from fedbandit.engine.simulation import Simulation, simulate
@@ -86,6 +87,8 @@ def loses_no_observation(system: System) -> None:
         while not simulation.finished:
             simulation.advance()
         learner = simulation.learner
+        if isinstance(learner, ClustersLearner):
+            _clusters_lose_nothing(learner)
         if not isinstance(learner, RowsLearner):
             continue  # its model is not made of rows that are uploaded
         learner.settle()
@@ -97,6 +100,18 @@ def loses_no_observation(system: System) -> None:
             trace = sum(np.trace(base_of(row, env.dim)) for row in learner.hub.pool)
             assert trace <= applied * env.bound**2 + 1e-9, "the coordinator's V is larger than its observations can be"
         assert own <= HORIZON, "more was observed than happened"
+
+
+def _clusters_lose_nothing(learner: ClustersLearner) -> None:
+    own = learner.own[:, N].sum()
+    leaders = np.unique(learner.groups.row_of)
+    if learner.rules.speaks:
+        applied, pending = learner.hub.pool[:, N].sum(), learner.rows[leaders, N_PENDING].sum()
+        assert applied + pending == own, f"{own:g} observed, but {applied:g} uploaded and {pending:g} pending"
+    else:
+        used = learner.rows[leaders, N].sum()
+        assert used == own, f"{own:g} observed, but clusters have {used:g}"
+    assert own <= HORIZON, "more was observed than happened"
 
 
 def machines_agree(system: System) -> None:

@@ -33,5 +33,7 @@ class World:
         require(self.bound > 0 and math.isfinite(self.bound), "bound", self.bound, "a finite number > 0")
         listed = len(self.server_of)
         require(listed in (0, self.n_clients), "the length of server_of", listed, f"{self.n_clients}, one a client")
-        empty = sorted(set(range(max(self.server_of, default=-1) + 1)) - set(self.server_of))
-        require(not empty, "the number of users of server " + str(min(empty, default=0)), 0, "at least 1")
+        servers = set(self.server_of)
+        require(min(servers, default=0) >= 0, "server_of", min(servers, default=0), "made of numbers ≥ 0")
+        for server in range(max(servers, default=-1)):
+            require(server in servers, f"the number of users of server {server}", 0, "at least 1")

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
 
 from fedbandit.engine.cluster_loop import (
     LEAVES,
@@ -38,6 +37,7 @@ from fedbandit.statistics import (
     b_of,
     base_of,
     empty_rows,
+    grown,
     recompute,
     row_length,
     start_row,
@@ -45,9 +45,13 @@ from fedbandit.statistics import (
 )
 from fedbandit.streams import policy_key
 from fedbandit.structures import Clustering, Rule
+from fedbandit.structures.clustering import components
 from fedbandit.structures.phased_clusters import merge_clusters, next_phase
 from fedbandit.system import System
 from fedbandit.world import World
+
+ROOM = 4096
+"""Cohorts there is room for at first: local clusters are few, but they may speak at every interaction."""
 
 MOST_EDGES = 2**31
 """Pairs of users of one server, over all servers: a byte each."""
@@ -190,7 +194,9 @@ class ClustersLearner:
             self._connect(server)
         leaders = self._leaders()
         V, b, n = self._sums(np.searchsorted(leaders, self.groups.row_of), leaders.size)
-        label = merge_clusters(V, b, n, self.groups.server_of[leaders], self.ridge, self.law.merge)
+        label = merge_clusters(
+            V, b, n, self.groups.server_of[leaders], self.ridge, self.law.merge, within=self.law.within
+        )
         out.uploads[s] += leaders.size
         first = np.full(label.max() + 1, self.own.shape[0])
         np.minimum.at(first, label, leaders)
@@ -217,7 +223,9 @@ class ClustersLearner:
 
     def _empty_hub(self, group_of: Ints, n_groups: int) -> Hub:
         members = self.own.shape[0] if self.rules.speaks else 1
-        return empty_hub(self.dim, members, n_groups, group_of, self.protocol.log_gamma_download(), self.ridge)
+        hub = empty_hub(self.dim, members, n_groups, group_of, self.protocol.log_gamma_download(), self.ridge)
+        room = max(ROOM, hub.key.size)
+        return hub._replace(cohorts=grown(hub.cohorts, room), key=grown(hub.key, room))
 
     def _open_hub(self, leaders: Ints, label: Ints, n_groups: int) -> None:
         """A new hub for these local clusters, and machines for it if the exchange is not compiled."""
@@ -294,7 +302,7 @@ class ClustersLearner:
         groups = self.groups
         users = groups.members[groups.start[server] : groups.start[server + 1]]
         edges = groups.edges[groups.edges_at[server] : groups.edges_at[server + 1]]
-        label = connected_components(edges.reshape(users.size, users.size), directed=False)[1]
+        label = components(edges.reshape(users.size, users.size))
         first = users[np.unique(label, return_index=True)[1]]
         row_of = first[label]
         touched = np.unique(row_of[np.isin(groups.row_of[users], groups.row_of[users[row_of != groups.row_of[users]]])])

@@ -15,6 +15,7 @@ from enum import IntEnum
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedbandit.compiled import compiled_lean
 from fedbandit.errors import number, require, whole_number
@@ -40,6 +41,7 @@ class Law(NamedTuple):
     merge: float  # α of the test that joins clusters
     frequency: float  # α of the test on how often users act
     fresh: bool  # arms are scored with pending observations too
+    within: bool  # clusters of one server may merge too
 
 
 @runtime_checkable
@@ -58,10 +60,12 @@ class Clustering(Structure, Protocol):
         ...
 
 
-def check_alpha(name: str, value: float) -> None:
+def check_alpha(name: str, value: float) -> float:
     """Refuse a factor with which the test could never, or would always, come out."""
-    wanted = "a finite number > 0 (0 would part everyone at once, inf nobody ever)"
-    require(number(value, name, wanted) > 0, name, value, wanted)
+    wanted = "a finite number > 0 (a test with 0 or inf always comes out the same)"
+    factor = number(value, name, wanted)
+    require(factor > 0, name, value, wanted)
+    return factor
 
 
 def servers_of(world: World, n_servers: int | None, otherwise: int) -> Ints:
@@ -117,3 +121,36 @@ def differ(x: Array, n: float, y: Array, m: float, alpha: float) -> bool:
 def alike(x: Array, n: float, y: Array, m: float, alpha: float) -> bool:
     """‖x − y‖ < α (F(n) + F(m)): estimates from n and m observations may be of one parameter (Eq. 4)."""
     return distance(x, y) < alpha * (radius(n) + radius(m)) - TIE
+
+
+def components(edges: NDArray[np.bool_]) -> Ints:
+    """The connected component of each vertex of a graph (n, n), numbered in the order of their first vertices.
+
+    >>> components(np.array([[0, 0, 1], [0, 0, 0], [1, 0, 0]], dtype=bool)).tolist()
+    [0, 1, 0]
+    """
+    label, queue = np.full(len(edges), -1), np.zeros(len(edges), dtype=np.int64)
+    label_components(np.ascontiguousarray(edges), label, queue)
+    return label
+
+
+@compiled_lean
+def label_components(edges: NDArray[np.bool_], label: Ints, queue: Ints) -> None:
+    """Breadth first from every vertex that has no label yet."""
+    found = 0
+    for first in range(label.shape[0]):
+        if label[first] >= 0:
+            continue
+        label[first] = found
+        queue[0] = first
+        end = 1
+        at = 0
+        while at < end:
+            i = queue[at]
+            at += 1
+            for j in range(label.shape[0]):
+                if edges[i, j] and label[j] < 0:
+                    label[j] = found
+                    queue[end] = j
+                    end += 1
+        found += 1

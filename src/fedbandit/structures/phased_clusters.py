@@ -7,11 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
 from fedbandit.compiled import compiled_lean
 from fedbandit.statistics import Array, Ints
-from fedbandit.structures.clustering import Law, Rule, alike, check_alpha, one_row_per_server, servers_of
+from fedbandit.structures.clustering import Law, Rule, alike, check_alpha, components, one_row_per_server, servers_of
 from fedbandit.structures.layout import Layout, Model
 from fedbandit.world import World
 
@@ -39,6 +38,7 @@ class PhasedClusters:
     alpha_split, alpha_merge: α₁ and α₂.
     fresh: whether a local cluster scores arms with its own pending observations too. False is Alg. 1 line 12, which
         uses what was last shared only.
+    within: whether local clusters of one server may join too, as in the authors' code.
     n_servers: blocks of consecutive users; None for the servers of the environment, or a server for each client
         where it has none.
 
@@ -48,14 +48,16 @@ class PhasedClusters:
         D1. `fresh=True` by default: the data are the cluster's own (and the authors' code uses them).
         D2. Nothing is sent at the beginning of phase 1, where nothing has been observed, or after the last round.
         D3. Triggers fire strictly above their threshold (Eqs. 5 and 6 have ≥), as everywhere in fedbandit.
-        D4. Every pair of local clusters is tested (the authors' code never tries the last one), and those of one
-            server only meet in a global cluster through one of another server.
-        D5. In rounds in which all clients act, phases are counted in those rounds.
+        D4. Every pair of local clusters of different servers is tested (the authors' code never tries the last
+            one); two of one server can still meet through one of another server.
+        D5. α₁ = 2.5 (the authors' code has 1.5, at which chance tears true clusters apart).
+        D6. In rounds in which all clients act, phases are counted in those rounds.
     """
 
     alpha_split: float = 2.5
     alpha_merge: float = 2.0
     fresh: bool = True
+    within: bool = False
     n_servers: int | None = None
 
     model: ClassVar[Model] = "clusters"
@@ -64,12 +66,12 @@ class PhasedClusters:
 
     def __post_init__(self) -> None:
         """Check the factors."""
-        check_alpha("alpha_split", self.alpha_split)
-        check_alpha("alpha_merge", self.alpha_merge)
+        object.__setattr__(self, "alpha_split", check_alpha("alpha_split", self.alpha_split))
+        object.__setattr__(self, "alpha_merge", check_alpha("alpha_merge", self.alpha_merge))
 
     def law(self) -> Law:
         """Alg. 2."""
-        return Law(int(Rule.PHASES), float(self.alpha_split), float(self.alpha_merge), 0.0, self.fresh)
+        return Law(int(Rule.PHASES), self.alpha_split, self.alpha_merge, 0.0, self.fresh, self.within)
 
     def servers(self, world: World) -> Ints:
         """The local server of each user."""
@@ -89,10 +91,13 @@ def next_phase(done: int) -> int:
     return 2 ** ((done + 2).bit_length()) - 2
 
 
-def merge_clusters(V: Array, b: Array, n: Array, server: Ints, ridge: float, alpha: float) -> Ints:
+def merge_clusters(
+    V: Array, b: Array, n: Array, server: Ints, ridge: float, alpha: float, *, within: bool = False
+) -> Ints:
     """The global cluster of each local one, from what the local clusters uploaded (step 2).
 
     V (C, d, d), b (C, d) and n (C,) are sums without ridge; `server` (C,) says where each local cluster is.
+    With `within`, local clusters of one server may join as well.
 
     >>> eye = np.stack([100 * np.eye(2)] * 3)
     >>> b = np.array([[100.0, 0.0], [0.0, 100.0], [99.0, 0.0]])
@@ -101,15 +106,15 @@ def merge_clusters(V: Array, b: Array, n: Array, server: Ints, ridge: float, alp
     """
     theta = np.linalg.solve(V + ridge * np.eye(b.shape[1]), b[:, :, None])[:, :, 0].astype(np.float64)
     edges = np.zeros((n.size, n.size), dtype=np.bool_)
-    join_alike(theta, n, server, alpha, edges)
-    return connected_components(edges, directed=False)[1].astype(np.int64)
+    join_alike(theta, n, server, alpha, within, edges)
+    return components(edges)
 
 
 @compiled_lean
-def join_alike(theta: Array, n: Array, server: Ints, alpha: float, edges: NDArray[np.bool_]) -> None:
-    """Eq. (4) for every pair of local clusters of different servers."""
+def join_alike(theta: Array, n: Array, server: Ints, alpha: float, within: bool, edges: NDArray[np.bool_]) -> None:
+    """Eq. (4) for every pair of local clusters, of different servers or any."""
     for j in range(n.shape[0]):
         for k in range(j):
-            if server[j] != server[k] and alike(theta[j], n[j], theta[k], n[k], alpha):
+            if (within or server[j] != server[k]) and alike(theta[j], n[j], theta[k], n[k], alpha):
                 edges[j, k] = True
                 edges[k, j] = True

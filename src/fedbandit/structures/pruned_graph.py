@@ -26,8 +26,8 @@ class PrunedGraph:
 
     Deviations:
         D1. The graph begins complete (CLUB may begin with a sparse random one to save time).
-        D2. The ridge λ of users and of clusters is the system's (CLUB has λ = 1), and α = 1.5 is FCLUB's; its
-            authors run CLUB with 0.25, which soon tears true clusters apart.
+        D2. The ridge λ of users and of clusters is the system's, and α = 2.5 (FCLUB's authors run CLUB with 0.25,
+            which soon tears true clusters apart).
     """
 
     alpha_split: float = 2.5
@@ -39,11 +39,11 @@ class PrunedGraph:
 
     def __post_init__(self) -> None:
         """Check the factor."""
-        check_alpha("alpha_split", self.alpha_split)
+        object.__setattr__(self, "alpha_split", check_alpha("alpha_split", self.alpha_split))
 
     def law(self) -> Law:
         """The test."""
-        return Law(int(Rule.PRUNING), float(self.alpha_split), 0.0, 0.0, True)
+        return Law(int(Rule.PRUNING), self.alpha_split, 0.0, 0.0, True, False)
 
     def servers(self, world: World) -> Ints:
         """The local server of each user."""

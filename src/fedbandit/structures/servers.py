@@ -29,7 +29,7 @@ class Servers:
 
     def law(self) -> Law:
         """Nothing ever changes."""
-        return Law(int(Rule.FIXED), 0.0, 0.0, 0.0, True)
+        return Law(int(Rule.FIXED), 0.0, 0.0, 0.0, True, False)
 
     def servers(self, world: World) -> Ints:
         """The local server of each user."""

@@ -31,16 +31,17 @@ class SplitAndMerge:
         one server for all where it has none.
 
     Reference: Li et al., Improved Algorithm on Online Clustering of Bandits (SCLUB), 2019: Alg. 1–3; per local server
-    as in FCLUB §5, with the factors of that paper's code.
+    as in FCLUB §5.
 
     Deviations:
         D1. τ and the phases are those of the server: it knows no other clock (FCLUB's code takes the global one).
         D2. A set that a user forms by leaving, or that two form by merging, has θ̃ and ñ of that moment.
-        D3. If several pairs could merge, the first in the order of their smallest users does, until none can.
+        D3. α_θ = 3 (FCLUB's authors run SCLUB with 1.5, which tears true clusters apart).
+        D4. If several pairs could merge, the first in the order of their smallest users does, until none can.
     """
 
-    alpha_split: float = 1.5
-    alpha_merge: float = 0.75
+    alpha_split: float = 3.0
+    alpha_merge: float = 1.5
     alpha_frequency: float = 1.0
     n_servers: int | None = None
 
@@ -51,11 +52,11 @@ class SplitAndMerge:
     def __post_init__(self) -> None:
         """Check the factors."""
         for name in ("alpha_split", "alpha_merge", "alpha_frequency"):
-            check_alpha(name, getattr(self, name))
+            object.__setattr__(self, name, check_alpha(name, getattr(self, name)))
 
     def law(self) -> Law:
         """The tests."""
-        return Law(int(Rule.SETS), float(self.alpha_split), float(self.alpha_merge), float(self.alpha_frequency), True)
+        return Law(int(Rule.SETS), self.alpha_split, self.alpha_merge, self.alpha_frequency, True, False)
 
     def servers(self, world: World) -> Ints:
         """The local server of each user."""
