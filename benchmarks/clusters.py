@@ -17,14 +17,16 @@ import numpy as np
 
 import fedbandit as fb
 from benchmarks.timing import table
+from fedbandit.presets import Common
 
 HORIZON = 100_000
-WIDTH = {"alpha": 0.3, "ridge": 1.0}
+WIDTH: Common = {"alpha": 0.3, "ridge": 1.0}
 SEEDS = range(int(os.environ.get("FEDBANDIT_SEEDS", "3")))
 
 SYSTEMS: dict[str, tuple[fb.System, str]] = {
     "FCLUB": (fb.fclub(**WIDTH), "613"),
     "FCLUB-DC": (fb.fclub_dc(**WIDTH), "340"),
+    "FCLUB-DC, α₂ = 1.5": (fb.fclub_dc(alpha_merge=1.5, **WIDTH), "340"),
     "CLUB": (fb.club(**WIDTH), "–"),
     "SCLUB": (fb.sclub(**WIDTH), "–"),
     "FCLUB-DC, α₁ = 1.5 as the authors": (fb.fclub_dc(alpha_split=1.5, **WIDTH), "340"),
@@ -46,9 +48,9 @@ def authors_world() -> fb.environments.Fclub:
     return fb.environments.fclub(placement="blocks", gap=0.6)
 
 
-def runs(system: fb.System, env: fb.environments.Fclub, horizon: int = HORIZON) -> list[fb.Result]:
+def runs(system: fb.System, env: fb.environments.Fclub) -> list[fb.Result]:
     """One run a seed."""
-    return [fb.simulate(system, env, horizon, seed) for seed in SEEDS]
+    return [fb.simulate(system, env, HORIZON, seed) for seed in SEEDS]
 
 
 def mean(numbers: Iterable[float]) -> str:
@@ -100,9 +102,9 @@ def recovery() -> None:
             fb.club(alpha_split=3.5, **WIDTH),
             fb.environments.fclub(n_clients=16, n_clusters=2, n_servers=1, gap=0.9),
         ),
-        "SCLUB, two clusters on one server": (
-            fb.sclub(alpha_split=5.0, alpha_merge=2.5, **WIDTH),
-            fb.environments.fclub(n_clients=16, n_clusters=2, n_servers=1, gap=0.9),
+        "SCLUB, two clusters on one server, d = 5": (
+            fb.sclub(alpha_split=4.0, alpha_merge=1.5, ridge=1.0),
+            fb.environments.fclub(n_clients=12, dim=5, n_clusters=2, n_servers=1, gap=1.0),
         ),
     }
     lines = []
