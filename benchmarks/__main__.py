@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import scale, speed, tradeoff
+from benchmarks import clusters, scale, speed, tradeoff
 
-BENCHMARKS = {"speed": speed.main, "scale": scale.main, "tradeoff": tradeoff.main}
+BENCHMARKS = {"fclub": clusters.main, "speed": speed.main, "scale": scale.main, "tradeoff": tradeoff.main}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or BENCHMARKS:

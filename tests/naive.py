@@ -148,12 +148,16 @@ class Learner(Protocol):
         """Client i observes (x, y); the uploads and downloads that follow."""
         ...
 
+    def end_interaction(self, done: int) -> tuple[int, int]:  # noqa: ARG002
+        """What is due after `done` interactions, the last excepted; the uploads and downloads of it."""
+        return 0, 0
+
     def servers(self) -> list[tuple[Array, Array]]:
         """V and b of every coordinator."""
         ...
 
 
-class Independent:
+class Independent(Learner):
     """LinUCB, one per client; or one for all (`central`)."""
 
     def __init__(self, dim: int, *, central: bool) -> None:
@@ -186,7 +190,7 @@ class Independent:
         return []
 
 
-class Sync:
+class Sync(Learner):
     """Async-LinUCB paper, Alg. 4, for these members: all of them take part from the start."""
 
     def __init__(self, dim: int, members: Sequence[int], ridge: float, threshold: float) -> None:
@@ -236,7 +240,7 @@ class Sync:
         return [(self.Vg, self.bg)]
 
 
-class Async:
+class Async(Learner):
     """Async-LinUCB, Alg. 1 and 2, with a download buffer for each client that has acted."""
 
     def __init__(
@@ -336,7 +340,7 @@ class Count(Async):
         return math.isfinite(self.download[j]) and self.ng > self.download[j] * shared * (1 + TIE)
 
 
-class Grouped:
+class Grouped(Learner):
     """Clients with the same label have a coordinator of their own."""
 
     def __init__(self, labels: Sequence[int], learners: dict[int, Learner]) -> None:
@@ -401,6 +405,10 @@ def play(log: Log, learner: Learner, policy: Policy, ridge: float, seed: int) ->
             observe(t, i, x, y)
         else:
             due.setdefault(t + delay, []).append((i, x, y))
+        if t + 1 < T:
+            up, down = learner.end_interaction(t + 1)
+            uploads[t] += up
+            downloads[t] += down
 
     servers = learner.servers()
     return Outcome(

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from fedbandit.engine.clusters import ClustersLearner
 from fedbandit.engine.loop import draw_reward
 from fedbandit.engine.peer_exchange import PeerExchange
 from fedbandit.engine.rows import RowsLearner
@@ -100,6 +101,8 @@ def loses_no_observation(system: System) -> None:
         while not simulation.finished:
             simulation.advance()
         learner = simulation.learner
+        if isinstance(learner, ClustersLearner):
+            _clusters_lose_nothing(learner)
         if not isinstance(learner, RowsLearner):
             continue  # its model is not made of rows that are uploaded
         learner.settle()
@@ -124,6 +127,18 @@ def applied_by(learner: RowsLearner) -> int | None:
     return int(learner.hub.pool[:, N].sum()) if learner.rules.speaks else None
 
 
+def _clusters_lose_nothing(learner: ClustersLearner) -> None:
+    own = learner.own[:, N].sum()
+    leaders = np.unique(learner.groups.row_of)
+    if learner.rules.speaks:
+        applied, pending = learner.hub.pool[:, N].sum(), learner.rows[leaders, N_PENDING].sum()
+        assert applied + pending == own, f"{own:g} observed, but {applied:g} uploaded and {pending:g} pending"
+    else:
+        used = learner.rows[leaders, N].sum()
+        assert used == own, f"{own:g} observed, but clusters have {used:g}"
+    assert own <= HORIZON, "more was observed than happened"
+
+
 def machines_agree(system: System) -> None:
     """Separate client machines and a coordinator, joined by a link, pull the same arms and send the same messages."""
     env = small_world(system)
@@ -134,7 +149,7 @@ def machines_agree(system: System) -> None:
         assert result.communication.uploads == told, "peers told another number of times"
         return
     if not system.structure.separate:
-        return  # one model for all: there are no separate clients
+        return  # clients share models, all of them or those of a local server: none is a machine of its own
     result = simulate(system, env, HORIZON, seed=3)
     arms, uploads, downloads = run_machines(system, env, HORIZON, seed=3)
     assert np.array_equal(result.arms, arms), "machines pulled other arms than the simulator"

@@ -79,9 +79,7 @@ class ClientMachine:
     ) -> None:
         require(0 <= member < world.n_clients, "member", member, f"a client number below {world.n_clients}")
         if not system.structure.separate:
-            raise FedbanditError(
-                f"{system.name} has one model for all clients, so there are no separate client machines."
-            )
+            raise FedbanditError(f"In {system.name} clients share models, so there are no separate client machines.")
         told = system.told(world)
         self.member = member
         self._row = row = member * told.protocol.period + estimator  # its number in a simulation
@@ -180,11 +178,6 @@ class ClientMachine:
         if not triggered(*self._trigger, self.row) or self.spent:
             return []
         return [self.upload()] if self.protocol.says == "upload" else [Request(self.member)]
-
-    def forget(self, choice: int) -> None:
-        """The reward of a choice will never come."""
-        if self._chosen.pop(choice, None) is None:
-            raise FedbanditError(f"Choice {choice} is not waiting for a reward.")
 
     def receive(self, message: Message) -> list[Message]:
         """Take a message from the coordinator, and say what to send."""

@@ -10,7 +10,7 @@ from fedbandit.errors import FedbanditError, number
 from fedbandit.policies import UCB, Policy
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
 from fedbandit.protocols import MessageProtocol, Never
-from fedbandit.structures import Everyone, Structure
+from fedbandit.structures import Clustering, Everyone, Structure
 from fedbandit.world import World
 
 
@@ -46,7 +46,10 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
 
     def _check_pairs(self) -> None:
         parts = f"{type(self.structure).__name__} with {type(self.protocol).__name__}"
-        if not self.structure.separate and self.protocol.says != "nothing":
+        speaks = self.protocol.says != "nothing"
+        if isinstance(self.structure, Clustering):
+            self._check_clustering(self.structure, parts)
+        elif not self.structure.separate and speaks:
             raise FedbanditError(
                 f"{parts} is refused: one model row serves all clients, so there is nobody to exchange statistics "
                 "with; use the protocol Never, or a structure with a row for each client."
@@ -68,6 +71,24 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
                 f"{parts} is refused under calibration 'proven': its trigger reads raw data, so the times at which a "
                 "client speaks depend on single records and no finite ε holds; use CountTriggered, or Synchronous with "
                 "growth=…, whose triggers read public counts only."
+            )
+
+    def _check_clustering(self, structure: Clustering, parts: str) -> None:
+        speaks = self.protocol.says != "nothing"
+        if speaks and not structure.federated:
+            raise FedbanditError(
+                f"{parts} is refused: every local server clusters its own users and nobody coordinates them; use the "
+                "protocol Never."
+            )
+        if structure.federated and not speaks:
+            raise FedbanditError(
+                f"{parts} is refused: local clusters of different servers share through a coordinator; use a protocol "
+                "that speaks, such as EventTriggered."
+            )
+        if self.privacy.perturbs == "statistics":
+            raise FedbanditError(
+                f"{type(structure).__name__} with {type(self.privacy).__name__} is refused: clusters are found from "
+                "raw statistics, whatever noise the uploads have."
             )
 
     @property

@@ -27,7 +27,7 @@ class World:
     bound: float = 1.0
     per_round: int = 1
     graph: NDArray[np.float64] | None = None
-    server_of: NDArray[np.int64] | None = None
+    server_of: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a world in which nothing can happen."""
@@ -36,3 +36,9 @@ class World:
         require(self.horizon >= 1, "horizon", self.horizon, "a whole number ≥ 1")
         require(self.noise >= 0 and math.isfinite(self.noise), "noise", self.noise, "a finite number ≥ 0")
         require(self.bound > 0 and math.isfinite(self.bound), "bound", self.bound, "a finite number > 0")
+        listed = len(self.server_of)
+        require(listed in (0, self.n_clients), "the length of server_of", listed, f"{self.n_clients}, one a client")
+        servers = set(self.server_of)
+        require(min(servers, default=0) >= 0, "server_of", min(servers, default=0), "made of numbers ≥ 0")
+        for server in range(max(servers, default=-1)):
+            require(server in servers, f"the number of users of server {server}", 0, "at least 1")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from fedbandit.engine.clusters import ClustersLearner
 from fedbandit.engine.loop import Outcome
+from fedbandit.engine.partitions import Partitions
 from fedbandit.engine.rows import RowsLearner
 from fedbandit.environments.block import Block, Environment
 from fedbandit.state import State
@@ -19,6 +21,11 @@ class Learner(Protocol):
     @property
     def control_messages(self) -> int:
         """Messages that carried no statistics."""
+        ...
+
+    @property
+    def clusters(self) -> Partitions | None:
+        """Who was together, over time, if the system finds clusters."""
         ...
 
     def run(self, start: int, stop: int, before: int, block: Block, out: Outcome) -> int:
@@ -42,7 +49,7 @@ class Learner(Protocol):
         ...
 
 
-LEARNERS: dict[str, Callable[..., Learner]] = {"rows": RowsLearner}
+LEARNERS: dict[str, Callable[..., Learner]] = {"rows": RowsLearner, "clusters": ClustersLearner}
 """By `Structure.model`."""
 
 

@@ -22,6 +22,7 @@ from fedbandit.engine.loop import (
     run,
     settle_all,
 )
+from fedbandit.engine.partitions import Partitions
 from fedbandit.engine.peer_exchange import PeerExchange
 from fedbandit.environments.block import Block, Environment
 from fedbandit.memory import enlarged, lazy_zeros
@@ -136,6 +137,11 @@ class RowsLearner:
     def control_messages(self) -> int:
         """Messages that carried no statistics."""
         return 0 if self.exchange is None else self.exchange.control_messages
+
+    @property
+    def clusters(self) -> Partitions | None:
+        """Rows alone find none."""
+        return None
 
     def run(self, start: int, stop: int, before: int, block: Block, out: Outcome) -> int:
         """Run the compiled loop until it needs something, give it that, and say where to go on."""

@@ -126,4 +126,5 @@ class Simulation:
             communication=Communication(totals.uploads, totals.downloads, self.env.dim, self.learner.control_messages),
             guarantee=self.system.guarantee,
             parameters=self.system.parameters(),
+            partitions=self.learner.clusters,
         )

@@ -14,15 +14,18 @@ from fedbandit.environments.datasets.lastfm import LastFM, lastfm
 from fedbandit.environments.datasets.likes import LikedItems
 from fedbandit.environments.datasets.movielens import MovieLens, movielens
 from fedbandit.environments.datasets.movielens_users import MovieLensUsers, movielens_users
+from fedbandit.environments.fclub import Fclub
 from fedbandit.environments.feducb import FedUCB
 from fedbandit.environments.homogeneous import Homogeneous
 from fedbandit.environments.logged import LoggedDecisions, from_frame
 from fedbandit.environments.recorded import Recorded, recorded
 
+fclub = Fclub
 homogeneous = Homogeneous
 feducb = FedUCB
 
 ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
+    "fclub": fclub,
     "homogeneous": homogeneous,
     "feducb": feducb,
     "recorded": recorded,
@@ -37,6 +40,7 @@ __all__ = [
     "Block",
     "Delicious",
     "Environment",
+    "Fclub",
     "FedUCB",
     "Homogeneous",
     "LastFM",
@@ -47,6 +51,7 @@ __all__ = [
     "Recorded",
     "Stream",
     "delicious",
+    "fclub",
     "feducb",
     "from_frame",
     "homogeneous",

@@ -126,5 +126,5 @@ def world_of(env: Environment, horizon: int) -> World:
         bound=env.bound,
         per_round=actions_per_round(env),
         graph=getattr(env, "graph", None),
-        server_of=getattr(env, "server_of", None),
+        server_of=tuple(int(server) for server in getattr(env, "server_of", ())),
     )

@@ -14,20 +14,27 @@ from fedbandit.presets.async_linucb import (
     uniform,
 )
 from fedbandit.presets.compose import PRESETS, Common, compose, preset
+from fedbandit.presets.fclub import club, fclub, fclub_dc, homo, homo_dc, sclub
 from fedbandit.presets.feducb import dp_linucb, feducb
 
 __all__ = [
     "PRESETS",
     "Common",
     "async_linucb",
+    "club",
     "compose",
     "count_linucb",
     "dislinucb",
     "dp_linucb",
+    "fclub",
+    "fclub_dc",
     "feducb",
+    "homo",
+    "homo_dc",
     "linucb",
     "linucb_central",
     "preset",
+    "sclub",
     "sync_linucb",
     "uniform",
 ]

@@ -7,8 +7,27 @@ more than one row (graphs) or that split a model (global and local parts) plug i
 
 from fedbandit.structures.alone import Alone
 from fedbandit.structures.central import Central
+from fedbandit.structures.clustering import Clustering, Law, Rule
 from fedbandit.structures.everyone import Everyone
 from fedbandit.structures.fixed_groups import FixedGroups
 from fedbandit.structures.layout import Layout, Structure
+from fedbandit.structures.phased_clusters import PhasedClusters
+from fedbandit.structures.pruned_graph import PrunedGraph
+from fedbandit.structures.servers import Servers
+from fedbandit.structures.split_and_merge import SplitAndMerge
 
-__all__ = ["Alone", "Central", "Everyone", "FixedGroups", "Layout", "Structure"]
+__all__ = [
+    "Alone",
+    "Central",
+    "Clustering",
+    "Everyone",
+    "FixedGroups",
+    "Law",
+    "Layout",
+    "PhasedClusters",
+    "PrunedGraph",
+    "Rule",
+    "Servers",
+    "SplitAndMerge",
+    "Structure",
+]

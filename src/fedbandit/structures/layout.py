@@ -8,8 +8,9 @@ from typing import ClassVar, Literal, Protocol, runtime_checkable
 from fedbandit.statistics import Ints
 from fedbandit.world import World
 
-Model = Literal["rows", "split", "kernel"]
-"""How arms are scored: with one row, a global and a local part, or through a kernel over users."""
+Model = Literal["rows", "clusters", "split", "kernel"]
+"""How arms are scored: with one row, the row of a cluster that changes while running, a global and a local part, or
+through a kernel over users."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Structure(Protocol):
 
     model: ClassVar[Model]
     separate: ClassVar[bool]
-    """Whether there is more than one model row, so that there is something to exchange."""
+    """Whether each client has a model row of its own, so that it can be a machine of its own on a network."""
 
     def layout(self, world: World) -> Layout:
         """Who is where."""

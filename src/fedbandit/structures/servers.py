@@ -1,0 +1,40 @@
+"""Local servers whose users are all taken to be alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedbandit.statistics import Ints
+from fedbandit.structures.clustering import Law, Rule, one_row_per_server, servers_of
+from fedbandit.structures.layout import Layout, Model
+from fedbandit.world import World
+
+
+@dataclass(frozen=True)
+class Servers:
+    """One model row for each local server, and all servers share with one another: no clustering at all.
+
+    `n_servers` blocks of consecutive users; None for the servers of the environment, or a server for each client
+    where it has none.
+
+    Reference: the baselines Homo and Homo-DC of FCLUB (Liu et al. 2022, §5).
+    """
+
+    n_servers: int | None = None
+
+    model: ClassVar[Model] = "clusters"
+    separate: ClassVar[bool] = False
+    federated: ClassVar[bool] = True
+
+    def law(self) -> Law:
+        """Nothing ever changes."""
+        return Law(int(Rule.FIXED), 0.0, 0.0, 0.0, True, False)
+
+    def servers(self, world: World) -> Ints:
+        """The local server of each user."""
+        return servers_of(world, self.n_servers, world.n_clients)
+
+    def layout(self, world: World) -> Layout:
+        """A row a server, one group."""
+        return one_row_per_server(self.servers(world), federated=True)
