@@ -68,7 +68,7 @@ def lastfm(
     line of user_artists.dat, of which a user has 50 at most. Neither kind of artist is offered as one not liked.
 
     *Deviations.* D1: the papers speak of listened artists, but nobody has more than 350 of those; their numbers of
-    interactions are those of tagging, so that is the default. D2: 390 artists that were tagged and are not in
+    interactions come near those of tagging, so that is the default. D2: 390 artists that were tagged and are not in
     artists.dat stay, as they have tags. D3: those without tags cannot be offered.
     """
     require(events in ("tagged", "listened"), "events", events, "'tagged' or 'listened'")

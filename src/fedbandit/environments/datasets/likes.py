@@ -23,9 +23,9 @@ class LikedItems:
     rounds in which it was not chosen. The seed decides the order of interactions, the other items, and where among them
     the liked one stands (Cesa-Bianchi et al. 2013; Async-LinUCB App. H; private collaborative bandits §6.1).
 
-    *Deviations.* D1: the pools that the papers' authors distribute are drawn once, with the liked item always first; as
-    ties go to the first arm, that gives it away while a client knows nothing. Here its place is random, and every seed
-    draws anew.
+    *Deviations.* D1: public code for this preparation draws the pools once and writes the liked item first; as ties go
+    to the first arm, that gives it away while a client knows nothing. Here its place is random, and every seed draws
+    anew.
 
     graph: W of the clients, rows sum to one, w_ij ∝ friendships between clusters i and j; None without clusters.
     edges: the numbers of friendships behind W, or None.
