@@ -20,7 +20,7 @@ from fedbandit.policies import PolicyPlan
 from fedbandit.policies.plan import exact_width
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.protocols import Broadcast, Coordinator, MemberKeeper, SynchronousCoordinator
-from fedbandit.protocols.hub import measure
+from fedbandit.protocols.protocol import known_by
 from fedbandit.statistics import (
     N_PENDING,
     VERSION,
@@ -150,9 +150,8 @@ class Exchange:
         self.sequence[r] = self.sequence.get(r, 0) + 1
         row = rows[seat]
         sums = self._released(r, row)
-        known = measure(row, self.protocol.counting)
         out.uploads[s] += 1
-        return list(self.coordinator.receive(Upload(r, self.sequence[r], sums, known)))
+        return list(self.coordinator.receive(Upload(r, self.sequence[r], sums, known_by(row, self.protocol))))
 
     def _released(self, r: int, row: Array) -> Sums:
         """What leaves of a row's pending statistics: noised if there is a mechanism, nothing if its budget is spent."""

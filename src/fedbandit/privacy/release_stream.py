@@ -74,5 +74,5 @@ class ReleaseStream:
         """Go on from there."""
         self.contributed = int(saved["contributed"])
         self._state = State(
-            int(saved["spent"]), *(np.asarray(saved[key], dtype=np.float64) for key in ("total", "noisy", "memory"))
+            int(saved["spent"]), *(np.asarray(saved[key], dtype=np.float64) for key in State._fields[1:])
         )
