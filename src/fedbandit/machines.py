@@ -7,6 +7,7 @@ a network and N rows in a simulation pull the same arms and send the same messag
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from fedbandit.messages import Collect, Download, Join, Message, Receipt, Reques
 from fedbandit.mixing import mix
 from fedbandit.policies import Uniform, choose, scratch
 from fedbandit.policies.plan import exact_width
+from fedbandit.privacy.noise import Source, label_of, perturb
 from fedbandit.protocols import Coordinator, MemberKeeper
 from fedbandit.protocols.hub import empty_hub
 from fedbandit.protocols.protocol import known_by
@@ -66,6 +68,9 @@ class ClientMachine:
     Uploads stay in `outbox`, unchanged, until the coordinator acknowledges them; send them again as often as you like.
     Until a *download* contains them they are also kept to be put on top of downloads, which receipts may overtake.
 
+    Noise for privacy comes from the simulation's streams, which follow from the seed, unless `source` is given: on a
+    network it must be `privacy.secure.SecureSource()`.
+
     >>> import fedbandit as fb
     >>> client = ClientMachine(0, fb.async_linucb(), fb.World(n_clients=3, dim=2, horizon=100), seed=0)
     >>> choice = client.select([[1.0, 0.0], [0.0, 1.0]])
@@ -73,7 +78,9 @@ class ClientMachine:
     ['Upload']
     """
 
-    def __init__(self, member: int, system: System, world: World, seed: int = 0) -> None:
+    def __init__(
+        self, member: int, system: System, world: World, seed: int = 0, *, source: Source | None = None
+    ) -> None:
         require(0 <= member < world.n_clients, "member", member, f"a client number below {world.n_clients}")
         if not system.structure.separate:
             raise FedbanditError(
@@ -91,8 +98,13 @@ class ClientMachine:
         self._fresh = told.structure.layout(world).fresh
         trigger = told.protocol.trigger()
         self._trigger = int(trigger.kind), pick(trigger.thresholds, member), trigger.batch
-        self._rewards = reward_plan(told.privacy.reward_rule, seed)
-        self.stream = told.privacy.stream(member, partial(generator, seed, Stream.NOISE, member))
+        simulated = partial(generator, seed, Stream.NOISE, member)
+        rule = told.privacy.reward_rule
+        self._source, self._reward_scale = source, rule.scale
+        self._rewards = reward_plan(rule if source is None else rule._replace(scale=0.0), seed)
+        self.stream = told.privacy.stream(member, simulated if source is None else lambda _: source)
+        claim = told.guarantee
+        self.guarantee = claim if source is None else replace(claim, noise=label_of(source))
         self.row = empty_rows(1, world.dim)[0]
         start_row(self.row, world.dim, system.ridge)
         self.outbox: dict[int, Upload] = {}
@@ -137,6 +149,8 @@ class ClientMachine:
         y = learnt(self._rewards, float(reward), self.member, int(self.row[N_OWN]))
         if math.isnan(y):
             raise refused(self._rewards, reward)
+        if self._source is not None and self._reward_scale > 0:
+            y = float(perturb(self._source, "laplace", np.array(y), self._reward_scale))
         x = self._chosen.pop(choice)
         if self._fresh:
             multiply(inverse_of(self.row, self.dim), x, self._work.best_u)
@@ -169,6 +183,11 @@ class ClientMachine:
             case _:
                 raise FedbanditError(f"A client does not take a {type(message).__name__}.")
         return []
+
+    @property
+    def clipped(self) -> int:
+        """Rewards so far that were outside the range for which privacy is claimed."""
+        return int(self._rewards.clipped[0])
 
     @property
     def spent(self) -> bool:
