@@ -40,6 +40,7 @@ _OWN_FLAGS = {
     "jobs",
     "format",
     "help",
+    "trials",
 }
 
 
@@ -104,6 +105,26 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     several.add_argument("--out", type=Path, metavar="FOLDER", help="write runs, curves, summary.json and regret.png")
     several.add_argument("--format", choices=("csv", "parquet"), default="csv", help="of runs and curves")
 
+    audit = command(
+        "audit",
+        "Attack what private systems claim: prints measured lower bounds on ε; exit status 1 if a claim fails.",
+        "fedbandit audit [SYSTEM …] [flags]",
+    )
+    audit.add_argument(
+        "systems", metavar="SYSTEM", nargs="*", help="name, name:keyword=value,… (default: every private preset)"
+    )
+    for flag, default, meaning in (
+        ("--clients", 3, "clients"),
+        ("--dim", 2, "dimensions"),
+        ("--horizon", 200, "rounds, in each of which all clients act"),
+        ("--trials", 20_000, "streams in each of two worlds; a 200th as many paired runs of a client"),
+        ("--seed", 0, "of the attack"),
+    ):
+        audit.add_argument(
+            flag, type=whole_number, default=default, metavar="N", help=f"{meaning} (default: {default})"
+        )
+    audit.add_argument("--out", type=Path, metavar="FILE.png", help="draw the scores of one system in both worlds")
+
     demo = command("demo", "Compare four systems on a small world: about a minute.")
     demo.add_argument("--out", type=Path, metavar="FOLDER", default=Path("results/demo"), help="default: results/demo")
     for parallel in (several, demo):
@@ -116,12 +137,12 @@ def _add_world_flags(command: Parser) -> None:
     command.add_argument("--horizon", type=whole_number, metavar="T", help="rounds (default: 30000)")
 
 
-def add_keyword_flags(command: Parser, arguments: Sequence[str]) -> None:
+def add_keyword_flags(command: Parser, arguments: Sequence[str], *, environments: bool = True) -> None:
     """Make a flag of every keyword of every system and environment, those in the user's files included."""
     from fedbandit.experiments.keywords import Keyword, keywords_of
     from fedbandit.experiments.specs import ENVIRONMENTS_BY_TEXT, SYSTEMS, Spec, hyphenated, system_maker
 
-    makers = {**SYSTEMS, **ENVIRONMENTS_BY_TEXT}
+    makers = {**SYSTEMS, **(ENVIRONMENTS_BY_TEXT if environments else {})}
     for word in arguments:
         if ".py:" in word and not word.startswith("-"):
             name = Spec.parse(word).name

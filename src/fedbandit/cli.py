@@ -1,4 +1,4 @@
-"""The command line: `fedbandit list`, `simulate`, `compare` and `demo`.
+"""The command line: `fedbandit list`, `simulate`, `compare`, `audit` and `demo`.
 
 What is heavy (NumPy, Numba, the systems) is imported by the command that needs it, so that `fedbandit --help`
 answers at once.
@@ -59,8 +59,8 @@ def run_command(arguments: list[str]) -> int:
     parser, commands = build_parser()
     if command is not None and command not in commands:
         raise unknown("command", command, commands)
-    if command in ("simulate", "compare"):
-        add_keyword_flags(commands[command], arguments)
+    if command in ("simulate", "compare", "audit"):
+        add_keyword_flags(commands[command], arguments, environments=command != "audit")
     options, rest = parser.parse_known_args(arguments)
     if rest:
         raise unexpected(rest[0], commands.get(command or "", parser))
@@ -69,6 +69,10 @@ def run_command(arguments: list[str]) -> int:
         return 0
     if command == "list":
         return list_names(options)
+    if command == "audit":
+        from fedbandit.audit_command import audit
+
+        return audit(options)
     if command == "demo":
         flags = [
             *(["--json"] if options.json else []),
@@ -137,6 +141,8 @@ def simulate(options: argparse.Namespace) -> int:
             digits = 0 if isinstance(report[name], int) else 2
             print(f"  {name:9}  {report[name]:>15,.{digits}f}")
         print(f"  guarantee  {report['guarantee']}")
+        if result.privacy is not None:
+            print(f"  privacy    {result.privacy}")
     return 0
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
+from fedbandit.engine.ledger import Ledger
 from fedbandit.engine.loop import Outcome
 from fedbandit.engine.rows import RowsLearner
 from fedbandit.environments.block import Block, Environment
@@ -40,6 +41,15 @@ class Learner(Protocol):
 
     def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Go on from there."""
+        ...
+
+
+@runtime_checkable
+class Bookkeeper(Protocol):
+    """A learner that knows what privacy has cost its clients."""
+
+    def ledger(self) -> Ledger | None:
+        """The books, if the system has a privacy part."""
         ...
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from fedbandit._version import __version__
 from fedbandit.engine.files import read_arrays, write_arrays
+from fedbandit.engine.ledger import Ledger, read_ledger
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Download, Request, Upload, encoded_size, statistics_scalars
 from fedbandit.privacy import Guarantee
@@ -80,7 +81,8 @@ class Communication:
 class Result:
     """One run of one system: curves with one point per round, arms, communication, guarantee.
 
-    `arms` is (T,), or (T, N) if all clients act in every round.
+    `arms` is (T,), or (T, N) if all clients act in every round. `privacy` says what the guarantee has cost so far; it
+    is None where there is none.
     """
 
     system: str
@@ -93,6 +95,7 @@ class Result:
     communication: Communication
     guarantee: Guarantee
     parameters: dict[str, object] = field(repr=False)
+    privacy: Ledger | None = None
 
     def summary(self) -> dict[str, Any]:
         """The totals, as one JSON-ready object."""
@@ -109,6 +112,7 @@ class Result:
             "scalars": c.scalars,
             "bytes": c.bytes,
             "guarantee": str(self.guarantee),
+            **({} if self.privacy is None else {"privacy": self.privacy.summary()}),
         }
 
     def to_frame(self) -> Any:
@@ -148,6 +152,7 @@ class Result:
             "guarantee": asdict(self.guarantee),
             "dim": self.communication.dim,
             "control_messages": self.communication.control_messages,
+            **({} if self.privacy is None else {"clipped": self.privacy.clipped}),
         }
         arrays = {
             "regret": self.regret,
@@ -155,6 +160,7 @@ class Result:
             "arms": self.arms,
             "uploads": self.communication.per_round_uploads,
             "downloads": self.communication.per_round_downloads,
+            **({} if self.privacy is None else self.privacy.arrays()),
         }
         return write_arrays(path, header, arrays)
 
@@ -176,6 +182,7 @@ class Result:
                 ),
                 guarantee=Guarantee(**header["guarantee"]),
                 parameters=header["parameters"],
+                privacy=read_ledger(header, arrays),
             )
         except KeyError as missing:
             raise FedbanditError(f"{os.fspath(path)!r} is not a saved result: it has no {missing}.") from None

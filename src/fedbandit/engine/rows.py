@@ -9,6 +9,7 @@ import numpy as np
 
 from fedbandit.assembly import NEVER
 from fedbandit.engine.exchange import Exchange
+from fedbandit.engine.ledger import Ledger, keep_books
 from fedbandit.engine.loop import (
     DONE,
     EVENT,
@@ -43,6 +44,7 @@ class RowsLearner:
 
     def __init__(self, system: System, env: Environment, world: World, seed: int, *, fuse: bool = True) -> None:
         self.dim = env.dim
+        self.private = system.guarantee.basis != "none"
         protocol, layout = system.protocol, system.structure.layout(world)
         noise, assembly = system.privacy.pool_noise(together=system.protocol.says == "request"), system.assembly(world)
         trigger = protocol.trigger()
@@ -131,6 +133,13 @@ class RowsLearner:
         """Messages that carried no statistics."""
         return 0 if self.exchange is None else self.exchange.control_messages
 
+    def ledger(self) -> Ledger | None:
+        """What privacy has cost, if there is a privacy part."""
+        if not self.private:
+            return None
+        streams, spent = ({}, set[int]()) if self.exchange is None else (self.exchange.streams, self.exchange.spent)
+        return keep_books(streams, spent, int(self.rules.rewards.clipped[0]))
+
     def run(self, start: int, stop: int, before: int, block: Block, out: Outcome) -> int:
         """Run the compiled loop until it needs something, give it that, and say where to go on."""
         pause = run(
@@ -184,10 +193,11 @@ class RowsLearner:
         arrays |= {f"hub.{k}": v for k, v in self.hub._asdict().items()}
         arrays["seat_of"] = self.seats.seat_of
         arrays["row_at"] = self.seats.row_at[:taken]
+        clipped = {"clipped": int(self.rules.rewards.clipped[0])}
         if self.exchange is None:
-            return {}, arrays
+            return clipped, arrays
         values, more = self.exchange.state()
-        return values, arrays | more
+        return values | clipped, arrays | more
 
     def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Go on from there."""
@@ -199,6 +209,7 @@ class RowsLearner:
         self.seats = self.seats._replace(
             seat_of=arrays["seat_of"], row_at=grown(arrays["row_at"], room), taken=np.array(taken)
         )
+        self.rules.rewards.clipped[0] = values["clipped"]
         self.use_hub(Hub(*(arrays[f"hub.{k}"] for k in Hub._fields)))
         if self.exchange is not None:
             self.exchange.restore(values, arrays)

@@ -152,11 +152,13 @@ class PrivateStatistics:
         return self.mechanisms[member if len(self.mechanisms) > 1 else 0]
 
     def stream(self, member: int, source: Callable[[int], Source]) -> ReleaseStream | None:
-        """One client's stream; none if no noise is asked for."""
+        """One client's stream."""
         return ReleaseStream(self.mechanism_of(member), source, self.contribution)
 
     def pool_noise(self, *, together: bool) -> PoolNoise | None:
-        """The scale of each client's noise, which is public."""
+        """The scale of each client's noise, which is public; None if nobody asks for any."""
+        if math.isinf(min(self._budgets)):
+            return None
         assert self.world is not None
         assert self.releases is not None
         N = self.world.n_clients
@@ -169,7 +171,7 @@ class PrivateStatistics:
             failure=self.failure,
             theta_bound=self.theta_bound,
             published=None
-            if self.calibration == "proven" or math.isinf(weakest)
+            if self.calibration == "proven"
             else published_bounds(
                 weakest,
                 self.delta,
