@@ -26,6 +26,7 @@ from fedbandit.engine.loop import (
 )
 from fedbandit.environments.block import Block, Environment
 from fedbandit.memory import enlarged, lazy_zeros
+from fedbandit.messages import Join
 from fedbandit.policies import Uniform, scratch
 from fedbandit.protocols import Coordinator, MemberKeeper
 from fedbandit.protocols.hub import Hub, empty_hub, make_room
@@ -52,7 +53,9 @@ class RowsLearner:
         if assembly is not None:
             known_one_by_one = protocol.member_coordinator(assembly, world, system.ridge, noise)
         speaks = protocol.says != "nothing" and assembly is None
-        fused = fuse and protocol.fused and assembly is None and system.privacy.perturbs != "statistics"
+        fused = (
+            fuse and protocol.fused and layout.fresh and assembly is None and system.privacy.perturbs != "statistics"
+        )
         blank = empty_rows(1, env.dim)[0]
         start_row(blank, env.dim, system.ridge)
         self.rules = Rules(
@@ -97,6 +100,9 @@ class RowsLearner:
         self.explore = Uniform().plan(world, system.ridge, policy_key(seed))
         if known_one_by_one is not None:
             self._seat_everyone()
+            if protocol.join == "member":
+                for i in range(world.n_clients):
+                    known_one_by_one.receive(Join(i))  # there is nothing yet to answer with
         self.late = no_late(min(env.longest_delay, world.horizon), env.dim)
         self.work = scratch(env.n_arms, env.dim)
 
@@ -142,6 +148,7 @@ class RowsLearner:
 
     def run(self, start: int, stop: int, before: int, block: Block, out: Outcome) -> int:
         """Run the compiled loop until it needs something, give it that, and say where to go on."""
+        stop = self._greet(start, stop, block, out)
         pause = run(
             start,
             stop,
@@ -171,6 +178,16 @@ class RowsLearner:
             self.lights = enlarged(self.lights, capacity)
             self.seats = self.seats._replace(row_at=grown(self.seats.row_at, capacity))
         return pause.resume
+
+    def _greet(self, start: int, stop: int, block: Block, out: Outcome) -> int:
+        """Let a client that first acts join a coordinator that knows its members; where the next such one acts."""
+        if self.exchange is None or self.members is None or self.members.joined.all():
+            return stop
+        newcomer = int(block.clients[start])
+        if not self.members.joined[newcomer]:
+            self.exchange.deliver(self.members.receive(Join(newcomer)), self.rows, self.seats, out, start)
+        new = np.flatnonzero(~self.members.joined[block.clients[start:stop]])
+        return start + int(new[0]) if new.size else stop
 
     def next_wake(self, done: int) -> int:
         """When the coordinator wants to look at everybody; rows alone have nothing to do between rounds."""

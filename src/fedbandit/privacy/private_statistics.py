@@ -27,7 +27,7 @@ from fedbandit.privacy.pool_noise import PoolNoise
 from fedbandit.privacy.privacy import Perturbs, Site
 from fedbandit.privacy.published import feducb_privatiser
 from fedbandit.privacy.release_stream import ReleaseStream
-from fedbandit.rewards import RewardRule
+from fedbandit.rewards import AS_THEY_ARE, RewardRule
 from fedbandit.world import World
 
 Epsilon = float | Sequence[float]
@@ -102,7 +102,9 @@ class PrivateStatistics:
 
     @property
     def reward_rule(self) -> RewardRule:
-        """|y| ≤ B."""
+        """|y| ≤ B; nothing where nothing is claimed."""
+        if math.isinf(max(self._budgets)):
+            return AS_THEY_ARE
         return RewardRule(-self.reward_bound, self.reward_bound, self.excess == "clip", 0.0)
 
     def told(self, world: World, releases: int) -> PrivateStatistics:
