@@ -3,13 +3,18 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check format bench soak lock clean
+.PHONY: demo test audit check format bench soak lock clean
 
 demo: $(VENV)/run.stamp
 	$(BIN)/fedbandit demo --out results/demo
 
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -q -n auto --dist worksteal
+
+# Attack every private preset, and those that protect contexts too only if asked; fails if a claim does.
+audit: $(VENV)/run.stamp
+	$(BIN)/fedbandit audit
+	$(BIN)/fedbandit audit dp-linucb --delta 1e-5
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -44,6 +44,7 @@ _OWN_FLAGS = {
     "jobs",
     "format",
     "help",
+    "trials",
 }
 
 
@@ -115,6 +116,26 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     add_replay_flags(logs)
     for seeded in (one, logs):
         seeded.add_argument("--seed", type=whole_number, default=0, metavar="S", help="default: 0")
+    audit = command(
+        "audit",
+        "Attack what private systems claim: prints measured lower bounds on ε; exit status 1 if a claim fails.",
+        "fedbandit audit [SYSTEM …] [flags]",
+    )
+    audit.add_argument(
+        "systems", metavar="SYSTEM", nargs="*", help="name, name:keyword=value,… (default: every private preset)"
+    )
+    for flag, default, meaning in (
+        ("--clients", 3, "clients"),
+        ("--dim", 2, "dimensions"),
+        ("--horizon", 200, "rounds, in each of which all clients act"),
+        ("--trials", 20_000, "streams in each of two worlds; a 200th as many paired runs of a client"),
+        ("--seed", 0, "of the attack"),
+    ):
+        audit.add_argument(
+            flag, type=whole_number, default=default, metavar="N", help=f"{meaning} (default: {default})"
+        )
+    audit.add_argument("--out", type=Path, metavar="FILE.png", help="draw the scores of one system in both worlds")
+
     add_commands(command)
     return parser, commands
 
@@ -124,12 +145,12 @@ def _add_world_flags(command: Parser) -> None:
     command.add_argument("--horizon", type=whole_number, metavar="T", help="rounds (default: 30000)")
 
 
-def add_keyword_flags(command: Parser, arguments: Sequence[str]) -> None:
+def add_keyword_flags(command: Parser, arguments: Sequence[str], *, environments: bool = True) -> None:
     """Make a flag of every keyword of every system and environment, those in the user's files included."""
     from fedbandit.experiments.keywords import Keyword, keywords_of
     from fedbandit.experiments.specs import ENVIRONMENTS_BY_TEXT, SYSTEMS, Spec, hyphenated, system_maker
 
-    makers = {**SYSTEMS, **ENVIRONMENTS_BY_TEXT}
+    makers = {**SYSTEMS, **(ENVIRONMENTS_BY_TEXT if environments else {})}
     for word in arguments:
         if ".py:" in word and not word.startswith("-"):
             name = Spec.parse(word).name

@@ -59,8 +59,8 @@ def run_command(arguments: list[str]) -> int:
     parser, commands = build_parser()
     if command is not None and command not in commands:
         raise unknown("command", command, commands)
-    if command in ("simulate", "compare"):
-        add_keyword_flags(commands[command], arguments)
+    if command in ("simulate", "compare", "audit"):
+        add_keyword_flags(commands[command], arguments, environments=command != "audit")
     elif [word for word in arguments if not word.startswith("-")][:2] == ["data", "prepare"]:
         add_keyword_flags(commands["data prepare"], arguments)
     options, rest = parser.parse_known_args(arguments)
@@ -75,6 +75,10 @@ def run_command(arguments: list[str]) -> int:
         return run_data(options, keyword_flags(options))
     if command == "replay":
         return run_replay(options)
+    if command == "audit":
+        from fedbandit.audit_command import audit
+
+        return audit(options)
     if command in COMMANDS:
         return run_network_command(command, options)
     options.command_line = shlex.join(["fedbandit", *arguments])
@@ -141,6 +145,8 @@ def simulate(options: argparse.Namespace) -> int:
             digits = 0 if isinstance(report[name], int) else 2
             print(f"  {name:9}  {report[name]:>15,.{digits}f}")
         print(f"  guarantee  {report['guarantee']}")
+        if result.privacy is not None:
+            print(f"  privacy    {result.privacy}")
         print(format_likes(likes), end="")
     return 0
 

@@ -7,6 +7,7 @@ a network and N rows in a simulation pull the same arms and send the same messag
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,8 +19,10 @@ from fedbandit.messages import Collect, Download, Join, Message, Receipt, Reques
 from fedbandit.mixing import mix
 from fedbandit.policies import Uniform, choose, scratch
 from fedbandit.policies.plan import exact_width
+from fedbandit.privacy.noise import Source, label_of, perturb
 from fedbandit.protocols import Coordinator, MemberKeeper
-from fedbandit.protocols.hub import empty_hub, measure
+from fedbandit.protocols.hub import empty_hub
+from fedbandit.protocols.protocol import known_by
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import learnt, refused, reward_plan
 from fedbandit.state import State
@@ -67,6 +70,9 @@ class ClientMachine:
     Until a *download* contains them they are also kept to be put on top of downloads, which receipts may overtake.
     Of choices whose reward has not come the latest `waiting` are kept.
 
+    Noise for privacy comes from the simulation's streams, which follow from the seed, unless `source` is given: on a
+    network it must be `privacy.secure.SecureSource()`.
+
     >>> import fedbandit as fb
     >>> client = ClientMachine(0, fb.async_linucb(), fb.World(n_clients=3, dim=2, horizon=100), seed=0)
     >>> choice = client.select([[1.0, 0.0], [0.0, 1.0]])
@@ -75,7 +81,15 @@ class ClientMachine:
     """
 
     def __init__(
-        self, member: int, system: System, world: World, seed: int = 0, waiting: int = 10_000, *, estimator: int = 0
+        self,
+        member: int,
+        system: System,
+        world: World,
+        seed: int = 0,
+        waiting: int = 10_000,
+        *,
+        estimator: int = 0,
+        source: Source | None = None,
     ) -> None:
         require(0 <= member < world.n_clients, "member", member, f"a client number below {world.n_clients}")
         if not system.structure.separate:
@@ -93,8 +107,13 @@ class ClientMachine:
         self._fresh = told.structure.layout(world).fresh
         trigger = told.protocol.trigger()
         self._trigger = int(trigger.kind), pick(trigger.thresholds, member), trigger.batch
-        self._rewards = reward_plan(told.privacy.reward_rule, seed)
-        self.stream = told.privacy.stream(member, partial(generator, seed, Stream.NOISE, row))
+        simulated = partial(generator, seed, Stream.NOISE, row)
+        rule = told.privacy.reward_rule
+        self._source, self._reward_scale = source, rule.scale
+        self._rewards = reward_plan(rule if source is None else rule._replace(scale=0.0), seed)
+        self.stream = told.privacy.stream(member, simulated if source is None else lambda _: source)
+        claim = told.guarantee
+        self.guarantee = claim if source is None else replace(claim, noise=label_of(source))
         self.row = empty_rows(1, world.dim)[0]
         start_row(self.row, world.dim, system.ridge)
         self.outbox: dict[int, Upload] = {}
@@ -157,16 +176,24 @@ class ClientMachine:
         if choice not in self._chosen:
             raise FedbanditError(f"Choice {choice} is not waiting for a reward.")
         require(math.isfinite(reward), "reward", reward, "a finite number")
-        x = self._chosen[choice]
-        self.learn(x, reward)
-        del self._chosen[choice]
+        return self.take(choice, self.perceive(reward))
+
+    def take(self, choice: int, y: float) -> list[Message]:
+        """Learn a choice's reward as it was perceived, and say what to send."""
+        self.learn(self._chosen.pop(choice), y)
         return self.speak()
 
-    def learn(self, x: Array, reward: float) -> None:
-        """Learn from one observation without saying anything: past logs, or what is on record from before a crash."""
+    def perceive(self, reward: float) -> float:
+        """The reward to learn from: in range, and noised where that is the mechanism. Ask once for each reward."""
         y = learnt(self._rewards, float(reward), self._row, int(self.row[N_OWN]))
         if math.isnan(y):
             raise refused(self._rewards, reward)
+        if self._source is not None and self._reward_scale > 0:
+            y = float(perturb(self._source, "laplace", np.array(y), self._reward_scale))
+        return y
+
+    def learn(self, x: Array, y: float) -> None:
+        """Learn from one observation without saying anything: past logs, or what is on record from before a crash."""
         if self._fresh:
             multiply(inverse_of(self.row, self.dim), x, self._work.best_u)
             observe(self.row, x, y, self._work.best_u, self.ridge, self._work.M)
@@ -201,6 +228,11 @@ class ClientMachine:
             case _:
                 raise FedbanditError(f"A client does not take a {type(message).__name__}.")
         return []
+
+    @property
+    def clipped(self) -> int:
+        """Rewards so far that were outside the range for which privacy is claimed."""
+        return int(self._rewards.clipped[0])
 
     @property
     def spent(self) -> bool:
@@ -265,7 +297,7 @@ class ClientMachine:
                 sums = self.stream.release(sums)
             mark_sent(self.row, self.dim)
         self._sequence += 1
-        upload = Upload(self.member, self._sequence, sums, measure(self.row, self.protocol.counting))
+        upload = Upload(self.member, self._sequence, sums, known_by(self.row, self.protocol))
         self.outbox[self._sequence] = self._on_top[self._sequence] = upload
         return upload
 

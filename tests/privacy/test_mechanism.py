@@ -121,7 +121,7 @@ def test_a_saved_stream_goes_on_as_if_nothing_had_happened(mechanism: Mechanism)
         np.savez(file, **state._asdict())
         file.seek(0)
         with np.load(file) as saved:
-            state = State(int(saved["spent"]), saved["total"], saved["noisy"], saved["memory"])
+            state = State(int(saved["spent"]), *(saved[key] for key in State._fields[1:]))
         noisy, state = release(mechanism, state, increment, rng)
         np.testing.assert_array_equal(noisy, whole[k])
 

@@ -15,7 +15,7 @@ from fedbandit.engine.outlets import Outlets
 from fedbandit.messages import Collect, Download, Message, Receipt, Request, Upload
 from fedbandit.policies import PolicyPlan
 from fedbandit.protocols import Broadcast, Coordinator, MemberKeeper, SynchronousCoordinator
-from fedbandit.protocols.hub import measure
+from fedbandit.protocols.protocol import known_by
 from fedbandit.state import State
 from fedbandit.statistics import (
     N_PENDING,
@@ -109,9 +109,8 @@ class Exchange:
         self.sequence[r] = self.sequence.get(r, 0) + 1
         row = rows[seat]
         sums = self.outlets.release(r, row)
-        known = measure(row, self.protocol.counting)
         out.uploads[s] += self.counted
-        return list(self.coordinator.receive(Upload(r, self.sequence[r], sums, known)))
+        return list(self.coordinator.receive(Upload(r, self.sequence[r], sums, known_by(row, self.protocol))))
 
     def _answer_collect(
         self, call: Broadcast, count: int, rows: Array, seats: Seats, out: Outcome, s: int

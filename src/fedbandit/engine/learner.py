@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fedbandit.engine.clusters import ClustersLearner
+from fedbandit.engine.ledger import Ledger
 from fedbandit.engine.loop import Outcome
 from fedbandit.engine.partitions import Partitions
 from fedbandit.engine.rows import RowsLearner
@@ -46,6 +47,15 @@ class Learner(Protocol):
 
     def restore(self, state: State) -> None:
         """Go on from there."""
+        ...
+
+
+@runtime_checkable
+class Bookkeeper(Protocol):
+    """A learner that knows what privacy has cost its clients."""
+
+    def ledger(self) -> Ledger | None:
+        """The books, if the system has a privacy part."""
         ...
 
 

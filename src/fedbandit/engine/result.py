@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit._version import __version__
+from fedbandit.engine.ledger import Ledger, read_ledger
 from fedbandit.engine.partitions import Partition, Partitions
 from fedbandit.errors import FedbanditError
 from fedbandit.files import read_arrays, write_arrays
@@ -82,7 +83,8 @@ class Communication:
 class Result:
     """One run of one system: curves with one point per round, arms, communication, guarantee.
 
-    `arms` is (T,), or (T, N) if all clients act in every round.
+    `arms` is (T,), or (T, N) if all clients act in every round. `privacy` says what the guarantee has cost so far; it
+    is None where there is none.
     """
 
     system: str
@@ -95,6 +97,7 @@ class Result:
     communication: Communication
     guarantee: Guarantee
     parameters: dict[str, object] = field(repr=False)
+    privacy: Ledger | None = None
     partitions: Partitions | None = field(default=None, repr=False)
 
     @property
@@ -126,6 +129,7 @@ class Result:
             "scalars": c.scalars,
             "bytes": c.bytes,
             "guarantee": str(self.guarantee),
+            **({} if self.privacy is None else {"privacy": self.privacy.summary()}),
         }
 
     def to_frame(self) -> Any:
@@ -171,6 +175,7 @@ class Result:
             "guarantee": asdict(self.guarantee),
             "dim": self.communication.dim,
             "control_messages": self.communication.control_messages,
+            **({} if self.privacy is None else {"clipped": self.privacy.clipped}),
         }
         arrays = {
             "regret": self.regret,
@@ -178,6 +183,7 @@ class Result:
             "arms": self.arms,
             "uploads": self.communication.per_round_uploads,
             "downloads": self.communication.per_round_downloads,
+            **({} if self.privacy is None else self.privacy.arrays()),
         }
         return write_arrays(path, header, arrays | ({} if self.partitions is None else self.partitions.arrays()))
 
@@ -200,6 +206,7 @@ class Result:
                 guarantee=Guarantee(**header["guarantee"]),
                 parameters=header["parameters"],
                 partitions=Partitions.from_arrays(arrays) if "clusters.rounds" in arrays else None,
+                privacy=read_ledger(header, arrays),
             )
         except KeyError as missing:
             raise FedbanditError(f"{os.fspath(path)!r} is not a saved result: it has no {missing}.") from None

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedbandit.assembly import NEVER
 from fedbandit.engine.exchange import Exchange
+from fedbandit.engine.ledger import Ledger, keep_books
 from fedbandit.engine.loop import (
     DONE,
     EVENT,
@@ -26,6 +27,7 @@ from fedbandit.engine.partitions import Partitions
 from fedbandit.engine.peer_exchange import PeerExchange
 from fedbandit.environments.block import Block, Environment
 from fedbandit.memory import enlarged, lazy_zeros
+from fedbandit.messages import Join
 from fedbandit.policies import Uniform, scratch
 from fedbandit.protocols import Coordinator, MemberKeeper
 from fedbandit.protocols.hub import Hub, empty_hub, make_room, pack_hub, unpack_hub
@@ -45,6 +47,7 @@ class RowsLearner:
 
     def __init__(self, system: System, env: Environment, world: World, seed: int, *, fuse: bool = True) -> None:
         self.dim = env.dim
+        self.private = system.guarantee.basis != "none"
         protocol, layout = system.protocol, system.structure.layout(world)
         noise, assembly = system.privacy.pool_noise(together=system.protocol.says == "request"), system.assembly(world)
         n_rows = layout.n_rows * protocol.period
@@ -53,7 +56,9 @@ class RowsLearner:
         if assembly is not None:
             known_one_by_one = protocol.member_coordinator(assembly, world, system.ridge, noise)
         speaks = protocol.says in ("upload", "request") and assembly is None
-        fused = fuse and protocol.fused and assembly is None and system.privacy.perturbs != "statistics"
+        fused = (
+            fuse and protocol.fused and layout.fresh and assembly is None and system.privacy.perturbs != "statistics"
+        )
         blank = empty_rows(1, env.dim)[0]
         start_row(blank, env.dim, system.ridge)
         self.rules = Rules(
@@ -102,6 +107,9 @@ class RowsLearner:
         self.explore = Uniform().plan(world, system.ridge, policy_key(seed))
         if known_one_by_one is not None:
             self._seat_everyone()
+            if protocol.join == "member":
+                for i in range(world.n_clients):
+                    known_one_by_one.receive(Join(i))  # there is nothing yet to answer with
         self.late = no_late(min(env.longest_delay, world.horizon), env.dim)
         self.work = scratch(env.n_arms, env.dim)
 
@@ -143,8 +151,18 @@ class RowsLearner:
         """Rows alone find none."""
         return None
 
+    def ledger(self) -> Ledger | None:
+        """What privacy has cost, if there is a privacy part."""
+        if not self.private:
+            return None
+        streams, spent = (
+            ({}, set[int]()) if self.exchange is None else (self.exchange.outlets.streams, self.exchange.outlets.spent)
+        )
+        return keep_books(streams, spent, int(self.rules.rewards.clipped[0]))
+
     def run(self, start: int, stop: int, before: int, block: Block, out: Outcome) -> int:
         """Run the compiled loop until it needs something, give it that, and say where to go on."""
+        stop = self._greet(start, stop, block, out)
         pause = run(
             start,
             stop,
@@ -175,6 +193,16 @@ class RowsLearner:
             self.seats = self.seats._replace(row_at=grown(self.seats.row_at, capacity))
         return pause.resume
 
+    def _greet(self, start: int, stop: int, block: Block, out: Outcome) -> int:
+        """Let a client that first acts join a coordinator that knows its members; where the next such one acts."""
+        if not isinstance(self.exchange, Exchange) or self.members is None or self.members.joined.all():
+            return stop
+        newcomer = int(block.clients[start])
+        if not self.members.joined[newcomer]:
+            self.exchange.deliver(self.members.receive(Join(newcomer)), self.rows, self.seats, out, start)
+        new = np.flatnonzero(~self.members.joined[block.clients[start:stop]])
+        return start + int(new[0]) if new.size else stop
+
     def next_wake(self, done: int) -> int:
         """When the coordinator wants to look at everybody; rows alone have nothing to do between rounds."""
         if isinstance(self.exchange, PeerExchange):
@@ -200,10 +228,11 @@ class RowsLearner:
         arrays |= pack_hub(self.hub)
         arrays["seat_of"] = self.seats.seat_of
         arrays["row_at"] = self.seats.row_at[:taken]
+        clipped = {"clipped": int(self.rules.rewards.clipped[0])}
         if self.exchange is None:
-            return State({}, arrays)
+            return State(clipped, arrays)
         header, more = self.exchange.state()
-        return State(header, arrays | more)
+        return State(header | clipped, arrays | more)
 
     def restore(self, state: State) -> None:
         """Go on from there."""
@@ -216,6 +245,7 @@ class RowsLearner:
         self.seats = self.seats._replace(
             seat_of=arrays["seat_of"], row_at=grown(arrays["row_at"], room), taken=np.array(taken)
         )
+        self.rules.rewards.clipped[0] = state.header["clipped"]
         self.use_hub(unpack_hub(self.hub, arrays))
         if self.exchange is not None:
             self.exchange.restore(state)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fedbandit.engine.checkpoint import fingerprint, read_checkpoint, write_checkpoint
-from fedbandit.engine.learner import Learner, make_learner
+from fedbandit.engine.learner import Bookkeeper, Learner, make_learner
 from fedbandit.engine.loop import Outcome, outcome
 from fedbandit.engine.result import Communication, Result
 from fedbandit.environments.block import Environment, actions_per_round, world_of
@@ -127,4 +127,5 @@ class Simulation:
             guarantee=self.system.guarantee,
             parameters=self.system.parameters(),
             partitions=self.learner.clusters,
+            privacy=self.learner.ledger() if isinstance(self.learner, Bookkeeper) else None,
         )

@@ -56,8 +56,8 @@ def require_format(form: str) -> None:
 
 
 def run_rows(runs: Sequence[Run]) -> list[Row]:
-    """One line for each run."""
-    return [{"label": run.label, **run.report} for run in runs]
+    """One line for each run; ledgers, which only private systems have, are left to summaries."""
+    return [{"label": run.label} | {k: v for k, v in run.report.items() if k != "privacy"} for run in runs]
 
 
 def curve_rows(runs: Sequence[Run]) -> list[Row]:

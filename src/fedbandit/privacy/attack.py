@@ -36,12 +36,14 @@ real numbers is on trial, so rounding must not decide."""
 
 
 class Audit(NamedTuple):
-    """What an attack found out: ε is at least `lower_bound`, with the given confidence."""
+    """What an attack found out: ε is at least `lower_bound`, with the given confidence; the scores in both worlds."""
 
     lower_bound: float
     delta: float
     confidence: float
     trials: int
+    null: Array
+    alternative: Array
 
 
 def run_stream(mechanism: Mechanism, increments: Array, streams: int, source: Source) -> Array:
@@ -162,7 +164,8 @@ def attack(
         for world in (record, other)
     )
     bound = gaussian_bound if mechanism.noise in ("symmetric", "vector") else counting_bound
-    return Audit(bound(null, alternative, mechanism.delta, confidence), mechanism.delta, confidence, trials)
+    found = bound(null, alternative, mechanism.delta, confidence)
+    return Audit(found, mechanism.delta, confidence, trials, null, alternative)
 
 
 def likelihood_ratios(

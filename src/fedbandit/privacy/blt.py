@@ -24,9 +24,10 @@ class BufferedToeplitz:
         c₀ = 1,   c_k = Σ α_i λ_i^{k−1};        b_k = Σ r_i p_i^k,   p = (1, μ₁, …, μ_q).
 
     The decays interlace, 1 > λ₁ > μ₁ > λ₂ > … > μ_q ≥ 0, which makes every α_i and r_i positive. Noise w = C⁻¹ z is
-    computed from q buffers S_i = Σ_j λ_i^{j−1} w_{k−j}:
+    computed from q buffers S_i = Σ_j λ_i^{j−1} w_{k−j}, and C x from q others, R_i = Σ_j λ_i^{j−1} x_{k−j}:
 
-        w_k = z_k − Σ α_i S_i,      S_i ← λ_i S_i + w_k,      (B z)_k = (B z)_{k−1} + w_k.
+        w_k = z_k − Σ α_i S_i,      S_i ← λ_i S_i + w_k,      (B z)_k = (B z)_{k−1} + w_k,
+        (C x)_k = x_k + Σ α_i R_i,  R_i ← λ_i R_i + x_k.
 
     Without buffers C = I: independent noise on every increment.
 
@@ -75,15 +76,20 @@ class BufferedToeplitz:
         return np.where(lag >= 0, self.coefficients()[np.maximum(lag, 0)], 0.0)
 
     def start(self, shape: tuple[int, ...]) -> Array:
-        """(B z)_k, which is a buffer of decay 1, and the q buffers."""
+        """The sum so far, which is a buffer of decay 1, and the q buffers."""
         return np.zeros((1 + len(self.decays), *shape))
 
-    def step(self, memory: Array, k: int, z: Array) -> tuple[Array, Array]:  # noqa: ARG002 (a tree needs k)
-        """The recursion above."""
-        w = z - np.tensordot(self.weights(), memory[1:], axes=1)
-        decays = np.array((1.0, *self.decays)).reshape((-1,) + (1,) * z.ndim)
-        memory = decays * memory + w
+    def encode(self, memory: Array, k: int, x: Array) -> tuple[Array, Array]:  # noqa: ARG002 (a tree needs k)
+        """The recursion above for C x."""
+        return x + np.tensordot(self.weights(), memory[1:], axes=1), self._decayed(memory, x)
+
+    def step(self, memory: Array, k: int, u: Array) -> tuple[Array, Array]:  # noqa: ARG002 (a tree needs k)
+        """The recursion above for B z."""
+        memory = self._decayed(memory, u - np.tensordot(self.weights(), memory[1:], axes=1))
         return memory[0], memory
+
+    def _decayed(self, memory: Array, new: Array) -> Array:
+        return np.asarray(np.array((1.0, *self.decays)).reshape((-1,) + (1,) * new.ndim) * memory + new)
 
 
 def independent(n_max: int) -> BufferedToeplitz:

@@ -49,11 +49,15 @@ class Factorisation(Protocol):
         ...
 
     def start(self, shape: tuple[int, ...]) -> Array:
-        """The memory before the first release, of slots × `shape`."""
+        """The memory of `encode` or `step` before the first release, of slots × `shape`."""
         ...
 
-    def step(self, memory: Array, k: int, z: Array) -> tuple[Array, Array]:
-        """(B z)_k and the memory afterwards, from the memory after release k − 1 and fresh z_k. Changes nothing."""
+    def encode(self, memory: Array, k: int, x: Array) -> tuple[Array, Array]:
+        """(C x)_k and the memory afterwards, from the memory after release k − 1 and increment x_k. Changes nothing."""
+        ...
+
+    def step(self, memory: Array, k: int, u: Array) -> tuple[Array, Array]:
+        """(B u)_k and the memory afterwards, from the memory after release k − 1 and fresh u_k. Changes nothing."""
         ...
 
 

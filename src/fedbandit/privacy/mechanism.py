@@ -18,13 +18,13 @@ from fedbandit.privacy.blt import blt, independent
 from fedbandit.privacy.calibration import check_budget, gaussian_epsilon, gaussian_multiplier
 from fedbandit.privacy.factorisation import Factorisation
 from fedbandit.privacy.noise import (
-    DRAW,
     UNIT,
     Kind,
     Size,
     Source,
     entry_variance,
     gram_sensitivity,
+    perturb,
     reward_sensitivity,
 )
 from fedbandit.privacy.tree import Tree
@@ -71,7 +71,8 @@ class State(NamedTuple):
     spent: int  # releases so far
     total: Array  # the exact running sum
     noisy: Array  # what was released last, to send again if it was lost: never draw twice for the same data
-    memory: Array  # noise that later releases need
+    coded: Array  # what C x of later releases needs: exact data
+    memory: Array  # what B u of later releases needs, u = C x + z
 
 
 def gram_mechanism(
@@ -181,11 +182,14 @@ def factorise(kind: str, n_max: int) -> Factorisation:
 def start(mechanism: Mechanism, batch: Size = ()) -> State:
     """The state before the first release. With a batch, many independent streams run side by side."""
     shape = (*batch, *mechanism.shape)
-    return State(0, np.zeros(shape), np.zeros(shape), mechanism.factorisation.start(shape))
+    memory = mechanism.factorisation.start(shape)
+    return State(0, np.zeros(shape), np.zeros(shape), memory, memory.copy())
 
 
 def release(mechanism: Mechanism, state: State, increment: Array, source: Source) -> tuple[Array, State]:
     """The noisy running sum after one more increment, and the state that replaces `state`.
+
+    It is a function of u = C x + z alone, so that if u is drawn float-safely, whatever is computed from it is.
 
     Calling it again on the same state would draw new noise for the same data, which leaks: whoever has lost a release
     sends `state.noisy` again.
@@ -208,13 +212,14 @@ def release(mechanism: Mechanism, state: State, increment: Array, source: Source
         )
     k = state.spent + 1
     total = state.total + increment
-    noisy, memory = total, state.memory
+    noisy, coded, memory = total, state.coded, state.memory
     if mechanism.scale > 0:
-        z = mechanism.scale * DRAW[mechanism.noise](source, increment.shape)
-        noise, memory = mechanism.factorisation.step(memory, k, z)
-        noisy = total + noise
+        exact, coded = mechanism.factorisation.encode(coded, k, increment)
+        u = perturb(source, mechanism.noise, exact, mechanism.scale)
+        noisy, memory = mechanism.factorisation.step(memory, k, u)
+        noisy = noisy.copy()
     noisy.flags.writeable = False  # a retry must find the same numbers
-    return noisy, State(k, total, noisy, memory)
+    return noisy, State(k, total, noisy, coded, memory)
 
 
 def stack(V: Array, b: Array, reward_weight: float) -> Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -35,6 +35,15 @@ class Source(Protocol):
 
     def laplace(self, loc: float, scale: float, size: Size) -> Array:
         """Independent Laplace."""
+        ...
+
+
+@runtime_checkable
+class FloatSafe(Protocol):
+    """A source that adds noise itself, in exact arithmetic, so that last bits tell nothing (`privacy.secure`)."""
+
+    def perturb(self, kind: Kind, values: Array, scale: float) -> Array:
+        """`values` with noise of this kind and scale."""
         ...
 
 
@@ -102,6 +111,13 @@ ENERGY: dict[Kind, Callable[[Array], Array]] = {
     "laplace": lambda z: np.abs(z).sum(axis=-1),
 }
 UNIT: dict[Kind, float] = {"symmetric": math.sqrt(2), "vector": 1.0, "gamma": 1.0, "laplace": 1.0}
+
+
+def perturb(source: Source, kind: Kind, values: Array, scale: float) -> Array:
+    """`values` with noise of this kind and scale."""
+    if isinstance(source, FloatSafe):
+        return source.perturb(kind, values, scale)
+    return np.asarray(values + scale * DRAW[kind](source, values.shape))
 
 
 def entry_variance(kind: Kind, dim: int) -> float:

@@ -11,7 +11,7 @@ from fedbandit.errors import number, require
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.privacy import Perturbs, Site
-from fedbandit.rewards import RewardRule
+from fedbandit.rewards import AS_THEY_ARE, RewardRule
 from fedbandit.world import World
 
 
@@ -47,7 +47,9 @@ class NoisyRewards:
 
     @property
     def reward_rule(self) -> RewardRule:
-        """The range, and the noise."""
+        """The range, and the noise; nothing where nothing is claimed."""
+        if math.isinf(self.epsilon):
+            return AS_THEY_ARE
         return RewardRule(self.low, self.high, self.excess == "clip", (self.high - self.low) / self.epsilon)
 
     def told(self, world: World, releases: int) -> NoisyRewards:  # noqa: ARG002 - nothing is open

@@ -60,8 +60,9 @@ class PoolNoise:
         return math.sqrt(sum(self.variance(i, k) for i, k in releases.items()))
 
     def variance(self, member: int, releases: int) -> float:
-        """The variance of an entry of a client's V̂ after that many releases."""
-        return 0.0 if releases == 0 else float(self.std[member if len(self.std) > 1 else 0][releases - 1]) ** 2
+        """The variance of an entry of a client's V̂ after that many releases; without noise there is no cap on them."""
+        std = self.std[member if len(self.std) > 1 else 0]
+        return 0.0 if releases == 0 else float(std[min(releases, std.size) - 1]) ** 2
 
     def known(self, variance: float) -> Slack:
         """Λ and ν of a sum whose entries have this variance."""

@@ -27,7 +27,7 @@ from fedbandit.privacy.pool_noise import PoolNoise
 from fedbandit.privacy.privacy import Perturbs, Site
 from fedbandit.privacy.published import feducb_privatiser
 from fedbandit.privacy.release_stream import ReleaseStream
-from fedbandit.rewards import RewardRule
+from fedbandit.rewards import AS_THEY_ARE, RewardRule
 from fedbandit.world import World
 
 Epsilon = float | Sequence[float]
@@ -102,7 +102,9 @@ class PrivateStatistics:
 
     @property
     def reward_rule(self) -> RewardRule:
-        """|y| ≤ B."""
+        """|y| ≤ B; nothing where nothing is claimed."""
+        if math.isinf(max(self._budgets)):
+            return AS_THEY_ARE
         return RewardRule(-self.reward_bound, self.reward_bound, self.excess == "clip", 0.0)
 
     def told(self, world: World, releases: int) -> PrivateStatistics:
@@ -152,11 +154,13 @@ class PrivateStatistics:
         return self.mechanisms[member if len(self.mechanisms) > 1 else 0]
 
     def stream(self, member: int, source: Callable[[int], Source]) -> ReleaseStream | None:
-        """One client's stream; none if no noise is asked for."""
+        """One client's stream."""
         return ReleaseStream(self.mechanism_of(member), source, self.contribution)
 
     def pool_noise(self, *, together: bool) -> PoolNoise | None:
-        """The scale of each client's noise, which is public."""
+        """The scale of each client's noise, which is public; None if nobody asks for any."""
+        if math.isinf(min(self._budgets)):
+            return None
         assert self.world is not None
         assert self.releases is not None
         N = self.world.n_clients
@@ -169,7 +173,7 @@ class PrivateStatistics:
             failure=self.failure,
             theta_bound=self.theta_bound,
             published=None
-            if self.calibration == "proven" or math.isinf(weakest)
+            if self.calibration == "proven"
             else published_bounds(
                 weakest,
                 self.delta,

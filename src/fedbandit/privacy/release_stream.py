@@ -20,7 +20,7 @@ class ReleaseStream:
     sends the same upload again: asking for noise twice for the same data is not possible.
 
     `source(k)` gives the random numbers of release k. `contribution`, if not None, is how many interactions a client
-    may contribute in all.
+    may contribute in all. Where no noise is asked for (ε = ∞), statistics leave as they are, and nothing is capped.
     """
 
     def __init__(self, mechanism: Mechanism, source: Callable[[int], Source], contribution: int | None = None) -> None:
@@ -48,6 +48,8 @@ class ReleaseStream:
 
     def may_release(self, n: int) -> bool:
         """Whether statistics of n more interactions may leave."""
+        if self.mechanism.scale == 0:
+            return True
         over = self.contribution is not None and self.contributed + n > self.contribution
         return self.spent < self.mechanism.n_max and not over
 
@@ -59,6 +61,11 @@ class ReleaseStream:
                 "nothing more may leave this client."
             )
         weight = self.mechanism.reward_weight
+        if self.mechanism.scale == 0:
+            total = self._state.total + stack(sums.V, sums.b, weight)
+            self._state = self._state._replace(spent=self.spent + 1, total=total, noisy=total)
+            self.contributed += sums.n
+            return sums
         before = self._state.noisy
         source = self.source(self.spent)
         noisy, self._state = release(self.mechanism, self._state, stack(sums.V, sums.b, weight), source)
@@ -74,5 +81,5 @@ class ReleaseStream:
         """Go on from there."""
         self.contributed = int(saved["contributed"])
         self._state = State(
-            int(saved["spent"]), *(np.asarray(saved[key], dtype=np.float64) for key in ("total", "noisy", "memory"))
+            int(saved["spent"]), *(np.asarray(saved[key], dtype=np.float64) for key in State._fields[1:])
         )

@@ -55,13 +55,22 @@ class Tree:
         return ((t - (t & -t))[:, None] < i).astype(np.float64) * (i <= t[:, None])
 
     def start(self, shape: tuple[int, ...]) -> Array:
-        """The noise of the current node on each level; zero where there is none."""
+        """The current node on each level; zero where there is none."""
         return np.zeros((self.levels, *shape))
 
-    def step(self, memory: Array, k: int, z: Array) -> tuple[Array, Array]:
+    def encode(self, memory: Array, k: int, x: Array) -> tuple[Array, Array]:
+        """Node k: increment k and the nodes below, which it replaces."""
+        level = (k & -k).bit_length() - 1
+        node = x + memory[:level].sum(axis=0)
+        memory = memory.copy()
+        memory[:level] = 0.0
+        memory[level] = node
+        return node, memory
+
+    def step(self, memory: Array, k: int, u: Array) -> tuple[Array, Array]:
         """Node k, on the level of its lowest digit, replaces the nodes below it."""
         level = (k & -k).bit_length() - 1
         memory = memory.copy()
         memory[:level] = 0.0
-        memory[level] = z
+        memory[level] = u
         return memory.sum(axis=0), memory

@@ -97,10 +97,10 @@ class Member:
         if self.machine.waits_for(choice) is None:
             raise FedbanditError(f"Choice {choice} is not waiting for a reward.")
         with self.lock:
-            said = self.machine.observe(choice, reward)
-            self._note(said)
+            perceived = self.machine.perceive(reward)  # what goes on record is noised already: noise is drawn once
+            self._note(self.machine.take(choice, perceived))
             if not self.machine.sequence > self._kept:
-                self._unwritten.append(_REWARD.pack(_REWARDED, choice, reward))
+                self._unwritten.append(_REWARD.pack(_REWARDED, choice, perceived))
         if self.machine.sequence > self._kept:
             self._snapshot(durable=True)
             return
@@ -127,7 +127,7 @@ class Member:
         require(largest <= most, "the largest |reward|", largest, f"at most {most:g}")
         for x, reward in zip(X, y, strict=True):
             with self.lock:
-                self.machine.learn(x, float(reward))
+                self.machine.learn(x, self.machine.perceive(float(reward)))
                 self._note(self.machine.speak())
         self._snapshot(durable=True)
 

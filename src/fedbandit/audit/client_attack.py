@@ -1,0 +1,185 @@
+"""Attacks on a real client machine: paired runs on neighbouring histories with the same random numbers.
+
+Noise cancels in a pair, so the difference of what is released is exact, and everything that is not noised must be the
+same to the bit. What is left to chance is only the scale of the noise, for which there is an exact interval.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+
+from fedbandit.audit.mechanism_attack import increments_of
+from fedbandit.audit.neighbours import History, Limits, pairs_of, some_history, with_first
+from fedbandit.audit.observer import MakeMachine, Seen, noised_rewards, observe_client
+from fedbandit.audit.report import CONFIDENCE, TOLERANCE, Check
+from fedbandit.messages import Collect, encode
+from fedbandit.privacy.attack import clopper_pearson, scale_interval, whiten
+from fedbandit.privacy.calibration import gaussian_epsilon
+from fedbandit.privacy.guarantee import Guarantee
+from fedbandit.privacy.mechanism import Mechanism, stack
+from fedbandit.privacy.noise import ENERGY
+from fedbandit.statistics import N_OWN, Array
+
+SPREADS = (1.0, 0.3, 0.05)
+"""Of the histories in which triggers are watched: the closer to one direction, the more a single record matters."""
+REPEATS = 100
+
+
+def contents_check(
+    make: MakeMachine,
+    mechanism: Mechanism,
+    limits: Limits,
+    claim: Guarantee,
+    rng: np.random.Generator,
+    *,
+    records: int,
+    rounds: int,
+    runs: int,
+) -> Check:
+    """How far apart the releases of neighbouring histories are, in units of the noise that is really there."""
+    one, other = next(iter(pairs_of(limits, mechanism).values()))
+    rest = some_history(limits, rounds, rng)
+    histories = with_first(rest, one, records), with_first(rest, other, records)
+    seen = [[observe_client(make(seed), history) for history in histories] for seed in range(runs)]
+    name = "client, contents"
+    if any(a.n != b.n for a, b in seen):
+        return Check(name, False, 0.0, "neighbouring histories were released in different portions")
+    if not seen[0][0].n:
+        return Check(name, False, 0.0, f"nothing was released in {rounds} rounds; audit a longer horizon")
+    shifts = np.stack([_released(mechanism, b) - _released(mechanism, a) for a, b in seen], axis=1)
+    if np.ptp(shifts, axis=1).max() > 1e-6 * mechanism.scale:
+        return Check(name, False, 0.0, "how much noise was drawn depends on the data")
+    portions = _portions(mechanism, histories[0], seen[0][0])
+    moved = whiten(mechanism, np.zeros_like(portions), shifts[:, :1])
+    z = whiten(mechanism, portions, np.stack([_released(mechanism, a) for a, _ in seen], axis=1))
+    low, high = _scale_interval(mechanism, z)
+    exact, bound = (_epsilon(mechanism, moved / scale) for scale in (1.0, high))
+    return Check(
+        name,
+        exact <= claim.epsilon * TOLERANCE and high >= 1,
+        bound,
+        f"{runs} paired runs: ε = {exact:.4f} at the stated scale, of which {low:.2f}–{high:.2f} was seen",
+    )
+
+
+def _released(mechanism: Mechanism, seen: Seen) -> Array:
+    if mechanism.noise != "symmetric":
+        return seen.b
+    return np.stack([stack(V, b, mechanism.reward_weight) for V, b in zip(seen.V, seen.b, strict=True)])
+
+
+def _portions(mechanism: Mechanism, history: History, seen: Seen) -> Array:
+    """The exact increments."""
+    ends = np.cumsum(seen.n)
+    starts = ends - np.array(seen.n)
+    return np.stack([increments_of(mechanism, history[i:j]) for i, j in zip(starts, ends, strict=True)])
+
+
+def _scale_interval(mechanism: Mechanism, z: Array) -> tuple[float, float]:
+    """Of the numbers that were released, without the corner of a matrix."""
+    if mechanism.noise == "symmetric":
+        rows, columns = (index[:-1] for index in np.triu_indices(mechanism.dim + 1))
+        normals = z[..., rows, columns] / np.where(rows == columns, math.sqrt(2), 1.0)
+        return scale_interval(replace(mechanism, noise="vector"), normals, CONFIDENCE)
+    return scale_interval(mechanism, z, CONFIDENCE)
+
+
+def _epsilon(mechanism: Mechanism, moved: Array) -> float:
+    """Of whitened noise that is moved by this: `ENERGY` is half of a squared distance, or an ε."""
+    energy = float(ENERGY[mechanism.noise](moved).sum())
+    if mechanism.noise in ("symmetric", "vector"):
+        return gaussian_epsilon(math.sqrt(2 * energy), mechanism.delta)
+    return energy
+
+
+def timing_check(
+    make: MakeMachine, mechanism: Mechanism, limits: Limits, rng: np.random.Generator, *, records: int, rounds: int
+) -> Check:
+    """Whether anything that is not noised depends on a record: times, kinds and numbers of messages, other fields."""
+    name, pairs = "client, times and counts", pairs_of(limits, mechanism)
+    tried = 0
+    for spread, (what, (one, other)) in product(SPREADS, pairs.items()):
+        rest = some_history(limits, rounds, rng, spread)
+        histories = with_first(rest, one, records), with_first(rest, other, records)
+        first, second = (observe_client(make(0), history).plain for history in histories)
+        tried += 1
+        if first != second:
+            hits = [
+                sum(observe_client(make(seed), history).plain == second for seed in range(1, REPEATS + 1))
+                for history in histories
+            ]
+            bound = _told_apart(hits[1], hits[0], REPEATS)
+            said = _difference(first, second)
+            return Check(name, False, bound, f"replacing one record's {what} shows without noise: {said}")
+    return Check(name, True, 0.0, f"the same, to the bit, for {tried} pairs of histories of {rounds} rounds")
+
+
+def _told_apart(likely: int, rare: int, trials: int) -> float:
+    low, _ = clopper_pearson(np.array(likely), trials, CONFIDENCE)
+    _, high = clopper_pearson(np.array(rare), trials, CONFIDENCE)
+    return max(0.0, math.log(float(low) / float(high))) if low > 0 else 0.0
+
+
+def _difference(first: tuple[tuple[object, ...], ...], second: tuple[tuple[object, ...], ...]) -> str:
+    """The first thing that differs, in words."""
+    for a, b in zip(first, second, strict=False):
+        if a[:2] != b[:2]:
+            return f"{a[1]} in round {a[0]}, or {b[1]} in round {b[0]}"
+        if a != b:
+            return f"{a[1]} in round {a[0]} with {a[2:]}, or {b[2:]}"
+    return f"{len(first)} messages, or {len(second)}"
+
+
+def retry_check(make: MakeMachine, limits: Limits, rng: np.random.Generator, *, rounds: int) -> Check:
+    """Whether what is sent again is what was sent first, and asking again gives nothing new for the same data."""
+    name, client = "client, retries", make(0)
+    seen = observe_client(client, some_history(limits, rounds, rng))
+    first = dict(enumerate(seen.sent, start=1))
+    for again in (1, 2):
+        kept = {number: encode(upload) for number, upload in client.outbox.items()}
+        if kept != {number: first[number] for number in kept} or len(kept) != len(first):
+            return Check(name, False, 0.0, f"retry {again} of an upload differs from what was sent first")
+    asked = client.receive(Collect(client.member, 10**9)) + client.receive(Collect(client.member, 10**9 + 1))
+    repeated = [sums for sums in (getattr(message, "sums", None) for message in asked[1:]) if sums is not None]
+    if any(sums.n > 0 or sums.V.any() or sums.b.any() for sums in repeated):
+        return Check(name, False, 0.0, "asked twice, the client released the same data twice")
+    return Check(name, True, 0.0, f"{len(first)} uploads, each sent again to the bit; nothing is released twice")
+
+
+def cap_check(
+    make: MakeMachine, mechanism: Mechanism, limits: Limits, rng: np.random.Generator, *, rounds: int
+) -> Check:
+    """Whether a client that lives longer than was planned, and is asked in every round, stops when it has to."""
+    client, name = make(0), "client, cap"
+    length = 2 * max(rounds, mechanism.n_max)
+    seen = observe_client(client, some_history(limits, length, rng), ask=client.protocol.says == "request")
+    released, learnt = len(seen.n), int(client.row[N_OWN])
+    passed = released <= mechanism.n_max and learnt == length
+    return Check(
+        name,
+        passed,
+        0.0,
+        f"{released} releases in {length} rounds, at most {mechanism.n_max} are allowed; {learnt} learnt",
+    )
+
+
+def rewards_check(make: MakeMachine, mechanism: Mechanism, limits: Limits, claim: Guarantee, *, rounds: int) -> Check:
+    """For noise on each reward: what the client learns from differs by the reward, and has noise of its scale."""
+    one, other = pairs_of(limits, None)["reward"]
+    learnt = [noised_rewards(make(0), [record] * rounds) for record in (one, other)]
+    shift = learnt[0] - learnt[1]
+    name = "client, noised rewards"
+    if np.ptp(shift) > 1e-6 * mechanism.scale:
+        return Check(name, False, 0.0, "how much noise was drawn depends on the rewards")
+    low, high = scale_interval(mechanism, (learnt[0] - one.y)[:, None] / mechanism.scale, CONFIDENCE)
+    exact = abs(float(shift.mean())) / mechanism.scale
+    return Check(
+        name,
+        exact <= claim.epsilon * TOLERANCE and high >= 1,
+        exact / high,
+        f"{rounds:,} rewards: ε = {exact:.4f} at the stated scale, of which {low:.2f}–{high:.2f} was seen",
+    )

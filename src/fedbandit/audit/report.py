@@ -1,0 +1,81 @@
+"""What an audit found out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from fedbandit.privacy import Guarantee
+from fedbandit.privacy.attack import Audit
+from fedbandit.world import World
+
+CONFIDENCE = 0.99
+"""With which each lower bound holds."""
+TOLERANCE = 1 + 1e-6
+"""Of comparisons with the claim: rounding, far below what matters."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One attack: what ε it established at least (0 if it measures none), and whether the claim survived."""
+
+    name: str
+    passed: bool
+    lower_bound: float
+    detail: str
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """All attacks on one system in one world."""
+
+    system: str
+    guarantee: Guarantee
+    world: World
+    checks: tuple[Check, ...]
+    attack: Audit | None = field(default=None, repr=False)
+    """The likelihood-ratio attack with its scores, for the picture."""
+
+    @property
+    def lower_bound(self) -> float:
+        """The largest ε that was established."""
+        return max(check.lower_bound for check in self.checks)
+
+    @property
+    def passed(self) -> bool:
+        """Whether the claim survived every attack."""
+        return all(check.passed for check in self.checks)
+
+    def as_json(self) -> dict[str, Any]:
+        """As one JSON-ready object; an infinite true ε is the text "inf"."""
+        claim, true = self.guarantee, self.guarantee.true_epsilon
+        return {
+            "system": self.system,
+            "epsilon": claim.epsilon,
+            "delta": claim.delta,
+            "lower_bound": self.lower_bound,
+            "passed": self.passed,
+            "basis": claim.basis,
+            "confidence": CONFIDENCE,
+            "true_epsilon": "inf" if true is not None and math.isinf(true) else true,
+            "unit": claim.unit,
+            "noise": claim.noise,
+            "world": {key: getattr(self.world, key) for key in ("n_clients", "dim", "horizon")},
+            "checks": [asdict(check) for check in self.checks],
+        }
+
+    def __str__(self) -> str:
+        """A line for the claim, one for each check, and the verdict."""
+        claim = self.guarantee
+        width = max(len(check.name) for check in self.checks)
+        lines = [f"{self.system}: {claim}"]
+        for check in self.checks:
+            bound = f"ε ≥ {check.lower_bound:.3f}" if check.lower_bound > 0 else ""
+            verdict = "pass" if check.passed else "FAIL"
+            lines.append(f"  {check.name:{width}}  {verdict}  {bound:10}  {check.detail}")
+        verdict = "passed" if self.passed else "FAILED: what the system does is not what it claims"
+        lines.append(
+            f"  claimed ε = {claim.epsilon:g}, measured ε ≥ {self.lower_bound:.3f} (99 % confidence): {verdict}"
+        )
+        return "\n".join(lines)
