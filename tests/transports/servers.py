@@ -57,7 +57,7 @@ def act(member: Member, visits: int, seed: int = 0) -> None:
     """Let a member serve some users."""
     rng = np.random.default_rng(seed)
     for _ in range(visits):
-        X = rng.standard_normal((4, 3)) / 4
+        X = rng.uniform(-0.5, 0.5, (4, 3))
         choice = member.select(X)
         member.observe(choice.number, float(rng.uniform(-1, 1)))
 
