@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import scale, speed, tradeoff
+from benchmarks import network, scale, speed, tradeoff
 
-BENCHMARKS = {"speed": speed.main, "scale": scale.main, "tradeoff": tradeoff.main}
+BENCHMARKS = {"speed": speed.main, "scale": scale.main, "tradeoff": tradeoff.main, "network": network.main}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or BENCHMARKS:

@@ -13,6 +13,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -84,7 +86,8 @@ def test_nothing_is_lost(kind: str, tmp_path: Path, request: pytest.FixtureReque
                 victim = draw.choice(sorted(clients))
                 kill(victim)
                 start(victim)
-                wait_until(lambda: grown(sizes_before), sizes_before := sizes())
+                before = sizes()
+                wait_until(partial(grown, before))
         time.sleep(0.5)
         with urllib.request.urlopen(f"{url}/", timeout=10) as page:
             assert b"fedbandit" in page.read()
@@ -103,9 +106,8 @@ def alive(url: str) -> bool:
         return False
 
 
-def wait_until(condition: object, *_: object) -> None:
+def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 120
-    assert callable(condition)
     while not condition():
         assert time.monotonic() < deadline, "it never happened"
         time.sleep(0.05)

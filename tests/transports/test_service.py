@@ -19,7 +19,7 @@ from fedbandit.state import pack
 from fedbandit.statistics import Sums, zero_sums
 from fedbandit.transports.envelope import SIZE, Envelope, extend, seal, unseal
 from fedbandit.transports.http.certificates import init_keys
-from fedbandit.transports.http.credentials import add_credential, revoke_credential
+from fedbandit.transports.http.credentials import Role, add_credential, revoke_credential
 from fedbandit.transports.http.hall import Hall
 from fedbandit.transports.http.service import make_app
 from tests.transports.servers import act, make_hall, make_member
@@ -210,10 +210,12 @@ def unseal_sequence(frame: bytes) -> int:
     return message.sequence
 
 
+PEOPLE: dict[str, Role] = {"a": "client", "eve": "client", "watch": "observer", "boss": "admin"}
+
+
 def test_keys_and_roles(tmp_path: Path) -> None:
     init_keys(tmp_path, ["localhost"])
-    tokens = {name: add_credential(tmp_path, name, role) for name, role in
-              (("a", "client"), ("eve", "client"), ("watch", "observer"), ("boss", "admin"))}  # fmt: skip
+    tokens = {name: add_credential(tmp_path, name, role) for name, role in PEOPLE.items()}
 
     def bearer(name: str) -> dict[str, str]:
         return {"authorization": f"Bearer {tokens[name]}"}

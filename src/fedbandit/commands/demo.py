@@ -45,7 +45,11 @@ def run(options: argparse.Namespace) -> int:
     config.write_text(
         CONFIG.format(port=options.port, clients=options.clients, dim=DIM, horizon=visits * options.clients)
     )
-    say = (lambda _: None) if options.json else (lambda text: print(text, flush=True))
+
+    def say(text: str) -> None:
+        if not options.json:
+            print(text, flush=True)
+
     with contextlib.ExitStack() as stack:
         coordinator = stack.enter_context(_coordinator(config, folder / "serve.log"))
         say("Compiling what has not been compiled yet …")
