@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import clusters, scale, speed, tradeoff
+from benchmarks import clusters, network, scale, speed, tradeoff
 
-BENCHMARKS = {"fclub": clusters.main, "speed": speed.main, "scale": scale.main, "tradeoff": tradeoff.main}
+BENCHMARKS = {
+    "speed": speed.main,
+    "scale": scale.main,
+    "tradeoff": tradeoff.main,
+    "fclub": clusters.main,
+    "network": network.main,
+}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or BENCHMARKS:

@@ -32,7 +32,18 @@ def postgres_url() -> Iterator[str]:
     user = "nobody" if os.geteuid() == 0 else None  # the server refuses to run as root
     folder.chmod(0o777)
     data = folder / "data"
-    initdb = [programs / "initdb", "-D", data, "-U", "fedbandit", "-A", "trust", "--no-sync", "-E", "UTF8"]
+    initdb: list[str | Path] = [
+        programs / "initdb",
+        "-D",
+        data,
+        "-U",
+        "fedbandit",
+        "-A",
+        "trust",
+        "--no-sync",
+        "-E",
+        "UTF8",
+    ]
     made = subprocess.run(initdb, user=user, capture_output=True, text=True, check=False, cwd=folder)
     if made.returncode != 0:
         shutil.rmtree(folder, ignore_errors=True)

@@ -125,7 +125,7 @@ def live(federation: Federation, members: list[Member], visits: int) -> None:
         exchange(federation, members, [greeting], i)
     for t in range(visits):
         i = t % 3
-        choice = members[i].select(rng.standard_normal((3, 2)) / 4)
+        choice = members[i].select(rng.uniform(-0.5, 0.5, (3, 2)))
         members[i].observe(choice.number, float(rng.uniform(-1, 1)))
         exchange(federation, members, members[i].outgoing(), i)
 
@@ -175,7 +175,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     store._db.execute(f"PRAGMA max_page_count = {pages}")
     rng, refused = np.random.default_rng(0), set()
     for _ in range(400):
-        choice = member.select(rng.standard_normal((3, 2)) / 4)
+        choice = member.select(rng.uniform(-0.5, 0.5, (3, 2)))
         try:
             member.observe(choice.number, 0.5)
         except StoreError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import multiprocessing
 import shutil
 import subprocess
 import sys
@@ -44,17 +45,18 @@ def run(options: argparse.Namespace) -> int:
     config.write_text(
         CONFIG.format(port=options.port, clients=options.clients, dim=DIM, horizon=visits * options.clients)
     )
-    say = (lambda _: None) if options.json else (lambda text: print(text, flush=True))
-    say("Compiling what has not been compiled yet …")
-    _warm_up(options.clients, visits)
+
+    def say(text: str) -> None:
+        if not options.json:
+            print(text, flush=True)
+
     with contextlib.ExitStack() as stack:
-        coordinator = stack.enter_context(_process(["serve", "--config", str(config), "--json"], folder / "serve.log"))
+        coordinator = stack.enter_context(_coordinator(config, folder / "serve.log"))
+        say("Compiling what has not been compiled yet …")
+        _warm_up(options.clients, visits)
         url = _address(coordinator, folder / "serve.log")
         say(f"Live page: {url}/")
-        users = [
-            stack.enter_context(_process(_client_words(url, i, visits, folder), folder / "state" / f"client-{i}.log"))
-            for i in range(options.clients)
-        ]
+        users = stack.enter_context(_client_processes(url, options.clients, visits, folder))
         curve = _watch(url, users, options, say)
         report = _summary(_overview(url), url, options)
         (folder / "summary.json").write_text(json.dumps(report, indent=1) + "\n")
@@ -76,22 +78,51 @@ def _client_words(url: str, i: int, visits: int, folder: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def _process(words: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """One of our own commands in a process of its own, ended with the demo."""
+def _coordinator(config: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The coordinator in a process of its own, ended with the demo."""
+    words = [sys.executable, "-m", "fedbandit", "serve", "--config", str(config), "--json"]
     with log.open("wb") as errors:
-        process = subprocess.Popen([sys.executable, "-m", "fedbandit", *words], stdout=subprocess.PIPE, stderr=errors)
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors)
         try:
             yield process
         finally:
-            if process.poll() is None:
-                process.terminate()
+            process.terminate()
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+@contextlib.contextmanager
+def _client_processes(url: str, count: int, visits: int, folder: Path) -> Iterator[list[Any]]:
+    """Clients in processes of their own; forked, where that exists, so that a dozen need not load everything again."""
+    how = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
+    context: Any = multiprocessing.get_context(how)
+    users = []
+    for i in range(count):
+        words = _client_words(url, i, visits, folder)
+        users.append(context.Process(target=_run_quietly, args=(words, folder / "state" / f"client-{i}.log")))
+    try:
+        for user in users:
+            user.start()
+        yield users
+    finally:
+        for user in users:
+            if user.pid is not None:
+                user.terminate()
+                user.join(10)
+
+
+def _run_quietly(words: list[str], log: Path) -> None:
+    """Run one of our own commands with its output in a file."""
+    from fedbandit.cli import main
+
+    with log.open("w") as output, contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        status = main(words)
+    raise SystemExit(status)
 
 
 def _address(coordinator: subprocess.Popen[bytes], log: Path) -> str:
@@ -109,10 +140,10 @@ def _overview(url: str) -> dict[str, Any]:
     return federation
 
 
-def _watch(url: str, users: list[subprocess.Popen[bytes]], options: argparse.Namespace, say: Any) -> list[list[float]]:
+def _watch(url: str, users: list[Any], options: argparse.Namespace, say: Any) -> list[list[float]]:
     """Look once a second until all clients are done; what was seen."""
     begun, curve = time.monotonic(), []
-    while any(user.poll() is None for user in users):
+    while any(user.is_alive() for user in users):
         time.sleep(1.0)
         try:
             now = _overview(url)
@@ -127,7 +158,7 @@ def _watch(url: str, users: list[subprocess.Popen[bytes]], options: argparse.Nam
                     f"{totals['uploads']:5,} uploads  {totals['downloads']:5,} downloads")  # fmt: skip
             if not options.json:
                 print(line, end=end, flush=True)
-    failed = [user.returncode for user in users if user.returncode]
+    failed = [user.exitcode for user in users if user.exitcode]
     if failed:
         say(f"{len(failed)} clients ended with status {failed[0]}; see the logs in {options.out / 'state'}.")
     return curve

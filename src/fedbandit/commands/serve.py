@@ -45,7 +45,11 @@ def run(options: argparse.Namespace) -> int:
         config = dataclasses.replace(config, store=options.store)
     tls = tls_files(config)
     listener = bind(config.host, config.port)
-    hall = Hall(config)
+    try:
+        hall = Hall(config)
+    except BaseException:
+        listener.close()
+        raise
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.getLogger("fedbandit").addHandler(handler)

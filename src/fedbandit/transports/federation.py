@@ -143,8 +143,8 @@ class Federation:
         try:
             self._write(entries)
         except StoreError as error:
-            refusal = Refusal("unavailable", str(error))
-            return [outcome if isinstance(outcome, Refusal) else refusal for outcome in outcomes]
+            unavailable = Refusal("unavailable", str(error))
+            return [outcome if isinstance(outcome, Refusal) else unavailable for outcome in outcomes]
         return outcomes
 
     def note_refusal(self, name: str, refusal: Refusal, at: float) -> None:

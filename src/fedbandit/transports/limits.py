@@ -54,7 +54,10 @@ class Limits:
         M[-1, :-1] = M[:-1, -1] = b
         M[-1, -1] = n * self.reward_bound**2
         scale = max(1.0, most, n * self.reward_bound**2)
-        if np.linalg.eigvalsh(M)[0] < -2 * self.slack - 1e-9 * scale:
+        M[np.diag_indices(self.dim + 1)] += 2 * self.slack + 1e-9 * scale
+        try:
+            np.linalg.cholesky(M)  # succeeds if and only if M is positive definite, at a tenth of an eigenvalue's cost
+        except np.linalg.LinAlgError:
             if np.linalg.eigvalsh(V)[0] < -self.slack - rounding:
-                raise Refusal("statistics", "The matrix is not positive semi-definite.")
-            raise Refusal("statistics", f"The rewards cannot have been within ±{self.reward_bound:g}.")
+                raise Refusal("statistics", "The matrix is not positive semi-definite.") from None
+            raise Refusal("statistics", f"The rewards cannot have been within ±{self.reward_bound:g}.") from None

@@ -105,7 +105,7 @@ class Connection:
         """Set while everything that was to be sent has been acknowledged."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
-        self._closing = False
+        self._closing = threading.Event()
 
     def wake(self) -> None:
         """There may be something to send. May be called from any thread."""
@@ -115,7 +115,7 @@ class Connection:
 
     def close(self) -> None:
         """Stop as soon as possible. May be called from any thread."""
-        self._closing = True
+        self._closing.set()
         self.wake()
 
     async def run(self) -> None:
@@ -128,7 +128,7 @@ class Connection:
             return
         self._loop = asyncio.get_running_loop()
         pause = FIRST_PAUSE
-        while not self._closing:
+        while not self._closing.is_set():
             began = time.monotonic()
             try:
                 async with connect(
@@ -143,7 +143,7 @@ class Connection:
                     self.connected = True
                     await self._converse(ws)
             except InvalidStatus as error:
-                body = error.response.body or b""
+                body = bytes(error.response.body or b"")
                 self.problem = f"The coordinator refuses the connection: {_sentence(body)}"
             except (TimeoutError, OSError, WebSocketException):
                 pass
@@ -152,7 +152,7 @@ class Connection:
             finally:
                 self.connected = False
             self._write_choices()
-            if self._closing:
+            if self._closing.is_set():
                 return
             if time.monotonic() - began > LONGEST_PAUSE:
                 pause = FIRST_PAUSE
@@ -162,7 +162,7 @@ class Connection:
     async def _rest(self, seconds: float) -> None:
         """Pause, but not when the client is closed."""
         deadline = time.monotonic() + seconds
-        while not self._closing and (left := deadline - time.monotonic()) > 0:
+        while not self._closing.is_set() and (left := deadline - time.monotonic()) > 0:
             self._wake.clear()
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), left)
@@ -174,11 +174,11 @@ class Connection:
         if greeting is None:
             return
         await ws.send(greeting)
-        expected = 0  # the upload that is under way; 0: the answer to the greeting
+        expected: int | None = 0  # the upload that is under way; 0: the answer to the greeting
         since, told = time.monotonic(), 0.0
         listening = asyncio.ensure_future(ws.recv())
         try:
-            while not self._closing:
+            while not self._closing.is_set():
                 self._wake.clear()
                 if expected is None:
                     expected, since = await self._send_next(ws), time.monotonic()

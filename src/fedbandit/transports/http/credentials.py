@@ -20,7 +20,12 @@ from fedbandit.transports.refusal import Refusal
 FILE = "credentials.json"
 Role = Literal["client", "observer", "admin"]
 ROLES: tuple[Role, ...] = ("client", "observer", "admin")
-_ALLOWED = {"client": {"client"}, "observer": {"observer"}, "admin": {"admin", "observer"}, "anyone": set(ROLES)}
+_ALLOWED: dict[str, set[Role]] = {
+    "client": {"client"},
+    "observer": {"observer"},
+    "admin": {"admin", "observer"},
+    "anyone": set(ROLES),
+}
 _LOOK_EVERY = 0.5  # seconds between looks at the file
 
 

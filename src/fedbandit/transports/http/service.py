@@ -14,7 +14,6 @@ A refusal is {"error": sentence, "kind": kind} with a status of `refusal.STATUS`
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import struct
@@ -23,6 +22,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.resources import files
 from typing import Any
 
+import anyio
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
@@ -101,19 +101,20 @@ def make_app(hall: Hall) -> Starlette:
             return
         await ws.accept()
         outlet = Outlet()
-        tasks = [
-            asyncio.create_task(_listen(ws, room, identity, outlet, identify)),
-            asyncio.create_task(_send(ws, outlet)),
-        ]
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            async with anyio.create_task_group() as group:
+
+                async def until_it_ends(one: Awaitable[None]) -> None:
+                    with contextlib.suppress(RuntimeError, WebSocketDisconnect):  # the client has gone
+                        await one
+                    group.cancel_scope.cancel()
+
+                group.start_soon(until_it_ends, _listen(ws, room, identity, outlet, identify))
+                group.start_soon(until_it_ends, _send(ws, outlet))
         finally:
             room.leave(outlet)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-                await ws.close(1008 if outlet.closing else 1000)
+        with contextlib.suppress(RuntimeError, WebSocketDisconnect):
+            await ws.close(1008 if outlet.closing else 1000)
 
     async def show_overview(request: Request) -> Response:
         identify(request, "observer")
