@@ -26,7 +26,7 @@ SEEDS = range(int(os.environ.get("FEDBANDIT_SEEDS", "3")))
 SYSTEMS: dict[str, tuple[fb.System, str]] = {
     "FCLUB": (fb.fclub(**WIDTH), "613"),
     "FCLUB-DC": (fb.fclub_dc(**WIDTH), "340"),
-    "FCLUB-DC, α₂ = 1.5": (fb.fclub_dc(alpha_merge=1.5, **WIDTH), "340"),
+    "FCLUB-DC, α₂ = 2 as the authors": (fb.fclub_dc(alpha_merge=2.0, **WIDTH), "340"),
     "CLUB": (fb.club(**WIDTH), "–"),
     "SCLUB": (fb.sclub(**WIDTH), "–"),
     "FCLUB-DC, α₁ = 1.5 as the authors": (fb.fclub_dc(alpha_split=1.5, **WIDTH), "340"),
