@@ -3,7 +3,8 @@
     FEDBANDIT_FCLUB=path/to/fclub FEDBANDIT_SEEDS=3 python -m benchmarks fclub
 
 The folder holds `m_theta.npy` (40 users, 5 clusters, one on each of 5 servers); without it, drawn parameters with
-clusters in blocks stand in for it. One width for all, tuned once on seeds 0–2 of LinUCB and FCLUB-DC: α = 0.3, λ = 1.
+clusters in blocks stand in for it. One width for all, α = 0.3 and λ = 1, tuned once on seeds 0–2 of this
+world, as were the default α₁ and α₂; docs/clusters-fclub.md says how, and has figures of seeds not looked at.
 """
 
 from __future__ import annotations
