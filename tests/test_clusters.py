@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import fedbandit as fb
 from fedbandit.engine.checkpoint import fingerprint, read_checkpoint, write_checkpoint
-from fedbandit.engine.clusters import groups_of
+from fedbandit.engine.groups import groups_of
 from fedbandit.engine.partitions import adjusted_rand
 from fedbandit.engine.simulation import Simulation
 from fedbandit.environments.recorded import RecordedStream

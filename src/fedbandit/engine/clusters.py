@@ -7,22 +7,12 @@ from typing import Any
 import numpy as np
 
 from fedbandit.assembly import NEVER
-from fedbandit.engine.cluster_loop import (
-    LEAVES,
-    MEETING,
-    TORN,
-    Groups,
-    add_own,
-    check_off,
-    end_phase,
-    mergeable,
-    prune,
-    run_clusters,
-    sum_up,
-)
+from fedbandit.engine.cluster_loop import LEAVES, MEETING, TORN, run_clusters
 from fedbandit.engine.exchange import Exchange
+from fedbandit.engine.groups import Groups, groups_of, prune
 from fedbandit.engine.loop import EVENT, HUB_FULL, REFUSED, Late, Outcome, Rules, Seats, no_late
 from fedbandit.engine.partitions import Partitions
+from fedbandit.engine.regrouping import Models, connect, leaders_of, local_sums, rearrange_sets, tear
 from fedbandit.environments.block import Block, Environment, actions_per_round
 from fedbandit.errors import FedbanditError
 from fedbandit.memory import lazy_zeros
@@ -43,54 +33,15 @@ from fedbandit.statistics import (
     recompute,
     row_length,
     start_row,
-    theta_of,
 )
 from fedbandit.streams import policy_key
 from fedbandit.structures import Clustering, Rule
-from fedbandit.structures.clustering import components
 from fedbandit.structures.phased_clusters import merge_clusters, next_phase
 from fedbandit.system import System
 from fedbandit.world import World
 
 ROOM = 4096
 """Cohorts there is room for at first: local clusters are few, but they may speak at every interaction."""
-
-MOST_EDGES = 2**31
-"""Pairs of users of one server, over all servers: a byte each."""
-
-
-def groups_of(server_of: Ints, dim: int, *, graphs: bool) -> Groups:
-    """One local cluster for each server, and complete graphs if graphs are needed."""
-    n = server_of.size
-    members = np.argsort(server_of, kind="stable")
-    start = np.searchsorted(server_of[members], np.arange(server_of.max() + 2))
-    sizes = np.diff(start)
-    edges_at = np.concatenate([[0], np.cumsum(sizes**2)]) if graphs else np.zeros(sizes.size + 1, dtype=np.int64)
-    if edges_at[-1] > MOST_EDGES:
-        raise FedbanditError(
-            f"The largest local server has {sizes.max():,} users, whose graph has too many edges; spread them over "
-            "more servers, or use sclub, which keeps no graph."
-        )
-    place = np.empty(n, dtype=np.int64)
-    place[members] = np.arange(n) - start[server_of[members]]
-    size = np.zeros(n, dtype=np.int64)
-    size[members[start[:-1]]] = sizes
-    return Groups(
-        row_of=members[start[server_of]],
-        server_of=server_of,
-        members=members,
-        start=start,
-        place=place,
-        edges=np.ones(edges_at[-1], dtype=np.bool_),
-        edges_at=edges_at,
-        size=size,
-        waiting=size.copy(),
-        checked=np.zeros(n, dtype=np.bool_),
-        served=np.zeros(sizes.size, dtype=np.int64),
-        pivot=np.zeros((n, dim)),
-        pivot_n=np.zeros(n),
-        dropped=np.zeros(n, dtype=np.int64),
-    )
 
 
 class ClustersLearner:
@@ -149,7 +100,8 @@ class ClustersLearner:
         self.coordinator: Coordinator | None = None
         self._hub = self._empty_hub(np.zeros(n, dtype=np.int64), 1)
         if self.rules.speaks:
-            self._open_hub(self._leaders(), np.zeros(self._leaders().size, dtype=np.int64), 1)
+            leaders = leaders_of(self.groups)
+            self._open_hub(leaders, np.zeros(leaders.size, dtype=np.int64), *local_sums(self._models, leaders))
         self.partitions = Partitions.of_labels(self.global_of)
 
     # ------------------------------------------------------------------------------------------------ the time loop
@@ -182,9 +134,9 @@ class ClustersLearner:
             self._use_hub(make_room(self.hub))
         elif pause.status in (TORN, LEAVES, MEETING):
             if pause.status == TORN:
-                self._tear(int(self.groups.server_of[pause.seat]))
+                tear(self._models, int(self.groups.server_of[pause.seat]))
             else:
-                self._rearrange_sets(pause.seat, leaving=pause.status == LEAVES)
+                rearrange_sets(self._models, self.law, pause.seat, leaving=pause.status == LEAVES)
             self.global_of = self.groups.row_of.copy()
             self.partitions.record((before + pause.at) // self.per_round + 1, self.global_of)
         return pause.resume
@@ -203,9 +155,9 @@ class ClustersLearner:
             prune(i, self.own, self.groups, self.law.split, self.dim)
         before = self.groups.row_of.copy()
         for server in range(self.groups.served.size):
-            self._connect(server)
-        leaders = self._leaders()
-        V, b, n = self._sums(np.searchsorted(leaders, self.groups.row_of), leaders.size)
+            connect(self.groups, server)
+        leaders = leaders_of(self.groups)
+        V, b, n = local_sums(self._models, leaders)
         label = merge_clusters(
             V, b, n, self.groups.server_of[leaders], self.ridge, self.law.merge, within=self.law.within
         )
@@ -217,7 +169,7 @@ class ClustersLearner:
             return
         self.global_of = global_of
         self.partitions.record(done, global_of)
-        self._renew(leaders, label, V, b, n)
+        self._open_hub(leaders, label, V, b, n)
         out.downloads[s] += leaders.size
 
     # ------------------------------------------------------------------------------------------------- coordination
@@ -239,11 +191,30 @@ class ClustersLearner:
         room = max(ROOM, hub.key.size)
         return hub._replace(cohorts=grown(hub.cohorts, room), key=grown(hub.key, room))
 
-    def _open_hub(self, leaders: Ints, label: Ints, n_groups: int) -> None:
-        """A new hub for these local clusters, and machines for it if the exchange is not compiled."""
+    def _open_hub(self, leaders: Ints, label: Ints, V: Array, b: Array, n: Array) -> None:
+        """A new hub: each global cluster has the sum of its local ones, and each of these has all of it.
+
+        FCLUB, Alg. 2 lines 10–18, and with nothing observed yet Alg. 1 lines 3–4. If the exchange is not compiled, a
+        new coordinator machine keeps the hub.
+        """
+        n_groups = int(label.max()) + 1
         group_of = np.full(self.own.shape[0], -1)
         group_of[leaders] = label
         hub = self._empty_hub(group_of, n_groups)
+        for k, g in enumerate(label):
+            base_of(hub.pool[g], self.dim)[:] += V[k]
+            b_of(hub.pool[g], self.dim)[:] += b[k]
+            hub.pool[g, N] += n[k]
+        for g in range(n_groups):
+            settle_pool(hub, g, self.dim, self.ridge, self.work.M)
+        for r in leaders:
+            if not has_room(hub):
+                hub = make_room(hub)
+            join(hub, int(r), True, self.rules.counting)
+        self.rows[leaders] = self.rules.blank
+        self.rows[leaders, N_OWN] = n
+        if not self.law.fresh:
+            self.shared[leaders] = self.rules.blank
         if self.rules.fused:
             self._hub = hub
         else:
@@ -254,33 +225,6 @@ class ClustersLearner:
                 self.system, self.coordinator, self.rules.thresholds, self.plan, self.dim, self.seed
             )
             self.exchange.control_messages = spoken
-        for r in leaders:
-            self._join(int(r))
-
-    def _join(self, r: int) -> None:
-        if not has_room(self.hub):
-            self._use_hub(make_room(self.hub))
-        join(self.hub, r, True, self.rules.counting)
-
-    def _renew(self, leaders: Ints, label: Ints, V: Array, b: Array, n: Array) -> None:
-        """Every global cluster has the sum of its local ones, and each of these has all of it (Alg. 2 lines 10–18)."""
-        n_groups = int(label.max()) + 1
-        self.rows[leaders] = self.rules.blank
-        self.rows[leaders, N_OWN] = n
-        if not self.law.fresh:
-            self.shared[leaders] = self.rules.blank
-        self._open_hub(leaders[:0], label[:0], n_groups)
-        hub = self.hub
-        hub.group_of[leaders] = label
-        for k, g in enumerate(label):
-            pool = hub.pool[g]
-            base_of(pool, self.dim)[:] += V[k]
-            b_of(pool, self.dim)[:] += b[k]
-            pool[N] += n[k]
-        for g in range(n_groups):
-            settle_pool(hub, g, self.dim, self.ridge, self.work.M)
-        for r in leaders:
-            self._join(int(r))
 
     def _speak(self, r: int, out: Outcome, s: int) -> None:
         assert self.exchange is not None
@@ -295,78 +239,14 @@ class ClustersLearner:
         """Messages that carried no statistics."""
         return 0 if self.exchange is None else self.exchange.control_messages
 
-    # ----------------------------------------------------------------------------------------------------- clusters
+    @property
+    def _models(self) -> Models:
+        return Models(self.own, self.rows, self.groups, self.rules.blank, self.ridge, self.work.M)
 
     @property
     def clusters(self) -> Partitions:
         """Who was together, over time."""
         return self.partitions
-
-    def _leaders(self) -> Ints:
-        """The rows in use: the smallest user of each local cluster."""
-        return np.flatnonzero(self.groups.row_of == np.arange(self.own.shape[0]))
-
-    def _sums(self, into: Ints, count: int) -> tuple[Array, Array, Array]:
-        V, b, n = np.zeros((count, self.dim, self.dim)), np.zeros((count, self.dim)), np.zeros(count)
-        add_own(self.own, into, V, b, n)
-        return V, b, n
-
-    def _connect(self, server: int) -> Ints:
-        """Make the connected components of a server's graph its local clusters; the rows that are new or smaller."""
-        groups = self.groups
-        users = groups.members[groups.start[server] : groups.start[server + 1]]
-        edges = groups.edges[groups.edges_at[server] : groups.edges_at[server + 1]]
-        label = components(edges.reshape(users.size, users.size))
-        first = users[np.unique(label, return_index=True)[1]]
-        row_of = first[label]
-        touched = np.unique(row_of[np.isin(groups.row_of[users], groups.row_of[users[row_of != groups.row_of[users]]])])
-        groups.row_of[users] = row_of
-        groups.size[users] = 0
-        groups.size[first] = np.bincount(label)
-        return touched
-
-    def _tear(self, server: int) -> None:
-        """Edges of a server are gone: rows for what has come apart (CLUB)."""
-        for r in self._connect(server):
-            self._sum_up(int(r))
-
-    def _sum_up(self, r: int) -> None:
-        sum_up(r, self.own, self.rows, self.groups, self.rules.blank, self.ridge, self.work.M)
-
-    def _rearrange_sets(self, i: int, *, leaving: bool) -> None:
-        """User i has acted: it leaves its set if it must, then sets merge while they can (SCLUB, Alg. 1)."""
-        groups, server = self.groups, int(self.groups.server_of[i])
-        if leaving:
-            self._part(i)
-        check_off(i, groups)
-        while mergeable(server, self.rows, groups, self.law, self.dim, self.pair):
-            p, q = self.pair.tolist()
-            groups.row_of[groups.row_of == q] = p
-            groups.size[p] += groups.size[q]
-            groups.size[q] = 0
-            self._sum_up(p)
-            self._take_pivot(p)
-        end_phase(server, self.rows, groups, self.dim)
-
-    def _part(self, i: int) -> None:
-        """User i leaves its set; what remains keeps θ̃ and ñ, under another number if i was its smallest user."""
-        groups, r = self.groups, int(self.groups.row_of[i])
-        rest = np.flatnonzero(groups.row_of == r)
-        rest = rest[rest != i]
-        q = int(rest[0])
-        groups.row_of[rest] = q
-        groups.pivot[q], groups.pivot_n[q] = groups.pivot[r], groups.pivot_n[r]
-        groups.size[r] = 0
-        groups.row_of[i] = i
-        for row, users in ((q, rest), (i, np.array([i]))):
-            groups.size[row] = users.size
-            groups.waiting[row] = users.size - groups.checked[users].sum()
-            self._sum_up(row)
-        self._take_pivot(i)
-
-    def _take_pivot(self, r: int) -> None:
-        self.groups.pivot[r] = theta_of(self.rows[r], self.dim)
-        self.groups.pivot_n[r] = self.rows[r, N]
 
     # -------------------------------------------------------------------------------------------------- checkpoints
 

@@ -4,7 +4,7 @@ Where the paper, its authors' code and other settings differ, keywords choose. D
 authors' parameters (docs/clusters-fclub.md), and theirs are:
 
 - α₁ = 1.5, α₂ = 2, λ = 2 for FCLUB, 0.25 for CLUB, α₁ = 1.5, α₂ = 0.75 for SCLUB. Those α₁ are within the reach of
-  chance, so that true clusters are torn apart; here λ = 1 and α₁ is 2.5, or 3 for SCLUB.
+  chance, so that true clusters are torn apart; here λ = 1 and α₁ is 2.5 (SCLUB: 3), and α₂ is 1.5.
 - The bonus is β √(xᵀV(λ)⁻¹x) with the square root of the paper (their code leaves it out), and β is fedbandit's
   width, or `alpha`.
 - `fresh=False` scores arms with what was last shared only (Alg. 1 line 12; their code uses pending data too).
@@ -31,7 +31,7 @@ def _compose(protocol: MessageProtocol, structure: Clustering, **common: Unpack[
 def fclub(
     *,
     alpha_split: float = 2.5,
-    alpha_merge: float = 2.0,
+    alpha_merge: float = 1.5,
     within: bool = False,
     n_servers: int | None = None,
     **common: Unpack[Common],
@@ -44,7 +44,7 @@ def fclub(
 def fclub_dc(
     *,
     alpha_split: float = 2.5,
-    alpha_merge: float = 2.0,
+    alpha_merge: float = 1.5,
     upload: float = 1.01,
     download: float = 1.01,
     fresh: bool = True,

@@ -50,12 +50,14 @@ class PhasedClusters:
         D3. Triggers fire strictly above their threshold (Eqs. 5 and 6 have ≥), as everywhere in fedbandit.
         D4. Every pair of local clusters of different servers is tested (the authors' code never tries the last
             one); two of one server can still meet through one of another server.
-        D5. α₁ = 2.5 (the authors' code has 1.5, at which chance tears true clusters apart).
+        D5. α₁ = 2.5 and α₂ = 1.5 by default. The authors' code has 1.5 and 2: at that α₁ chance tears true clusters
+            apart, and at that α₂ different servers learn together for longer before they part. A larger α₂ finds
+            clusters that are spread over servers more surely.
         D6. In rounds in which all clients act, phases are counted in those rounds.
     """
 
     alpha_split: float = 2.5
-    alpha_merge: float = 2.0
+    alpha_merge: float = 1.5
     fresh: bool = True
     within: bool = False
     n_servers: int | None = None
