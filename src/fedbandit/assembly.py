@@ -23,6 +23,10 @@ class Noise(Protocol):
         """A matrix to use in place of the noisy sum V of these clients' uploads, and what is to be known about it."""
         ...
 
+    def deviations(self, released: Ints) -> Array:
+        """The standard deviation of a coordinate of b − Vθ that is noise, of each client; `released` counts, 0: none."""
+        ...
+
 
 class Members(NamedTuple):
     """What each member has released so far: its own data, never what it downloaded."""
@@ -84,8 +88,8 @@ class Assembly(Protocol):
         """Go on from there."""
         ...
 
-    def regroup(self, members: Members, done: int) -> bool:
-        """Look, after `done` rounds; True if groups have changed."""
+    def regroup(self, members: Members, done: int, noise: Noise | None = None) -> bool:
+        """Look, after `done` rounds, at what was released with this noise; True if groups have changed."""
         ...
 
 

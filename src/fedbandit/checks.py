@@ -25,7 +25,7 @@ from fedbandit.policies import Policy, Uniform
 from fedbandit.privacy import Privacy
 from fedbandit.protocols import MessageProtocol
 from fedbandit.statistics import N_OWN, N_PENDING, N, base_of
-from fedbandit.structures import Structure
+from fedbandit.structures import Everyone, EvidenceClusters, Structure
 from fedbandit.system import System
 from fedbandit.transports import Link
 from fedbandit.world import World
@@ -91,6 +91,9 @@ def loses_no_observation(system: System) -> None:
         learner.settle()
         taken = learner.rows[: learner.seats.taken[0]]
         own, pending = taken[:, N_OWN].sum(), taken[:, N_PENDING].sum()
+        if learner.members is not None:
+            applied = learner.members.members.n.sum()
+            assert applied + pending == own, f"{own:g} observed, but {applied:g} uploaded and {pending:g} pending"
         if learner.rules.speaks:
             applied = learner.hub.pool[:, N].sum()
             assert applied + pending == own, f"{own:g} observed, but {applied:g} uploaded and {pending:g} pending"
@@ -157,7 +160,8 @@ def policy_beats_uniform(policy: Policy) -> None:
 
 def protocol_counts_nothing_twice(protocol: MessageProtocol) -> None:
     """A system with this protocol loses no observation, and machines agree with the simulator on it."""
-    system = System(protocol=protocol)
+    alone = getattr(protocol, "one_by_one", False)
+    system = System(protocol=protocol, structure=EvidenceClusters() if alone else Everyone())
     loses_no_observation(system)
     machines_agree(system)
     fused_or_not_agrees(system)

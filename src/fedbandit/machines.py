@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit.errors import FedbanditError, require
-from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Upload
+from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Terms, Upload
 from fedbandit.policies import Uniform, choose, scratch
-from fedbandit.protocols import Coordinator, MemberKeeper
+from fedbandit.protocols import Coordinator, MemberKeeper, timed_growth
 from fedbandit.protocols.hub import empty_hub, measure
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import learnt, refused, reward_plan
@@ -83,10 +83,13 @@ class ClientMachine:
         self.protocol = told.protocol
         self.plan = told.policy.plan(told.as_seen(world), system.ridge, policy_key(seed))
         self._explore = Uniform().plan(world, system.ridge, policy_key(seed))
-        self._exploring = explores(told, world)
+        assembly = told.assembly(world)
+        self._waits = assembly is not None  # who has asked waits to be called
+        self._exploring = assembly is not None and assembly.exploring
         self._fresh = told.structure.layout(world).fresh
         trigger = told.protocol.trigger()
-        self._trigger = int(trigger.kind), pick(trigger.thresholds, member), trigger.batch
+        self._kind, self._batch = int(trigger.kind), trigger.batch
+        self._threshold = self._terms = pick(trigger.thresholds, member)
         self._rewards = reward_plan(told.privacy.reward_rule, seed)
         self.stream = told.privacy.stream(member, partial(generator, seed, Stream.NOISE, member))
         self.row = empty_rows(1, world.dim)[0]
@@ -139,9 +142,14 @@ class ClientMachine:
             observe(self.row, x, y, self._work.best_u, self.ridge, self._work.M)
         else:
             hold(self.row, x, y)
-        if not triggered(*self._trigger, self.row) or self.spent:
+        if self._exploring or not triggered(self._kind, self._threshold, self._batch, self.row) or self.spent:
             return []
-        return [Request(self.member)] if self.protocol.says == "request" else [self._upload()]
+        if self.protocol.says == "upload":
+            return [self._upload()]
+        growth = float(timed_growth(self.row))
+        if self._waits:
+            self._threshold = 2 * growth
+        return [Request(self.member, growth)]
 
     def receive(self, message: Message) -> list[Message]:
         """Take a message from the coordinator, and say what to send."""
@@ -151,7 +159,10 @@ class ClientMachine:
         match message:
             case Receipt(_, sequence):
                 self._acknowledged(sequence)
+            case Terms(_, threshold):
+                self._threshold = self._terms = threshold
             case Download():
+                self._threshold = self._terms
                 self._acknowledged(message.acknowledged)
                 if message.version > self.row[VERSION]:
                     self._on_top = {n: upload for n, upload in self._on_top.items() if n > message.acknowledged}
@@ -159,6 +170,7 @@ class ClientMachine:
             case Collect(_, epoch) if epoch > self._epoch:
                 self._epoch = epoch
                 self._exploring = False
+                self._threshold = self._terms
                 return [self._upload()]
             case Collect():
                 pass
@@ -195,18 +207,12 @@ class ClientMachine:
         self.row[VERSION] = message.version
 
 
-def explores(system: System, world: World) -> bool:
-    """Whether clients begin by choosing at random, until the coordinator first collects."""
-    assembly = system.assembly(world)
-    return assembly is not None and assembly.exploring
-
-
 def make_coordinator(system: System, world: World) -> Coordinator | MemberKeeper | None:
     """The coordinator's machine of a system; None if the system has no coordinator."""
     told = system.told(world)
-    noise, assembly = told.privacy.pool_noise(), told.assembly(world)
-    if assembly is not None:
-        return told.protocol.member_coordinator(assembly, world, system.ridge, noise)
+    known_one_by_one = told.member_coordinator(world)
+    if known_one_by_one is not None:
+        return known_one_by_one
     layout = told.structure.layout(world)
     hub = empty_hub(
         world.dim,
@@ -216,4 +222,4 @@ def make_coordinator(system: System, world: World) -> Coordinator | MemberKeeper
         told.protocol.log_gamma_download(),
         system.ridge,
     )
-    return told.protocol.coordinator(hub, system.ridge, world.dim, noise)
+    return told.protocol.coordinator(hub, system.ridge, world.dim, told.privacy.pool_noise())

@@ -79,10 +79,11 @@ class Download:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Client → coordinator: let everyone synchronise."""
+    """Client → coordinator: let everyone synchronise; `growth` says how far past need I am, if anybody minds."""
 
     kind: ClassVar[int] = 5
     member: int
+    growth: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,16 @@ class Collect:
     epoch: int
 
 
-Message: TypeAlias = Join | Upload | Receipt | Download | Request | Collect
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Coordinator → client: from now on, speak when your trigger exceeds this threshold."""
+
+    kind: ClassVar[int] = 7
+    member: int
+    threshold: float
+
+
+Message: TypeAlias = Join | Upload | Receipt | Download | Request | Collect | Terms
 
 
 def statistics_scalars(dim: int) -> int:
@@ -130,7 +140,11 @@ def encode(message: Message) -> bytes:
             return _header(message, member, sequence)
         case Collect(member, epoch):
             return _header(message, member, epoch)
-        case Join(member) | Request(member):
+        case Request(member, growth):
+            return _header(message, member, real=growth)
+        case Terms(member, threshold):
+            return _header(message, member, real=threshold)
+        case Join(member):
             return _header(message, member)
 
 
@@ -147,7 +161,7 @@ def decode(data: bytes) -> Message:
         raise FedbanditError(f"The message starts with {magic!r} format {version}, expected b'FB' format {FORMAT}.")
     if not math.isfinite(real):
         raise FedbanditError(f"The message carries the number {real}, which is not finite.")
-    kinds: dict[int, type[Message]] = {k.kind: k for k in (Join, Upload, Receipt, Download, Request, Collect)}
+    kinds: dict[int, type[Message]] = {k.kind: k for k in (Join, Upload, Receipt, Download, Request, Collect, Terms)}
     if kind not in kinds:
         raise FedbanditError(f"The message is of kind {kind}, expected one of {sorted(kinds)}.")
     if len(data) != encoded_size(kinds[kind], dim):
@@ -162,7 +176,9 @@ def decode(data: bytes) -> Message:
         return Receipt(member, first)
     if kind == Collect.kind:
         return Collect(member, first)
-    return Join(member) if kind == Join.kind else Request(member)
+    if kind == Terms.kind:
+        return Terms(member, real)
+    return Join(member) if kind == Join.kind else Request(member, real)
 
 
 def _header(message: Message, member: int, first: int = 0, second: int = 0, real: float = 0.0, dim: int = 0) -> bytes:

@@ -9,7 +9,7 @@ from fedbandit.assembly import Assembled, Assembly
 from fedbandit.errors import FedbanditError, number
 from fedbandit.policies import UCB, Policy
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
-from fedbandit.protocols import MessageProtocol, Never
+from fedbandit.protocols import MemberKeeper, MessageProtocol, Never
 from fedbandit.structures import Everyone, Structure
 from fedbandit.world import World
 
@@ -52,6 +52,11 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
                 "with; use the protocol Never, or a structure with a row for each client."
             )
 
+        if getattr(self.protocol, "one_by_one", False) and not isinstance(self.structure, Assembled):
+            raise FedbanditError(
+                f"{parts} is refused: this coordinator forms groups of members whom it knows one by one; use a "
+                "structure that says how, such as HomogeneityCliques or EvidenceClusters."
+            )
         if self.privacy.perturbs == "statistics":
             self._check_soundness()
 
@@ -82,7 +87,17 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
     def told(self, world: World) -> System:
         """The system with every parameter that was left open settled for this world."""
         protocol = self.protocol.told(world)
-        return replace(self, protocol=protocol, privacy=self.privacy.told(world, protocol.releases(world)))
+        releases = protocol.releases(world) + self._calls(world)
+        return replace(self, protocol=protocol, privacy=self.privacy.told(world, releases))
+
+    def _calls(self, world: World) -> int:
+        """How often an assembly has everybody upload, beside what the protocol does."""
+        assembly, calls = self.assembly(world), 0
+        if assembly is not None and self.privacy.perturbs == "statistics":
+            done = assembly.next_wake(0)
+            while done <= world.horizon // world.per_round:
+                calls, done = calls + 1, assembly.next_wake(done)
+        return calls
 
     def as_seen(self, world: World) -> World:
         """The world as a policy sees it: noise on rewards adds to their own (Laplace(s) has the variance 2s²)."""
@@ -90,7 +105,23 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
 
     def assembly(self, world: World) -> Assembly | None:
         """What puts members' statistics together, if the structure needs to know them one by one."""
-        return self.structure.assembly(world, self.ridge) if isinstance(self.structure, Assembled) else None
+        if not isinstance(self.structure, Assembled):
+            return None
+        return self.structure.assembly(self.as_seen(world), self.ridge)
+
+    def member_coordinator(self, world: World) -> MemberKeeper | None:
+        """The coordinator's machine, if the structure needs to know members one by one; the system is told the world."""
+        assembly = self.assembly(world)
+        if assembly is None:
+            return None
+        machine = self.protocol.member_coordinator(assembly, world, self.ridge, self.privacy.pool_noise())
+        if machine is None:
+            raise FedbanditError(
+                f"{type(self.structure).__name__} with {type(self.protocol).__name__} is refused: this protocol has no "
+                "coordinator that knows members one by one; use ServerQueue, Scheduled, EventTriggered or "
+                "CountTriggered."
+            )
+        return machine
 
     def parameters(self) -> dict[str, object]:
         """All parameters, flat, as plain values: for reports, files and fingerprints."""

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from fedbandit.engine.loop import Outcome, Seats
-from fedbandit.messages import Collect, Download, Message, Receipt, Request, Upload
+from fedbandit.messages import Collect, Download, Message, Receipt, Request, Terms, Upload
 from fedbandit.privacy.release_stream import ReleaseStream
-from fedbandit.protocols import Broadcast, Coordinator, MemberKeeper, SynchronousCoordinator
+from fedbandit.protocols import Broadcast, Coordinator, MemberKeeper, SynchronousCoordinator, timed_growth
 from fedbandit.protocols.hub import measure
 from fedbandit.statistics import (
     N_PENDING,
@@ -49,6 +49,7 @@ class Exchange:
         self.privacy = system.privacy
         self.coordinator = coordinator
         self.thresholds = thresholds
+        self.terms = thresholds.copy()  # what thresholds are for those who wait for nothing
         self.seed = seed
         self.sequence: dict[int, int] = {}
         self.streams: dict[int, ReleaseStream] = {}
@@ -64,7 +65,10 @@ class Exchange:
             return
         if self.protocol.says == "request":
             self.control_messages += 1
-            replies = self.coordinator.receive(Request(r))
+            growth = float(timed_growth(rows[seat]))
+            if isinstance(self.coordinator, MemberKeeper):
+                self.thresholds[r] = 2 * growth  # it has asked, and waits
+            replies = self.coordinator.receive(Request(r, growth))
         else:
             replies = self._upload(seat, rows, seats, out, s)
         self.deliver(list(replies), rows, seats, out, s)
@@ -81,11 +85,17 @@ class Exchange:
                 case Broadcast(_, count):
                     self.control_messages += count
                     replies += self._answer_collect(reply, count, rows, seats, out, s)
+                case Terms(member, threshold):
+                    self.control_messages += 1
+                    self.terms[member] = threshold
+                    self._attend(member)
                 case Collect(member):
                     self.control_messages += 1
+                    self._attend(member)
                     replies += self._upload(int(seats.seat_of[member]), rows, seats, out, s)
                 case Download(member):
                     out.downloads[s] += 1
+                    self._attend(member)
                     self._adopt(rows[seats.seat_of[member]], reply)
                 case _:
                     raise TypeError(f"a simulated client cannot be sent {reply!r}")
@@ -100,7 +110,7 @@ class Exchange:
         }
         for r, stream in self.streams.items():
             arrays |= {f"stream.{r}.{key}": np.asarray(value) for key, value in stream.state().items()}
-        return values, arrays
+        return values, arrays | {"thresholds": self.thresholds, "terms": self.terms}
 
     def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Go on from a checkpoint."""
@@ -108,7 +118,7 @@ class Exchange:
         self.control_messages = values["control_messages"]
         self.sequence = {int(r): n for r, n in values["sequence"].items()}
         self.spent = set(values["spent"])
-        self.thresholds[sorted(self.spent)] = math.inf
+        self.thresholds[:], self.terms[:] = arrays["thresholds"], arrays["terms"]
         saved: dict[int, dict[str, Any]] = {}
         for key, value in arrays.items():
             if key.startswith("stream."):
@@ -118,6 +128,10 @@ class Exchange:
             stream = self._stream(r)
             assert stream is not None
             stream.restore(state)
+
+    def _attend(self, r: int) -> None:
+        """A client that is called, served or told new terms waits no longer."""
+        self.thresholds[r] = math.inf if r in self.spent else self.terms[r]
 
     def _stream(self, r: int) -> ReleaseStream | None:
         if r not in self.streams:

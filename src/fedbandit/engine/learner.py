@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from fedbandit.engine.loop import Outcome
+from fedbandit.engine.partitions import Partitions
 from fedbandit.engine.rows import RowsLearner
 from fedbandit.environments.block import Block, Environment
 from fedbandit.system import System
@@ -20,6 +21,11 @@ class Learner(Protocol):
     @property
     def control_messages(self) -> int:
         """Messages that carried no statistics."""
+        ...
+
+    @property
+    def clusters(self) -> Partitions | None:
+        """Who was together, over time, if the system finds clusters."""
         ...
 
     def run(self, start: int, stop: int, before: int, block: Block, out: Outcome) -> int:

@@ -10,6 +10,7 @@ from fedbandit.errors import FedbanditError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike
 
     from fedbandit.engine.result import Result
 
@@ -52,6 +53,35 @@ def plot_result(result: Result, ax: Axes | None = None) -> Axes:
         messages.set_ylabel("messages so far (dashed)", color=MESSAGES_COLOUR)
         messages.tick_params(axis="y", colors=MESSAGES_COLOUR)
         messages.set_ylim(bottom=0)
+        ax.yaxis.label.set_color(REGRET_COLOUR)
+        ax.tick_params(axis="y", colors=REGRET_COLOUR)
+    return ax
+
+
+def plot_clusters(result: Result, partition: ArrayLike | None = None, ax: Axes | None = None) -> Axes:
+    """Draw the number of clusters over rounds, and their adjusted Rand index with the true `partition` if given."""
+    require_matplotlib()
+    if not result.clusters:
+        raise FedbanditError(f"{result.system.replace('_', '-')} finds no clusters, so there are none to draw.")
+    if ax is None:
+        from matplotlib import pyplot
+
+        _, ax = pyplot.subplots(layout="constrained")
+    rounds = [*result.cluster_rounds, result.horizon]
+    counts = [len(clusters) for clusters in result.clusters]
+    ax.step(rounds, [*counts, counts[-1]], where="post", color=REGRET_COLOUR, linewidth=1.8)
+    name = result.system.replace("_", "-")
+    ax.set(xlabel="round", ylabel="clusters", title=f"{name} on {result.environment}, seed {result.seed}")
+    ax.set_xlim(0, result.horizon)
+    ax.set_ylim(bottom=0)
+    ax.grid(alpha=0.25)
+    if partition is not None:
+        agreement = ax.twinx()
+        index = result.rand_index(partition)
+        agreement.step(rounds, [*index, index[-1]], where="post", color=MESSAGES_COLOUR, linestyle="--", linewidth=1.5)
+        agreement.set_ylabel("adjusted Rand index (dashed)", color=MESSAGES_COLOUR)
+        agreement.tick_params(axis="y", colors=MESSAGES_COLOUR)
+        agreement.set_ylim(min(0.0, *index), 1.05)
         ax.yaxis.label.set_color(REGRET_COLOUR)
         ax.tick_params(axis="y", colors=REGRET_COLOUR)
     return ax

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fedbandit._version import __version__
 from fedbandit.engine.files import read_arrays, write_arrays
+from fedbandit.engine.partitions import Partition, Partitions
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Download, Request, Upload, encoded_size, statistics_scalars
 from fedbandit.privacy import Guarantee
@@ -93,6 +95,21 @@ class Result:
     communication: Communication
     guarantee: Guarantee
     parameters: dict[str, object] = field(repr=False)
+    partitions: Partitions | None = field(default=None, repr=False)
+
+    @property
+    def clusters(self) -> list[Partition]:
+        """Who learned together, over time: partitions of the clients, the last one last; [] without clusters."""
+        return [] if self.partitions is None else self.partitions.lists()
+
+    @property
+    def cluster_rounds(self) -> list[int]:
+        """The round from whose end on each of `clusters` held; the first held from the start (0)."""
+        return [] if self.partitions is None else self.partitions.rounds
+
+    def rand_index(self, partition: ArrayLike) -> list[float]:
+        """The adjusted Rand index of each of `clusters` with the true label of every client (`env.partition`)."""
+        return [] if self.partitions is None else self.partitions.rand_index(partition)
 
     def summary(self) -> dict[str, Any]:
         """The totals, as one JSON-ready object."""
@@ -135,6 +152,12 @@ class Result:
 
         return plot_result(self, ax)
 
+    def plot_clusters(self, partition: ArrayLike | None = None, ax: Any = None) -> Any:
+        """The number of clusters over rounds and, given the truth, their adjusted Rand index (`fedbandit[plots]`)."""
+        from fedbandit.engine.plot import plot_clusters
+
+        return plot_clusters(self, partition, ax)
+
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write to `path` (.npz): arrays and a JSON header, no pickle. Nothing is left half-written."""
         header = {
@@ -156,7 +179,7 @@ class Result:
             "uploads": self.communication.per_round_uploads,
             "downloads": self.communication.per_round_downloads,
         }
-        return write_arrays(path, header, arrays)
+        return write_arrays(path, header, arrays | ({} if self.partitions is None else self.partitions.arrays()))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:
@@ -176,6 +199,7 @@ class Result:
                 ),
                 guarantee=Guarantee(**header["guarantee"]),
                 parameters=header["parameters"],
+                partitions=Partitions.from_arrays(arrays) if "clusters.rounds" in arrays else None,
             )
         except KeyError as missing:
             raise FedbanditError(f"{os.fspath(path)!r} is not a saved result: it has no {missing}.") from None

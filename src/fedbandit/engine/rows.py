@@ -22,10 +22,11 @@ from fedbandit.engine.loop import (
     run,
     settle_all,
 )
+from fedbandit.engine.partitions import Partitions
 from fedbandit.environments.block import Block, Environment
 from fedbandit.memory import enlarged, lazy_zeros
 from fedbandit.policies import Uniform, scratch
-from fedbandit.protocols import Coordinator, MemberKeeper
+from fedbandit.protocols import Coordinator, Kind, MemberKeeper
 from fedbandit.protocols.hub import Hub, empty_hub, make_room
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.statistics import empty_rows, grown, light_length, row_length, start_row
@@ -45,13 +46,10 @@ class RowsLearner:
     def __init__(self, system: System, env: Environment, world: World, seed: int, *, fuse: bool = True) -> None:
         self.dim = env.dim
         protocol, layout = system.protocol, system.structure.layout(world)
-        noise, assembly = system.privacy.pool_noise(), system.assembly(world)
+        noise, known_one_by_one = system.privacy.pool_noise(), system.member_coordinator(world)
         trigger = protocol.trigger()
-        known_one_by_one = None
-        if assembly is not None:
-            known_one_by_one = protocol.member_coordinator(assembly, world, system.ridge, noise)
-        speaks = protocol.says != "nothing" and assembly is None
-        fused = fuse and protocol.fused and assembly is None and system.privacy.perturbs != "statistics"
+        speaks = protocol.says != "nothing" and known_one_by_one is None
+        fused = fuse and protocol.fused and known_one_by_one is None and system.privacy.perturbs != "statistics"
         blank = empty_rows(1, env.dim)[0]
         start_row(blank, env.dim, system.ridge)
         self.rules = Rules(
@@ -94,8 +92,11 @@ class RowsLearner:
         else:
             self.exchange = Exchange(system, coordinator, self.rules.thresholds, env.dim, seed)
         self.explore = Uniform().plan(world, system.ridge, policy_key(seed))
+        self.clusters: Partitions | None = None
         if known_one_by_one is not None:
             self._seat_everyone()
+            self.clusters = Partitions()
+            self.clusters.record_clusters(0, known_one_by_one.assembly.groups())
         self.late = no_late(min(env.longest_delay, world.horizon), env.dim)
         self.work = scratch(env.n_arms, env.dim)
 
@@ -134,6 +135,7 @@ class RowsLearner:
 
     def run(self, start: int, stop: int, before: int, block: Block, out: Outcome) -> int:
         """Run the compiled loop until it needs something, give it that, and say where to go on."""
+        exploring = self.members is not None and self.members.exploring
         pause = run(
             start,
             stop,
@@ -145,8 +147,8 @@ class RowsLearner:
             self.seats,
             self.hub,
             self.late,
-            self.explore if self.members is not None and self.members.exploring else self.plan,
-            self.rules,
+            self.explore if exploring else self.plan,
+            self.rules._replace(kind=int(Kind.NEVER)) if exploring else self.rules,
             self.work,
             out,
         )
@@ -171,7 +173,11 @@ class RowsLearner:
     def end_round(self, done: int, out: Outcome, s: int) -> None:
         """Let the coordinator do what it does between rounds."""
         if self.exchange is not None and self.members is not None:
+            assert self.clusters is not None
+            before = self.members.assembly.groups()
             self.exchange.deliver(self.members.end_round(done), self.rows, self.seats, out, s)
+            if self.members.assembly.groups() != before:
+                self.clusters.record_clusters(done, self.members.assembly.groups())
 
     def settle(self) -> None:
         """Give every row that has acted a full seat, so that `rows` shows them all. It changes no outcome."""
@@ -188,7 +194,7 @@ class RowsLearner:
         if self.exchange is None:
             return {}, arrays
         values, more = self.exchange.state()
-        return values, arrays | more
+        return values, arrays | more | ({} if self.clusters is None else self.clusters.arrays())
 
     def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Go on from there."""
@@ -203,3 +209,5 @@ class RowsLearner:
         self.use_hub(Hub(*(arrays[f"hub.{k}"] for k in Hub._fields)))
         if self.exchange is not None:
             self.exchange.restore(values, arrays)
+        if self.clusters is not None:
+            self.clusters = Partitions.from_arrays(arrays)

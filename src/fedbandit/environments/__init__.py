@@ -8,20 +8,28 @@ on how it is cut into blocks.
 from collections.abc import Callable
 
 from fedbandit.environments.block import Block, Environment, Stream
+from fedbandit.environments.clustered import Clustered
 from fedbandit.environments.homogeneous import Homogeneous
 from fedbandit.environments.recorded import Recorded, recorded
 
+clustered = Clustered
 homogeneous = Homogeneous
 
-ENVIRONMENTS: dict[str, Callable[..., Environment]] = {"homogeneous": homogeneous, "recorded": recorded}
+ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
+    "clustered": clustered,
+    "homogeneous": homogeneous,
+    "recorded": recorded,
+}
 
 __all__ = [
     "ENVIRONMENTS",
     "Block",
+    "Clustered",
     "Environment",
     "Homogeneous",
     "Recorded",
     "Stream",
+    "clustered",
     "homogeneous",
     "recorded",
 ]

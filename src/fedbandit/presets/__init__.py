@@ -15,6 +15,13 @@ from fedbandit.presets.async_linucb import (
 )
 from fedbandit.presets.compose import PRESETS, Common, compose, preset
 from fedbandit.presets.feducb import dp_linucb, feducb
+from fedbandit.presets.hetofedbandit import (
+    clustered_linucb,
+    hetofedbandit,
+    hetofedbandit_dr,
+    hetofedbandit_e,
+    hetofedbandit_pq,
+)
 
 __all__ = [
     "PRESETS",

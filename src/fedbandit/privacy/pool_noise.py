@@ -73,6 +73,11 @@ class PoolNoise:
             noise=deviation + lift * self.theta_bound,
         )
 
+    def deviations(self, released: Ints) -> Array:
+        """The standard deviation of a coordinate of h − Nθ, at most: N has it s along θ twice, h is s/κ."""
+        spread = math.hypot(math.sqrt(2) * self.theta_bound, 1 / self.reward_weight)
+        return np.where(released > 0, self.std * spread, 0.0)
+
     def bounds(self, s: float) -> tuple[float, float]:
         """Λ and ν for entries of standard deviation s."""
         share, looks = self.failure / 3, np.array([float(self.looks)])

@@ -13,8 +13,10 @@ from fedbandit.protocols.factors import Factor
 from fedbandit.protocols.members import MemberKeeper, MemberStar
 from fedbandit.protocols.never import Never
 from fedbandit.protocols.protocol import MessageProtocol
+from fedbandit.protocols.queue import ServerQueue
+from fedbandit.protocols.scheduled import Scheduled
 from fedbandit.protocols.synchronous import Synchronous, SynchronousCoordinator
-from fedbandit.protocols.trigger import Kind, Trigger
+from fedbandit.protocols.trigger import Kind, Trigger, timed_growth
 
 __all__ = [
     "Broadcast",
@@ -27,9 +29,12 @@ __all__ = [
     "MemberStar",
     "MessageProtocol",
     "Never",
+    "Scheduled",
+    "ServerQueue",
     "StarCoordinator",
     "Synchronous",
     "SynchronousCoordinator",
     "Trigger",
     "always",
+    "timed_growth",
 ]

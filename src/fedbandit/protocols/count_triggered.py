@@ -82,7 +82,6 @@ class CountTriggered:
             ridge,
             noise,
             log_gamma=self.log_gamma_download(),
-            warm=self.warm_join,
             counting=True,
         )
 

@@ -94,7 +94,6 @@ class EventTriggered:
             ridge,
             noise,
             log_gamma=self.log_gamma_download(),
-            warm=self.warm_join,
             counting=False,
         )
 

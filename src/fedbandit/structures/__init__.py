@@ -8,7 +8,9 @@ more than one row (graphs) or that split a model (global and local parts) plug i
 from fedbandit.structures.alone import Alone
 from fedbandit.structures.central import Central
 from fedbandit.structures.everyone import Everyone
+from fedbandit.structures.evidence_clusters import EvidenceClusters
 from fedbandit.structures.fixed_groups import FixedGroups
+from fedbandit.structures.homogeneity_cliques import HomogeneityCliques
 from fedbandit.structures.layout import Layout, Structure
 
-__all__ = ["Alone", "Central", "Everyone", "FixedGroups", "Layout", "Structure"]
+__all__ = ["Alone", "Central", "EvidenceClusters", "Everyone", "FixedGroups", "HomogeneityCliques", "Layout", "Structure"]

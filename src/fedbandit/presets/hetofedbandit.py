@@ -1,0 +1,97 @@
+"""HetoFedBandit (Blaser, Li & Wang, 2024), its variants, DyClu, and this project's own clustered federation."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from fedbandit.presets.compose import Common, compose, preset
+from fedbandit.privacy import Privacy
+from fedbandit.protocols import CountTriggered, EventTriggered, Factor, MessageProtocol, Scheduled, ServerQueue
+from fedbandit.protocols.queue import Order
+from fedbandit.structures import EvidenceClusters, HomogeneityCliques
+from fedbandit.structures.homogeneity_cliques import Margin
+from fedbandit.system import System
+
+
+def _queued(
+    order: Order,
+    recluster: bool,
+    exploration: int,
+    test_level: float | None,
+    test_threshold: float | None,
+    threshold: float | str | None,
+    margin: Margin,
+    common: Common,
+) -> System:
+    structure = HomogeneityCliques(exploration, test_level, test_threshold, margin, noise=common.get("noise"))
+    return compose(ServerQueue(threshold, order, recluster), structure, **common)
+
+
+@preset
+def hetofedbandit(
+    *,
+    exploration: int = 40,
+    test_level: float | None = None,
+    test_threshold: float | None = None,
+    threshold: float | str | None = None,
+    margin: Margin = "tight",
+    **common: Unpack[Common],
+) -> System:
+    """HetoFedBandit: random exploration, one clustering by tests, then a FIFO queue of clusters (Alg. 1–3)."""
+    return _queued("fifo", False, exploration, test_level, test_threshold, threshold, margin, common)
+
+
+@preset
+def hetofedbandit_pq(
+    *,
+    exploration: int = 40,
+    test_level: float | None = None,
+    test_threshold: float | None = None,
+    threshold: float | str | None = None,
+    margin: Margin = "tight",
+    **common: Unpack[Common],
+) -> System:
+    """HetoFedBandit with a priority queue: the cluster that has learnt most is served first (App. G)."""
+    return _queued("priority", False, exploration, test_level, test_threshold, threshold, margin, common)
+
+
+@preset
+def hetofedbandit_dr(
+    *,
+    exploration: int = 40,
+    test_level: float | None = None,
+    test_threshold: float | None = None,
+    threshold: float | str | None = None,
+    margin: Margin = "data",
+    **common: Unpack[Common],
+) -> System:
+    """HetoFedBandit with data-dependent re-clustering at each collaboration (Alg. 4, App. G), and a FIFO queue."""
+    return _queued("fifo", True, exploration, test_level, test_threshold, threshold, margin, common)
+
+
+@preset
+def hetofedbandit_e(
+    *,
+    exploration: int = 0,
+    test_level: float | None = None,
+    test_threshold: float | None = None,
+    threshold: float | str | None = None,
+    margin: Margin = "data",
+    **common: Unpack[Common],
+) -> System:
+    """HetoFedBandit-E: re-clustering at each collaboration and a priority queue, without exploration (Alg. 5)."""
+    return _queued("priority", True, exploration, test_level, test_threshold, threshold, margin, common)
+
+
+@preset
+def clustered_linucb(
+    *,
+    growth: float = 1.3,
+    batch: int = 1,
+    odds: float = 3.0,
+    privacy: Privacy | None = None,
+    **common: Unpack[Common],
+) -> System:
+    """This project's own clustered federation: clusters by evidence, synchronised by the clock."""
+    structure = EvidenceClusters(odds, noise=common.get("noise"))
+    return compose(Scheduled(growth, batch), structure, privacy, **common)
