@@ -146,9 +146,10 @@ class ClientMachine:
             return []
         if self.protocol.says == "upload":
             return [self._upload()]
+        if not self._waits:
+            return [Request(self.member)]
         growth = float(timed_growth(self.row))
-        if self._waits:
-            self._threshold = 2 * growth
+        self._threshold = 2 * growth
         return [Request(self.member, growth)]
 
     def receive(self, message: Message) -> list[Message]:

@@ -65,8 +65,9 @@ class Exchange:
             return
         if self.protocol.says == "request":
             self.control_messages += 1
-            growth = float(timed_growth(rows[seat]))
+            growth = 0.0
             if isinstance(self.coordinator, MemberKeeper):
+                growth = float(timed_growth(rows[seat]))
                 self.thresholds[r] = 2 * growth  # it has asked, and waits
             replies = self.coordinator.receive(Request(r, growth))
         else:

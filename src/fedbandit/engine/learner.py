@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from fedbandit.engine.loop import Outcome
+from fedbandit.engine.neighbourhoods import NeighbourhoodsLearner
 from fedbandit.engine.partitions import Partitions
 from fedbandit.engine.rows import RowsLearner
 from fedbandit.environments.block import Block, Environment
@@ -49,7 +50,7 @@ class Learner(Protocol):
         ...
 
 
-LEARNERS: dict[str, Callable[..., Learner]] = {"rows": RowsLearner}
+LEARNERS: dict[str, Callable[..., Learner]] = {"rows": RowsLearner, "neighbourhoods": NeighbourhoodsLearner}
 """By `Structure.model`."""
 
 

@@ -6,9 +6,17 @@ from typing import Unpack
 
 from fedbandit.presets.compose import Common, compose, preset
 from fedbandit.privacy import Privacy
-from fedbandit.protocols import CountTriggered, EventTriggered, Factor, MessageProtocol, Scheduled, ServerQueue
+from fedbandit.protocols import (
+    CountTriggered,
+    EventTriggered,
+    Factor,
+    MessageProtocol,
+    Never,
+    Scheduled,
+    ServerQueue,
+)
 from fedbandit.protocols.queue import Order
-from fedbandit.structures import EvidenceClusters, HomogeneityCliques
+from fedbandit.structures import EvidenceClusters, HomogeneityCliques, Neighbourhoods
 from fedbandit.structures.homogeneity_cliques import Margin
 from fedbandit.system import System
 
@@ -16,7 +24,7 @@ from fedbandit.system import System
 def _queued(
     order: Order,
     recluster: bool,
-    exploration: int,
+    exploration: int | None,
     test_level: float | None,
     test_threshold: float | None,
     threshold: float | str | None,
@@ -30,7 +38,7 @@ def _queued(
 @preset
 def hetofedbandit(
     *,
-    exploration: int = 40,
+    exploration: int | None = None,
     test_level: float | None = None,
     test_threshold: float | None = None,
     threshold: float | str | None = None,
@@ -44,7 +52,7 @@ def hetofedbandit(
 @preset
 def hetofedbandit_pq(
     *,
-    exploration: int = 40,
+    exploration: int | None = None,
     test_level: float | None = None,
     test_threshold: float | None = None,
     threshold: float | str | None = None,
@@ -58,7 +66,7 @@ def hetofedbandit_pq(
 @preset
 def hetofedbandit_dr(
     *,
-    exploration: int = 40,
+    exploration: int | None = None,
     test_level: float | None = None,
     test_threshold: float | None = None,
     threshold: float | str | None = None,
@@ -84,11 +92,55 @@ def hetofedbandit_e(
 
 
 @preset
+def hetofedbandit_async(
+    *,
+    exploration: int = 0,
+    test_level: float | None = None,
+    test_threshold: float | None = None,
+    recluster: float = 1.3,
+    gamma_upload: Factor = 2.0,
+    gamma_download: Factor = 2.0,
+    margin: Margin = "data",
+    privacy: Privacy | None = None,
+    **common: Unpack[Common],
+) -> System:
+    """Clusters by tests in which nobody waits: each client uploads, and is sent downloads, on its own triggers.
+
+    What HetoFedBandit leaves open (§3.2): clusters are those of Alg. 4, within them the protocol is Async-LinUCB's. When
+    the rounds have grown by `recluster`, everybody uploads and clusters are formed anew.
+
+    With a `privacy` part that noises statistics, triggers count observations instead of reading them: a client uploads
+    when it has `gamma_upload` times as many as it has sent.
+    """
+    structure = HomogeneityCliques(
+        exploration, test_level, test_threshold, margin, recluster=recluster, noise=common.get("noise")
+    )
+    if privacy is not None and privacy.perturbs == "statistics":
+        protocol: MessageProtocol = CountTriggered(gamma_upload, gamma_download, batch=16)
+    else:
+        protocol = EventTriggered(gamma_upload, gamma_download)
+    return compose(protocol, structure, privacy, **common)
+
+
+@preset
+def dyclu(
+    *,
+    test_level: float | None = None,
+    test_threshold: float | None = None,
+    retest: float = 1.02,
+    **common: Unpack[Common],
+) -> System:
+    """DyClu for parameters that do not change: all data in one place, everybody learns with those who test alike."""
+    structure = Neighbourhoods(test_level, test_threshold, retest, common.get("noise"))
+    return compose(Never(), structure, **common)
+
+
+@preset
 def clustered_linucb(
     *,
-    growth: float = 1.3,
+    growth: float = 1.2,
     batch: int = 1,
-    odds: float = 3.0,
+    odds: float = 6.0,
     privacy: Privacy | None = None,
     **common: Unpack[Common],
 ) -> System:

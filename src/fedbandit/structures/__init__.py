@@ -12,5 +12,16 @@ from fedbandit.structures.evidence_clusters import EvidenceClusters
 from fedbandit.structures.fixed_groups import FixedGroups
 from fedbandit.structures.homogeneity_cliques import HomogeneityCliques
 from fedbandit.structures.layout import Layout, Structure
+from fedbandit.structures.neighbourhoods import Neighbourhoods
 
-__all__ = ["Alone", "Central", "EvidenceClusters", "Everyone", "FixedGroups", "HomogeneityCliques", "Layout", "Structure"]
+__all__ = [
+    "Alone",
+    "Central",
+    "Everyone",
+    "EvidenceClusters",
+    "FixedGroups",
+    "HomogeneityCliques",
+    "Layout",
+    "Neighbourhoods",
+    "Structure",
+]

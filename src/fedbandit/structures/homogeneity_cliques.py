@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -33,6 +34,7 @@ class HomogeneityCliques:
     """An edge between clients whose homogeneity statistic is s ≤ vᶜ; the clusters are the maximal cliques of the graph.
 
     exploration: T₀, the times that every client first acts at random, in silence (Alg. 3); then clusters are found.
+        None for 1.9 d: fewer observations tell too little, more cost more than they help.
     test_level: δ of vᶜ = F⁻¹(1 − δ/N²; df, ψᶜ), df = rank X₁ + rank X₂ − rank [X₁; X₂].
     test_threshold: vᶜ itself, instead.
     margin: ψᶜ, how unlike members of a cluster may be: "data" (Alg. 4, ε = 1/(N √λ_max(XᵀX)) for the data there are),
@@ -55,7 +57,7 @@ class HomogeneityCliques:
         D4. Clients about whose difference the data say nothing (df = 0) have an edge.
     """
 
-    exploration: int = 0
+    exploration: int | None = 0
     test_level: float | None = None
     test_threshold: float | None = None
     margin: Margin = "data"
@@ -67,7 +69,8 @@ class HomogeneityCliques:
 
     def __post_init__(self) -> None:
         """Check every parameter."""
-        whole_number("exploration", self.exploration, 0)
+        if self.exploration is not None:
+            whole_number("exploration", self.exploration, 0)
         check_test(self.test_level, self.test_threshold)
         require(self.margin in ("data", "tight", "published"), "margin", self.margin, "'data', 'tight' or 'published'")
         if self.recluster is not None:
@@ -83,6 +86,9 @@ class HomogeneityCliques:
         """Everybody alone, exploring if there is a time for that."""
         return Cliques(self, world)
 
+
+EXPLORE = 1.9
+"""T₀/d unless another is given."""
 
 LEVEL = 0.01
 """δ of tests unless another is given. At 0.1 one run in ten may miss an edge."""
@@ -106,7 +112,10 @@ class Cliques:
         self.structure = structure
         self.world = world
         self.sigma = max(world.noise if structure.noise is None else structure.noise, LEAST_NOISE)
-        self.exploring = structure.exploration > 0
+        self.exploration = structure.exploration
+        if self.exploration is None:
+            self.exploration = math.ceil(EXPLORE * world.dim)
+        self.exploring = self.exploration > 0
         self._form([[i] for i in range(world.n_clients)], np.zeros(world.n_clients))
 
     def groups(self) -> list[list[int]]:
@@ -123,13 +132,12 @@ class Cliques:
 
     def next_wake(self, done: int) -> int:
         """The end of exploration, then by growth."""
-        end = own_rounds(self.structure.exploration, self.world)
+        end = own_rounds(self.exploration, self.world)
         if done < end:
             return end
         if self.structure.recluster is None:
             return NEVER
-        first = max(self.structure.exploration, 1)
-        return next_growth(done, first, self.structure.recluster, 1, self.world)
+        return next_growth(done, max(self.exploration, 1), self.structure.recluster, 1, self.world)
 
     def regroup(self, members: Members, done: int, noise: Noise | None = None) -> bool:  # noqa: ARG002
         """Test everybody against everybody; True if cliques have changed."""

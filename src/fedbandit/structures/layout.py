@@ -8,8 +8,9 @@ from typing import ClassVar, Literal, Protocol, runtime_checkable
 from fedbandit.statistics import Ints
 from fedbandit.world import World
 
-Model = Literal["rows", "split", "kernel"]
-"""How arms are scored: with one row, a global and a local part, or through a kernel over users."""
+Model = Literal["rows", "neighbourhoods", "split", "kernel"]
+"""How arms are scored: with one row, the sum over a user's neighbours, a global and a local part, or through a kernel
+over users."""
 
 
 @dataclass(frozen=True)
