@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import scale, speed, tradeoff
+from benchmarks import hetofed, scale, speed, tradeoff
 
-BENCHMARKS = {"speed": speed.main, "scale": scale.main, "tradeoff": tradeoff.main}
+BENCHMARKS = {
+    "speed": speed.main,
+    "scale": scale.main,
+    "tradeoff": tradeoff.main,
+    "table1": hetofed.table1,
+    "imbalanced": hetofed.imbalanced,
+    "recovery": hetofed.recovery,
+}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or BENCHMARKS:

@@ -24,7 +24,7 @@ class Noise(Protocol):
         ...
 
     def deviations(self, released: Ints) -> Array:
-        """The standard deviation of a coordinate of b − Vθ that is noise, of each client; `released` counts, 0: none."""
+        """Each client's standard deviation of the noise in a coordinate of b − Vθ; 0 if it has `released` nothing."""
         ...
 
 

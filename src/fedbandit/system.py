@@ -110,7 +110,7 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
         return self.structure.assembly(self.as_seen(world), self.ridge)
 
     def member_coordinator(self, world: World) -> MemberKeeper | None:
-        """The coordinator's machine, if the structure needs to know members one by one; the system is told the world."""
+        """The coordinator's machine, if members must be known one by one; of a system that was told the world."""
         assembly = self.assembly(world)
         if assembly is None:
             return None

@@ -112,6 +112,6 @@ class Clustered(Synthetic):
             if len(chosen) == self.n_clusters:
                 return chosen
         raise FedbanditError(
-            f"gap is {self.gap:g}, but {self.n_clusters} centres in {self.dim} dimensions that far apart were not found "
-            f"in {MOST_TRIES:,} draws; make it smaller."
+            f"gap is {self.gap:g}, but {self.n_clusters} centres in {self.dim} dimensions that far apart were not "
+            f"found in {MOST_TRIES:,} draws; make it smaller."
         )

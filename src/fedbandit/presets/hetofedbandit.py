@@ -80,7 +80,7 @@ def hetofedbandit_dr(
 @preset
 def hetofedbandit_e(
     *,
-    exploration: int = 0,
+    exploration: int | None = 0,
     test_level: float | None = None,
     test_threshold: float | None = None,
     threshold: float | str | None = None,
@@ -94,7 +94,7 @@ def hetofedbandit_e(
 @preset
 def hetofedbandit_async(
     *,
-    exploration: int = 0,
+    exploration: int | None = 0,
     test_level: float | None = None,
     test_threshold: float | None = None,
     recluster: float = 1.3,
@@ -106,8 +106,8 @@ def hetofedbandit_async(
 ) -> System:
     """Clusters by tests in which nobody waits: each client uploads, and is sent downloads, on its own triggers.
 
-    What HetoFedBandit leaves open (§3.2): clusters are those of Alg. 4, within them the protocol is Async-LinUCB's. When
-    the rounds have grown by `recluster`, everybody uploads and clusters are formed anew.
+    What HetoFedBandit leaves open (§3.2): clusters are those of Alg. 4, within them the protocol is Async-LinUCB's.
+    When the rounds have grown by `recluster`, everybody uploads and clusters are formed anew.
 
     With a `privacy` part that noises statistics, triggers count observations instead of reading them: a client uploads
     when it has `gamma_upload` times as many as it has sent.

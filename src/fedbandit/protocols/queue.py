@@ -39,7 +39,7 @@ DEFAULT_RULE = "T/(|C| d log T)"
 
 @dataclass(frozen=True)
 class ServerQueue:
-    """A client asks when Δn · log(det V(λ)/det (V − ΔV)(λ)) > D; at the end of each round one waiting cluster is served.
+    """A client asks when Δn · log(det V(λ)/det (V − ΔV)(λ)) > D; at the end of a round one waiting cluster is served.
 
     To serve a cluster, all its members upload, and each is sent the sum of what all of them have ever released of their
     own (2|C| messages). The server keeps members' data apart, so clusters may overlap.

@@ -118,4 +118,3 @@ class ScheduledCoordinator(MemberKeeper):
         self.assembly.regroup(self.members, self.done, self.noise)
         shares = [self.share(j) for j in range(self.members.n.size)]
         return [self.download(j, share) for j, share in enumerate(shares) if self.is_news(j, share)]
-

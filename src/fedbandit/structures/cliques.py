@@ -71,4 +71,4 @@ def _bits(row: NDArray[np.bool_]) -> int:
 def _members(bits: int) -> list[int]:
     """The numbers of the bits that are set, ascending."""
     raw = np.frombuffer(bits.to_bytes(bits.bit_length() // 8 + 1, "little"), dtype=np.uint8)
-    return np.flatnonzero(np.unpackbits(raw, bitorder="little")).tolist()  # type: ignore[no-any-return]
+    return np.flatnonzero(np.unpackbits(raw, bitorder="little")).tolist()

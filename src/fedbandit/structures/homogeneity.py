@@ -1,7 +1,7 @@
 """Do two clients have the same parameter? Tests and evidence from sufficient statistics alone.
 
-Client i's released statistics satisfy b_i = V_i θ_i + r_i with noise r_i of covariance W_i = σ²V_i + τ_i²I, where τ_i is
-the privacy noise in a coordinate of b_i − V_i θ_i, 0 if there is none. Least squares with these weights needs only
+Client i's released statistics satisfy b_i = V_i θ_i + r_i with noise r_i of covariance W_i = σ²V_i + τ_i²I, where τ_i
+is the privacy noise in a coordinate of b_i − V_i θ_i, 0 if there is none. Least squares with these weights needs only
 
     A_i = V_i W_i⁻¹ V_i,     c_i = V_i W_i⁻¹ b_i,     q_i = c_iᵀ A_i⁻ c_i,
 

@@ -112,9 +112,8 @@ class Cliques:
         self.structure = structure
         self.world = world
         self.sigma = max(world.noise if structure.noise is None else structure.noise, LEAST_NOISE)
-        self.exploration = structure.exploration
-        if self.exploration is None:
-            self.exploration = math.ceil(EXPLORE * world.dim)
+        given = structure.exploration
+        self.exploration = math.ceil(EXPLORE * world.dim) if given is None else given
         self.exploring = self.exploration > 0
         self._form([[i] for i in range(world.n_clients)], np.zeros(world.n_clients))
 
