@@ -81,6 +81,7 @@ class ClientMachine:
         self.bound = world.bound
         self.ridge = system.ridge
         self.protocol = told.protocol
+        self._counting = told.counts_only
         self.plan = told.policy.plan(told.as_seen(world), system.ridge, policy_key(seed))
         self._explore = Uniform().plan(world, system.ridge, policy_key(seed))
         assembly = told.assembly(world)
@@ -193,7 +194,7 @@ class ClientMachine:
                 sums = self.stream.release(sums)
             mark_sent(self.row, self.dim)
         self._sequence += 1
-        upload = Upload(self.member, self._sequence, sums, measure(self.row, self.protocol.counting))
+        upload = Upload(self.member, self._sequence, sums, measure(self.row, self._counting))
         self.outbox[self._sequence] = self._on_top[self._sequence] = upload
         return upload
 

@@ -84,6 +84,12 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
             return replace(claim, true_epsilon=math.inf, remark=remark)
         return claim
 
+    @property
+    def counts_only(self) -> bool:
+        """Whether an upload measures what is known by counts: log det of raw data would tell what noise is to hide."""
+        hidden = self.privacy.perturbs == "statistics" and self.protocol.reads != "raw"
+        return self.protocol.counting or hidden
+
     def told(self, world: World) -> System:
         """The system with every parameter that was left open settled for this world."""
         protocol = self.protocol.told(world)

@@ -16,7 +16,13 @@ import numpy as np
 from fedbandit.engine.loop import Outcome, Seats
 from fedbandit.messages import Collect, Download, Message, Receipt, Request, Terms, Upload
 from fedbandit.privacy.release_stream import ReleaseStream
-from fedbandit.protocols import Broadcast, Coordinator, MemberKeeper, SynchronousCoordinator, timed_growth
+from fedbandit.protocols import (
+    Broadcast,
+    Coordinator,
+    MemberKeeper,
+    SynchronousCoordinator,
+    timed_growth,
+)
 from fedbandit.protocols.hub import measure
 from fedbandit.statistics import (
     N_PENDING,
@@ -47,6 +53,7 @@ class Exchange:
         self.ridge = float(system.ridge)
         self.protocol = system.protocol
         self.privacy = system.privacy
+        self.counting = system.counts_only
         self.coordinator = coordinator
         self.thresholds = thresholds
         self.terms = thresholds.copy()  # what thresholds are for those who wait for nothing
@@ -155,7 +162,7 @@ class Exchange:
         self.sequence[r] = self.sequence.get(r, 0) + 1
         row = rows[seat]
         sums = self._released(r, row)
-        known = measure(row, self.protocol.counting)
+        known = measure(row, self.counting)
         out.uploads[s] += 1
         return list(self.coordinator.receive(Upload(r, self.sequence[r], sums, known)))
 

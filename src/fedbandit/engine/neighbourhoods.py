@@ -48,6 +48,7 @@ class Users(NamedTuple):
     tested: Ints  # observations at the last test
     form: Array  # bᵀV⁻b
     rank: Ints
+    formed: Ints  # the observations in form and rank
     near: NDArray[np.bool_]  # (N, N)
 
 
@@ -98,6 +99,7 @@ class NeighbourhoodsLearner:
             tested=zeros.copy(),
             form=np.zeros(n),
             rank=zeros.copy(),
+            formed=zeros.copy(),
             near=np.ones((n, n), dtype=np.bool_),
         )
         self.row = empty_rows(1, d)[0]
@@ -166,7 +168,10 @@ def gather(i: int, users: Users, row: Array, d: int, ridge: float, M: Array) -> 
 @compiled_lean
 def test(i: int, users: Users, rules: NeighbourhoodRules, tests: Tests) -> None:
     """Who is like user i now?"""
-    summarise(i, users.V, users.b, users.form, users.rank, tests.M, tests.column)
+    for j in range(users.n.shape[0]):
+        if users.formed[j] != users.n[j]:
+            summarise(j, users.V, users.b, users.form, users.rank, tests.M, tests.column)
+            users.formed[j] = users.n[j]
     compare(
         i, tests.everyone, users.V, users.b, users.form, users.rank, tests.s, tests.df, tests.M, tests.column
     )  # fmt: skip

@@ -20,6 +20,9 @@ from fedbandit.structures import EvidenceClusters, HomogeneityCliques, Neighbour
 from fedbandit.structures.homogeneity_cliques import Margin
 from fedbandit.system import System
 
+PAPERS_LEVEL = 0.1
+"""δ of tests where clusters are found once: to join two that differ costs more than to miss an edge."""
+
 
 def _queued(
     order: Order,
@@ -31,6 +34,8 @@ def _queued(
     margin: Margin,
     common: Common,
 ) -> System:
+    if not recluster and test_level is None and test_threshold is None:
+        test_level = PAPERS_LEVEL
     structure = HomogeneityCliques(exploration, test_level, test_threshold, margin, noise=common.get("noise"))
     return compose(ServerQueue(threshold, order, recluster), structure, **common)
 
@@ -139,11 +144,26 @@ def dyclu(
 def clustered_linucb(
     *,
     growth: float = 1.2,
-    batch: int = 1,
-    odds: float = 6.0,
+    batch: int | None = None,
+    odds: float | None = None,
     privacy: Privacy | None = None,
     **common: Unpack[Common],
 ) -> System:
-    """This project's own clustered federation: clusters by evidence, synchronised by the clock."""
+    """This project's own clustered federation: clusters by evidence, synchronised by the clock.
+
+    Members of the likeliest partition share (`EvidenceClusters`); everybody uploads, and is sent what its cluster has,
+    when the rounds have grown by `growth` (`Scheduled`). Against HetoFedBandit-E: a client is compared with whole
+    clusters instead of single clients, so that it is placed before it has as many observations as dimensions; all
+    clusters are served at once, without a queue; and nobody has to ask, so that rounds between synchronisations are
+    silent. It knows nothing else: policy, width and ridge are those of all presets.
+
+    With a `privacy` part that noises statistics, clients begin alone (odds −6 instead of 6) and releases are at least
+    16 observations apart: early ones say little, and noise is shared with whoever is joined.
+    """
+    noised = privacy is not None and privacy.perturbs == "statistics"
+    if batch is None:
+        batch = 16 if noised else 1
+    if odds is None:
+        odds = -6.0 if noised else 6.0
     structure = EvidenceClusters(odds, noise=common.get("noise"))
     return compose(Scheduled(growth, batch), structure, privacy, **common)

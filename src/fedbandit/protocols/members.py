@@ -126,7 +126,7 @@ class MemberKeeper:
 
     def is_news(self, member: int, share: Share) -> bool:
         """Whether there is anything in a share that its member has not: it was and is alone otherwise."""
-        return member in self.mixed or share.sums.n != self.members.n[member] or self.noise is not None
+        return member in self.mixed or share.sums.n != self.members.n[member]
 
     def download(self, member: int, share: Share) -> Download:
         """The next download for a member."""
