@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import clusters, network, scale, speed, tradeoff
+from benchmarks import clusters, hetofed, network, scale, speed, tradeoff
 
 BENCHMARKS = {
     "speed": speed.main,
@@ -12,6 +12,9 @@ BENCHMARKS = {
     "tradeoff": tradeoff.main,
     "fclub": clusters.main,
     "network": network.main,
+    "table1": hetofed.table1,
+    "imbalanced": hetofed.imbalanced,
+    "recovery": hetofed.recovery,
 }
 
 if __name__ == "__main__":

@@ -37,6 +37,10 @@ class Noise(Protocol):
         """
         ...
 
+    def deviations(self, releases: Ints) -> Array:
+        """Each client's standard deviation of the noise in a coordinate of b − Vθ, after so many releases of each."""
+        ...
+
 
 class Members(NamedTuple):
     """What each member has released so far: its own data, never what it downloaded."""
@@ -101,8 +105,8 @@ class Assembly(Protocol):
         """Go on from there."""
         ...
 
-    def regroup(self, members: Members, done: int) -> bool:
-        """Look, after `done` rounds; True if groups have changed."""
+    def regroup(self, members: Members, done: int, noise: Noise | None = None) -> bool:
+        """Look, after `done` rounds, at what was released with this noise; True if groups have changed."""
         ...
 
 
@@ -161,7 +165,7 @@ class Others:
         """Never."""
         return NEVER
 
-    def regroup(self, members: Members, done: int) -> bool:  # noqa: ARG002 - groups never change
+    def regroup(self, members: Members, done: int, noise: Noise | None = None) -> bool:  # noqa: ARG002 - groups never change
         """Nothing changes."""
         return False
 

@@ -29,7 +29,7 @@ from fedbandit.policies import Policy, Uniform
 from fedbandit.privacy import Privacy
 from fedbandit.protocols import MessageProtocol
 from fedbandit.statistics import N_OWN, N_PENDING, N, base_of
-from fedbandit.structures import Structure
+from fedbandit.structures import Everyone, EvidenceClusters, Structure
 from fedbandit.system import System
 from fedbandit.transports import Link
 from fedbandit.world import World
@@ -222,7 +222,8 @@ def policy_beats_uniform(policy: Policy) -> None:
 
 def protocol_counts_nothing_twice(protocol: MessageProtocol) -> None:
     """A system with this protocol loses no observation, and machines agree with the simulator on it."""
-    system = System(protocol=protocol)
+    alone = getattr(protocol, "one_by_one", False)
+    system = System(protocol=protocol, structure=EvidenceClusters() if alone else Everyone())
     loses_no_observation(system)
     machines_agree(system)
     fused_or_not_agrees(system)

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedbandit.errors import FedbanditError, require, whole_number
-from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Upload, decode, encode
+from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Terms, Upload, decode, encode
 from fedbandit.mixing import mix
 from fedbandit.policies import Uniform, choose, scratch
 from fedbandit.policies.plan import exact_width
 from fedbandit.privacy.noise import Source, label_of, perturb
-from fedbandit.protocols import Coordinator, MemberKeeper
+from fedbandit.protocols import Coordinator, MemberKeeper, timed_growth
 from fedbandit.protocols.hub import empty_hub
 from fedbandit.protocols.protocol import known_by
 from fedbandit.protocols.trigger import pick, triggered
@@ -101,12 +101,16 @@ class ClientMachine:
         self.bound = world.bound
         self.ridge = system.ridge
         self.protocol = told.protocol
+        self._counting = told.counts_only
         self.plan = told.policy.plan(told.as_seen(world), system.ridge, policy_key(seed))
         self._explore = Uniform().plan(world, system.ridge, policy_key(seed))
-        self._exploring = explores(told, world)
+        assembly = told.assembly(world)
+        self._waits = told.protocol.one_by_one  # who has asked waits to be called
+        self._exploring = assembly is not None and assembly.exploring
         self._fresh = told.structure.layout(world).fresh
         trigger = told.protocol.trigger()
-        self._trigger = int(trigger.kind), pick(trigger.thresholds, member), trigger.batch
+        self._kind, self._batch = int(trigger.kind), trigger.batch
+        self._threshold = self._terms = pick(trigger.thresholds, member)
         simulated = partial(generator, seed, Stream.NOISE, row)
         rule = told.privacy.reward_rule
         self._source, self._reward_scale = source, rule.scale
@@ -202,9 +206,15 @@ class ClientMachine:
 
     def speak(self) -> list[Message]:
         """What to send now, if the trigger says so and the privacy budget allows it."""
-        if not triggered(*self._trigger, self.row) or self.spent:
+        if self._exploring or not triggered(self._kind, self._threshold, self._batch, self.row) or self.spent:
             return []
-        return [self.upload()] if self.protocol.says == "upload" else [Request(self.member)]
+        if self.protocol.says == "upload":
+            return [self.upload()]
+        if not self._waits:
+            return [Request(self.member)]
+        growth = float(timed_growth(self.row))
+        self._threshold = 2 * growth
+        return [Request(self.member, growth)]
 
     def receive(self, message: Message) -> list[Message]:
         """Take a message from the coordinator, and say what to send."""
@@ -214,7 +224,10 @@ class ClientMachine:
         match message:
             case Receipt(_, sequence):
                 self._acknowledged(sequence)
+            case Terms(_, threshold):
+                self._threshold = self._terms = threshold
             case Download():
+                self._threshold = self._terms
                 self._acknowledged(message.acknowledged)
                 if message.version > self.row[VERSION]:
                     self._on_top = {n: upload for n, upload in self._on_top.items() if n > message.acknowledged}
@@ -222,6 +235,7 @@ class ClientMachine:
             case Collect(_, epoch) if epoch > self._epoch:
                 self._epoch = epoch
                 self._exploring = False
+                self._threshold = self._terms
                 return [self.upload()]
             case Collect():
                 pass
@@ -297,7 +311,8 @@ class ClientMachine:
                 sums = self.stream.release(sums)
             mark_sent(self.row, self.dim)
         self._sequence += 1
-        upload = Upload(self.member, self._sequence, sums, known_by(self.row, self.protocol))
+        known = known_by(self.row, self.protocol, self._counting)
+        upload = Upload(self.member, self._sequence, sums, known)
         self.outbox[self._sequence] = self._on_top[self._sequence] = upload
         return upload
 
@@ -330,18 +345,12 @@ class ClientMachine:
         self.row[VERSION] = message.version
 
 
-def explores(system: System, world: World) -> bool:
-    """Whether clients begin by choosing at random, until the coordinator first collects."""
-    assembly = system.assembly(world)
-    return assembly is not None and assembly.exploring
-
-
 def make_coordinator(system: System, world: World) -> Coordinator | MemberKeeper | None:
     """The coordinator's machine of a system; None if the system has no coordinator."""
     told = system.told(world)
-    noise, assembly = told.privacy.pool_noise(together=told.protocol.says == "request"), told.assembly(world)
-    if assembly is not None:
-        return told.protocol.member_coordinator(assembly, world, system.ridge, noise)
+    known_one_by_one = told.member_coordinator(world)
+    if known_one_by_one is not None:
+        return known_one_by_one
     layout = told.structure.layout(world)
     hub = empty_hub(
         world.dim,
@@ -351,4 +360,4 @@ def make_coordinator(system: System, world: World) -> Coordinator | MemberKeeper
         told.protocol.log_gamma_download(),
         system.ridge,
     )
-    return told.protocol.coordinator(hub, system.ridge, world.dim, noise)
+    return told.protocol.coordinator(hub, system.ridge, world.dim, told.pool_noise())

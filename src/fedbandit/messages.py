@@ -88,10 +88,11 @@ class Download:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Client → coordinator: let everyone synchronise."""
+    """Client → coordinator: let everyone synchronise; `growth` says how far past need I am, if anybody minds."""
 
     kind: ClassVar[int] = 5
     member: int
+    growth: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +131,19 @@ class Tell:
     sums: Sums
 
 
-Message: TypeAlias = Join | Upload | Receipt | Download | Request | Collect | Ask | Tell
-KINDS: dict[int, type[Message]] = {k.kind: k for k in (Join, Upload, Receipt, Download, Request, Collect, Ask, Tell)}
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Coordinator → client: from now on, speak when your trigger exceeds this threshold."""
+
+    kind: ClassVar[int] = 9
+    member: int
+    threshold: float
+
+
+Message: TypeAlias = Join | Upload | Receipt | Download | Request | Collect | Ask | Tell | Terms
+KINDS: dict[int, type[Message]] = {
+    k.kind: k for k in (Join, Upload, Receipt, Download, Request, Collect, Ask, Tell, Terms)
+}
 
 
 def statistics_scalars(dim: int) -> int:
@@ -174,8 +186,10 @@ def encode(message: Message) -> bytes:
             return header + _encode_sums(sums)
         case Join(member, version):
             return _header(message, member, version)
-        case Request(member):
-            return _header(message, member)
+        case Terms(member, threshold):
+            return _header(message, member, real=threshold)
+        case Request(member, growth):
+            return _header(message, member, real=growth)
 
 
 def decode(data: bytes) -> Message:
@@ -211,7 +225,9 @@ def decode(data: bytes) -> Message:
         return Receipt(member, first)
     if kind == Collect.kind:
         return Collect(member, first)
-    return Join(member, first) if kind == Join.kind else Request(member)
+    if kind == Terms.kind:
+        return Terms(member, real)
+    return Join(member, first) if kind == Join.kind else Request(member, real)
 
 
 def _header(message: Message, member: int, first: int = 0, second: int = 0, real: float = 0.0, dim: int = 0) -> bytes:

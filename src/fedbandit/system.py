@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 
-from fedbandit.assembly import Assembled, Assembly, Others
+from fedbandit.assembly import Assembled, Assembly, Noise, Others
 from fedbandit.errors import FedbanditError, number
 from fedbandit.policies import UCB, Policy
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
-from fedbandit.protocols import MessageProtocol, Never
+from fedbandit.protocols import MemberKeeper, MessageProtocol, Never
 from fedbandit.structures import Clustering, Everyone, Structure
 from fedbandit.world import World
 
@@ -55,6 +55,11 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
                 "with; use the protocol Never, or a structure with a row for each client."
             )
 
+        if self.protocol.one_by_one and not isinstance(self.structure, Assembled):
+            raise FedbanditError(
+                f"{parts} is refused: this coordinator forms groups of members whom it knows one by one; use a "
+                "structure that says how, such as HomogeneityCliques or EvidenceClusters."
+            )
         if self.privacy.perturbs == "statistics":
             self._check_soundness()
 
@@ -100,10 +105,26 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
             return replace(claim, true_epsilon=math.inf, remark=remark)
         return claim
 
+    @property
+    def counts_only(self) -> bool:
+        """Whether an upload measures what is known by counts: log det of raw data would tell what noise is to hide."""
+        hidden = self.privacy.perturbs == "statistics" and self.protocol.reads != "raw"
+        return self.protocol.counting or hidden
+
     def told(self, world: World) -> System:
         """The system with every parameter that was left open settled for this world."""
         protocol = self.protocol.told(world)
-        return replace(self, protocol=protocol, privacy=self.privacy.told(world, protocol.releases(world)))
+        releases = protocol.releases(world) + self._calls(world)
+        return replace(self, protocol=protocol, privacy=self.privacy.told(world, releases))
+
+    def _calls(self, world: World) -> int:
+        """How often an assembly has everybody upload, beside what the protocol does."""
+        assembly, calls = self.assembly(world), 0
+        if assembly is not None and self.privacy.perturbs == "statistics":
+            done = assembly.next_wake(0)
+            while done <= world.horizon // world.per_round:
+                calls, done = calls + 1, assembly.next_wake(done)
+        return calls
 
     def as_seen(self, world: World) -> World:
         """The world as a policy sees it: noise on rewards adds to their own (Laplace(s) has the variance 2s²)."""
@@ -112,11 +133,30 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
     def assembly(self, world: World) -> Assembly | None:
         """What puts members' statistics together, if the structure needs to know them one by one."""
         if isinstance(self.structure, Assembled):
-            return self.structure.assembly(world, self.ridge)
+            return self.structure.assembly(self.as_seen(world), self.ridge)
         layout = self.structure.layout(world)
-        if self.privacy.keeps_own and layout.fresh and self.structure.separate:
+        talks = self.protocol.says in ("upload", "request") and self.structure.separate
+        if self.privacy.keeps_own and layout.fresh and talks:
             return Others(layout.group_of, world.n_clients)
         return None
+
+    def pool_noise(self) -> Noise | None:
+        """What a coordinator knows about the noise in sums of uploads; of a system that was told the world."""
+        return self.privacy.pool_noise(together=self.protocol.says == "request")
+
+    def member_coordinator(self, world: World) -> MemberKeeper | None:
+        """The coordinator's machine, if members must be known one by one; of a system that was told the world."""
+        assembly = self.assembly(world)
+        if assembly is None:
+            return None
+        machine = self.protocol.member_coordinator(assembly, world, self.ridge, self.pool_noise())
+        if machine is None:
+            raise FedbanditError(
+                f"{type(self.structure).__name__} with {type(self.protocol).__name__} is refused: this protocol has no "
+                "coordinator that knows members one by one; use ServerQueue, Scheduled, EventTriggered or "
+                "CountTriggered."
+            )
+        return machine
 
     def parameters(self) -> dict[str, object]:
         """All parameters, flat, as plain values: for reports, files and fingerprints."""

@@ -12,9 +12,9 @@ import numpy as np
 
 from fedbandit.engine.loop import Outcome, Seats
 from fedbandit.engine.outlets import Outlets
-from fedbandit.messages import Collect, Download, Message, Receipt, Request, Upload
+from fedbandit.messages import Collect, Download, Message, Receipt, Request, Terms, Upload
 from fedbandit.policies import PolicyPlan
-from fedbandit.protocols import Broadcast, Coordinator, MemberKeeper, SynchronousCoordinator
+from fedbandit.protocols import Broadcast, Coordinator, MemberKeeper, SynchronousCoordinator, timed_growth
 from fedbandit.protocols.protocol import known_by
 from fedbandit.state import State
 from fedbandit.statistics import (
@@ -45,8 +45,10 @@ class Exchange:
         self.dim = dim
         self.protocol = system.protocol
         self.outlets = Outlets(system, plan, dim, seed)
+        self.counting = system.counts_only
         self.coordinator = coordinator
         self.thresholds = thresholds
+        self.terms = thresholds.copy()  # what thresholds are for those who wait for nothing
         self.sequence: dict[int, int] = {}
         self.control_messages = 0
 
@@ -58,7 +60,11 @@ class Exchange:
             return
         if self.protocol.says == "request":
             self.control_messages += 1
-            replies = self.coordinator.receive(Request(r))
+            growth = 0.0
+            if self.protocol.one_by_one:
+                growth = float(timed_growth(rows[seat]))
+                self.thresholds[r] = 2 * growth  # it has asked, and waits
+            replies = self.coordinator.receive(Request(r, growth))
         else:
             replies = self._upload(seat, rows, seats, out, s)
         self.deliver(list(replies), rows, seats, out, s)
@@ -75,11 +81,17 @@ class Exchange:
                 case Broadcast(_, count):
                     self.control_messages += count
                     replies += self._answer_collect(reply, count, rows, seats, out, s)
+                case Terms(member, threshold):
+                    self.control_messages += 1
+                    self.terms[member] = threshold
+                    self._attend(member)
                 case Collect(member):
                     self.control_messages += 1
+                    self._attend(member)
                     replies += self._upload(int(seats.seat_of[member]), rows, seats, out, s)
                 case Download(member):
                     out.downloads[s] += self.counted
+                    self._attend(member)
                     self.outlets.adopt(member, rows[seats.seat_of[member]], reply)
                 case _:
                     raise TypeError(f"a simulated client cannot be sent {reply!r}")
@@ -93,16 +105,21 @@ class Exchange:
             "control_messages": self.control_messages,
             "sequence": {str(r): n for r, n in self.sequence.items()},
         }
-        return State(header, {**machine.arrays, **outlets.arrays})
+        waiting = {"thresholds": self.thresholds, "terms": self.terms}
+        return State(header, {**machine.arrays, **outlets.arrays, **waiting})
 
     def restore(self, state: State) -> None:
         """Go on from there."""
         header, arrays = state
         self.coordinator.restore(State(header["coordinator"], arrays))
         self.outlets.restore(State(header["outlets"], arrays))
-        self.thresholds[sorted(self.outlets.spent)] = math.inf
+        self.thresholds[:], self.terms[:] = arrays["thresholds"], arrays["terms"]
         self.control_messages = header["control_messages"]
         self.sequence = {int(r): n for r, n in header["sequence"].items()}
+
+    def _attend(self, r: int) -> None:
+        """A client that is called, served or told new terms waits no longer."""
+        self.thresholds[r] = math.inf if r in self.outlets.spent else self.terms[r]
 
     def _upload(self, seat: int, rows: Array, seats: Seats, out: Outcome, s: int) -> list[Message | Broadcast]:
         r = int(seats.row_at[seat])
@@ -110,7 +127,8 @@ class Exchange:
         row = rows[seat]
         sums = self.outlets.release(r, row)
         out.uploads[s] += self.counted
-        return list(self.coordinator.receive(Upload(r, self.sequence[r], sums, known_by(row, self.protocol))))
+        known = known_by(row, self.protocol, self.counting)
+        return list(self.coordinator.receive(Upload(r, self.sequence[r], sums, known)))
 
     def _answer_collect(
         self, call: Broadcast, count: int, rows: Array, seats: Seats, out: Outcome, s: int

@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 from fedbandit.engine.clusters import ClustersLearner
 from fedbandit.engine.ledger import Ledger
 from fedbandit.engine.loop import Outcome
+from fedbandit.engine.neighbourhoods import NeighbourhoodsLearner
 from fedbandit.engine.partitions import Partitions
 from fedbandit.engine.rows import RowsLearner
 from fedbandit.environments.block import Block, Environment
@@ -59,7 +60,11 @@ class Bookkeeper(Protocol):
         ...
 
 
-LEARNERS: dict[str, Callable[..., Learner]] = {"rows": RowsLearner, "clusters": ClustersLearner}
+LEARNERS: dict[str, Callable[..., Learner]] = {
+    "rows": RowsLearner,
+    "clusters": ClustersLearner,
+    "neighbourhoods": NeighbourhoodsLearner,
+}
 """By `Structure.model`."""
 
 

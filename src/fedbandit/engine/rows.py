@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit.assembly import NEVER
+from fedbandit.assembly import NEVER, Assembled
 from fedbandit.engine.exchange import Exchange
 from fedbandit.engine.ledger import Ledger, keep_books
 from fedbandit.engine.loop import (
@@ -29,7 +29,7 @@ from fedbandit.environments.block import Block, Environment
 from fedbandit.memory import enlarged, lazy_zeros
 from fedbandit.messages import Join
 from fedbandit.policies import Uniform, scratch
-from fedbandit.protocols import Coordinator, MemberKeeper
+from fedbandit.protocols import Coordinator, Kind, MemberKeeper
 from fedbandit.protocols.hub import Hub, empty_hub, make_room, pack_hub, unpack_hub
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.state import State
@@ -49,15 +49,16 @@ class RowsLearner:
         self.dim = env.dim
         self.private = system.guarantee.basis != "none"
         protocol, layout = system.protocol, system.structure.layout(world)
-        noise, assembly = system.privacy.pool_noise(together=system.protocol.says == "request"), system.assembly(world)
+        noise, known_one_by_one = system.pool_noise(), system.member_coordinator(world)
         n_rows = layout.n_rows * protocol.period
         trigger = protocol.trigger()
-        known_one_by_one = None
-        if assembly is not None:
-            known_one_by_one = protocol.member_coordinator(assembly, world, system.ridge, noise)
-        speaks = protocol.says in ("upload", "request") and assembly is None
+        speaks = protocol.says in ("upload", "request") and known_one_by_one is None
         fused = (
-            fuse and protocol.fused and layout.fresh and assembly is None and system.privacy.perturbs != "statistics"
+            fuse
+            and protocol.fused
+            and layout.fresh
+            and known_one_by_one is None
+            and system.privacy.perturbs != "statistics"
         )
         blank = empty_rows(1, env.dim)[0]
         start_row(blank, env.dim, system.ridge)
@@ -105,11 +106,15 @@ class RowsLearner:
                 system, coordinator, self.rules.thresholds, self.plan, env.dim, seed, counted=layout.counted
             )
         self.explore = Uniform().plan(world, system.ridge, policy_key(seed))
+        self.clusters: Partitions | None = None
         if known_one_by_one is not None:
             self._seat_everyone()
             if protocol.join == "member":
                 for i in range(world.n_clients):
                     known_one_by_one.receive(Join(i))  # there is nothing yet to answer with
+            if isinstance(system.structure, Assembled):
+                self.clusters = Partitions()
+                self.clusters.record_clusters(0, known_one_by_one.assembly.groups())
         self.late = no_late(min(env.longest_delay, world.horizon), env.dim)
         self.work = scratch(env.n_arms, env.dim)
 
@@ -146,11 +151,6 @@ class RowsLearner:
         """Messages that carried no statistics."""
         return 0 if self.exchange is None else self.exchange.control_messages
 
-    @property
-    def clusters(self) -> Partitions | None:
-        """Rows alone find none."""
-        return None
-
     def ledger(self) -> Ledger | None:
         """What privacy has cost, if there is a privacy part."""
         if not self.private:
@@ -163,6 +163,7 @@ class RowsLearner:
     def run(self, start: int, stop: int, before: int, block: Block, out: Outcome) -> int:
         """Run the compiled loop until it needs something, give it that, and say where to go on."""
         stop = self._greet(start, stop, block, out)
+        exploring = self.members is not None and self.members.exploring
         pause = run(
             start,
             stop,
@@ -174,8 +175,8 @@ class RowsLearner:
             self.seats,
             self.hub,
             self.late,
-            self.explore if self.members is not None and self.members.exploring else self.plan,
-            self.rules,
+            self.explore if exploring else self.plan,
+            self.rules._replace(kind=int(Kind.NEVER)) if exploring else self.rules,
             self.work,
             out,
         )
@@ -214,7 +215,10 @@ class RowsLearner:
         if isinstance(self.exchange, PeerExchange):
             self.exchange.end_round(self.rows, self.seats, out, s)
         elif self.exchange is not None and self.members is not None:
+            before = self.members.assembly.groups()
             self.exchange.deliver(self.members.end_round(done), self.rows, self.seats, out, s)
+            if self.clusters is not None and self.members.assembly.groups() != before:
+                self.clusters.record_clusters(done, self.members.assembly.groups())
 
     def settle(self) -> None:
         """Give every row that has acted a full seat, so that `rows` shows them all. It changes no outcome."""
@@ -232,7 +236,8 @@ class RowsLearner:
         if self.exchange is None:
             return State(clipped, arrays)
         header, more = self.exchange.state()
-        return State(header | clipped, arrays | more)
+        found = {} if self.clusters is None else self.clusters.arrays()
+        return State(header | clipped, arrays | more | found)
 
     def restore(self, state: State) -> None:
         """Go on from there."""
@@ -249,3 +254,5 @@ class RowsLearner:
         self.use_hub(unpack_hub(self.hub, arrays))
         if self.exchange is not None:
             self.exchange.restore(state)
+        if self.clusters is not None:
+            self.clusters = Partitions.from_arrays(arrays)

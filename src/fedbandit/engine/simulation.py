@@ -92,11 +92,11 @@ class Simulation:
         s = 0
         while s < stop - self.done:
             wake = self.learner.next_wake((self.done + s) // self.per_round)
-            pause = min(stop, wake * self.per_round) - self.done
-            while s < pause:
-                s = self.learner.run(s, pause, self.done, block, out)
-            if self.done + s == wake * self.per_round:
-                self.learner.end_round(wake, out, s - 1)
+            before, s = s, self.learner.run(s, min(stop, wake * self.per_round) - self.done, self.done, block, out)
+            rounds, within = divmod(self.done + s, self.per_round)
+            # Asked again: what was said in this round may have to be answered at its end.
+            if s > before and within == 0 and self.learner.next_wake(rounds - 1) == rounds:
+                self.learner.end_round(rounds, out, s - 1)
         self._add_up(out, self.done, stop)
         self.done = stop
 

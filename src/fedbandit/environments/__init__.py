@@ -9,6 +9,7 @@ on them, but `fedbandit.evaluation` says what they tell about a system.
 from collections.abc import Callable
 
 from fedbandit.environments.block import Block, Environment, Stream
+from fedbandit.environments.clustered import Clustered
 from fedbandit.environments.datasets.delicious import Delicious, delicious
 from fedbandit.environments.datasets.lastfm import LastFM, lastfm
 from fedbandit.environments.datasets.likes import LikedItems
@@ -20,11 +21,13 @@ from fedbandit.environments.homogeneous import Homogeneous
 from fedbandit.environments.logged import LoggedDecisions, from_frame
 from fedbandit.environments.recorded import Recorded, recorded
 
+clustered = Clustered
 fclub = Fclub
 homogeneous = Homogeneous
 feducb = FedUCB
 
 ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
+    "clustered": clustered,
     "fclub": fclub,
     "homogeneous": homogeneous,
     "feducb": feducb,
@@ -38,6 +41,7 @@ ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
 __all__ = [
     "ENVIRONMENTS",
     "Block",
+    "Clustered",
     "Delicious",
     "Environment",
     "Fclub",
@@ -50,6 +54,7 @@ __all__ = [
     "MovieLensUsers",
     "Recorded",
     "Stream",
+    "clustered",
     "delicious",
     "fclub",
     "feducb",

@@ -16,19 +16,35 @@ from fedbandit.presets.async_linucb import (
 from fedbandit.presets.compose import PRESETS, Common, compose, preset
 from fedbandit.presets.fclub import club, fclub, fclub_dc, homo, homo_dc, sclub
 from fedbandit.presets.feducb import dp_linucb, feducb
+from fedbandit.presets.hetofedbandit import (
+    clustered_linucb,
+    dyclu,
+    hetofedbandit,
+    hetofedbandit_async,
+    hetofedbandit_dr,
+    hetofedbandit_e,
+    hetofedbandit_pq,
+)
 
 __all__ = [
     "PRESETS",
     "Common",
     "async_linucb",
     "club",
+    "clustered_linucb",
     "compose",
     "count_linucb",
     "dislinucb",
     "dp_linucb",
+    "dyclu",
     "fclub",
     "fclub_dc",
     "feducb",
+    "hetofedbandit",
+    "hetofedbandit_async",
+    "hetofedbandit_dr",
+    "hetofedbandit_e",
+    "hetofedbandit_pq",
     "homo",
     "homo_dc",
     "linucb",

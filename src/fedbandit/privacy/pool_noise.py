@@ -32,7 +32,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from fedbandit.privacy.bounds import NoiseBounds, chi_bound, gram_bound
-from fedbandit.statistics import EXACT, Array, Slack
+from fedbandit.statistics import EXACT, Array, Ints, Slack
 
 FLOOR = 0.5
 """μ₀/Λ: where eigenvalues are lifted to. Lower floors have less bias ρ and more inflation f."""
@@ -89,6 +89,11 @@ class PoolNoise:
             inflation=inflation - 1,
             noise=deviation + lift * self.theta_bound,
         )
+
+    def deviations(self, releases: Ints) -> Array:
+        """The standard deviation of a coordinate of h − Nθ, at most: N has it s along θ twice, h is s/κ."""
+        spread = math.hypot(math.sqrt(2) * self.theta_bound, 1 / self.reward_weight)
+        return spread * np.sqrt([self.variance(i, int(k)) for i, k in enumerate(releases)])
 
     def bounds(self, s: float) -> tuple[float, float]:
         """Λ and ν for entries of standard deviation s."""

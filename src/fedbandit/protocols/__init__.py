@@ -15,8 +15,10 @@ from fedbandit.protocols.members import MemberKeeper, MemberStar, MemberSync
 from fedbandit.protocols.never import Never
 from fedbandit.protocols.peer_node import PeerNode
 from fedbandit.protocols.protocol import MessageProtocol
+from fedbandit.protocols.queue import ServerQueue
+from fedbandit.protocols.scheduled import Scheduled
 from fedbandit.protocols.synchronous import Synchronous, SynchronousCoordinator
-from fedbandit.protocols.trigger import Kind, Trigger
+from fedbandit.protocols.trigger import Kind, Trigger, timed_growth
 
 __all__ = [
     "Broadcast",
@@ -32,9 +34,12 @@ __all__ = [
     "MessageProtocol",
     "Never",
     "PeerNode",
+    "Scheduled",
+    "ServerQueue",
     "StarCoordinator",
     "Synchronous",
     "SynchronousCoordinator",
     "Trigger",
     "always",
+    "timed_growth",
 ]

@@ -39,6 +39,7 @@ class CountTriggered:
     says: ClassVar[Says] = "upload"
     period: ClassVar[int] = 1
     counting: ClassVar[bool] = True
+    one_by_one: ClassVar[bool] = False
     fused: ClassVar[bool] = True
     reads: ClassVar[Reads] = "counts"
 

@@ -53,6 +53,7 @@ class EventTriggered:
     says: ClassVar[Says] = "upload"
     period: ClassVar[int] = 1
     counting: ClassVar[bool] = False
+    one_by_one: ClassVar[bool] = False
     fused: ClassVar[bool] = True
     reads: ClassVar[Reads] = "raw"
 

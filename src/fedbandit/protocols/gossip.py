@@ -52,6 +52,7 @@ class Gossip:
 
     says: ClassVar[Says] = "gossip"
     counting: ClassVar[bool] = True
+    one_by_one: ClassVar[bool] = False
     fused: ClassVar[bool] = False
     join: ClassVar[Joining] = "cold"
 

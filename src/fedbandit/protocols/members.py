@@ -8,6 +8,7 @@ with one another, `protocols.hub` is the faster memory.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -18,11 +19,17 @@ from fedbandit.protocols.coordinator import Broadcast
 from fedbandit.protocols.hub import NOTHING_COUNTED
 from fedbandit.protocols.sequence import check_upload, is_retry
 from fedbandit.state import State
-from fedbandit.statistics import TIE, Array
+from fedbandit.statistics import TIE, Array, Sums
+
+Messages = list[Message | Broadcast]
 
 
 class MemberKeeper:
-    """What such coordinators have in common: members' statistics, versions of downloads, uploads applied."""
+    """What such coordinators have in common: members' statistics, versions of downloads, uploads applied, and calls.
+
+    A call (`collect`) asks members for what they have; when the last of them has answered, `collected` goes on. One
+    that joins again while its answer is awaited is called again, so that a call that got lost blocks nobody.
+    """
 
     def __init__(self, assembly: Assembly, n_clients: int, dim: int, ridge: float, noise: Noise | None) -> None:
         self.assembly = assembly
@@ -34,6 +41,10 @@ class MemberKeeper:
         self.joined = np.zeros(n_clients, dtype=np.bool_)
         self.sent = np.zeros(n_clients, dtype=np.int64)  # the version of the last download of each
         self.version = 0
+        self.epoch = 0
+        self.awaited: set[int] = set()  # members whose answer to the last call is still to come
+        self.done = 0  # rounds, when `end_round` was last called
+        self.mixed: set[int] = set()  # members whose last download had data of others
 
     @property
     def exploring(self) -> bool:
@@ -50,6 +61,10 @@ class MemberKeeper:
             "machine": type(self).__name__,
             "applied": {str(i): n for i, n in self.applied.items()},
             "version": self.version,
+            "epoch": self.epoch,
+            "awaited": sorted(self.awaited),
+            "done": self.done,
+            "mixed": sorted(self.mixed),
             "assembly": self.assembly.state(),
         }
         arrays = {f"members.{k}": v for k, v in self.members._asdict().items()}
@@ -61,7 +76,8 @@ class MemberKeeper:
         if header["machine"] != type(self).__name__:
             raise FedbanditError(f"The state is one of a {header['machine']}, expected a {type(self).__name__}.")
         self.applied = {int(i): n for i, n in header["applied"].items()}
-        self.version = header["version"]
+        self.version, self.epoch, self.done = header["version"], header["epoch"], header["done"]
+        self.awaited, self.mixed = set(header["awaited"]), set(header["mixed"])
         self.assembly.restore(header["assembly"])
         self.joined = arrays["joined"].astype(np.bool_)
         self.sent = arrays["sent"].copy()
@@ -71,13 +87,39 @@ class MemberKeeper:
         """After how many rounds `end_round` has something to do next."""
         return self.assembly.next_wake(done)
 
-    def end_round(self, done: int) -> list[Message | Broadcast]:  # noqa: ARG002 - most have nothing to do
+    def end_round(self, done: int) -> Messages:
         """What to send between rounds."""
+        self.done = done
         return []
 
-    def receive(self, message: Message) -> list[Message | Broadcast]:
+    def receive(self, message: Message) -> Messages:
         """Apply one message and say what to send."""
         raise NotImplementedError
+
+    def collect(self, who: Iterable[int]) -> Messages:
+        """Call these members to send what they have; `collected` goes on when all have."""
+        self.epoch += 1
+        self.awaited = set(who)
+        if not self.awaited:
+            return self.collected()
+        return [Collect(i, self.epoch) for i in sorted(self.awaited)]
+
+    def collected(self) -> Messages:
+        """What to do when everybody who was called has answered."""
+        return []
+
+    def answered(self, member: int) -> Messages:
+        """A member has answered the call."""
+        self.awaited.discard(member)
+        return [] if self.awaited else self.collected()
+
+    def welcome(self, message: Join) -> Messages:
+        """A member joins again: it is called again if its answer is awaited, and sent what it has missed."""
+        member = message.member
+        again: Messages = [Collect(member, self.epoch)] if member in self.awaited else []
+        if self.sent[member] > message.version:
+            again.append(self.download(member, self.share(member)))
+        return again
 
     def check_member(self, member: int) -> None:
         """Refuse numbers that are none."""
@@ -97,25 +139,32 @@ class MemberKeeper:
         self.applied[upload.member] = upload.sequence
         return True
 
-    def catch_up(self, member: int, version: int) -> list[Message | Broadcast]:
-        """A member that is known already joins again: it is sent its share if it lacks a download."""
-        return [self.download(member, self.share(member))] if self.sent[member] > version else []
-
     def share(self, member: int) -> Share:
         """What a member is to be sent now."""
         return self.assembly.share(member, self.members, self.noise, self.ridge)
+
+    def logdet(self, share: Share) -> float:
+        """log det V(λ)/det λI of a share, as a row that adopts it has it."""
+        _, value = np.linalg.slogdet(share.sums.V / self.ridge + np.eye(self.dim))
+        return float(value) + share.slack.offset
+
+    def is_news(self, member: int, share: Share) -> bool:
+        """Whether there is anything in a share that its member has not: it was and is alone otherwise."""
+        return member in self.mixed or share.sums.n != self.members.n[member]
 
     def download(self, member: int, share: Share) -> Download:
         """The next download for a member."""
         self.version += 1
         self.sent[member] = self.version
+        (self.mixed.discard if share.sums.n == self.members.n[member] else self.mixed.add)(member)
         return Download(member, self.version, self.applied.get(member, 0), share.sums, share.slack, share.own)
 
 
 class MemberStar(MemberKeeper):
     """Members upload on their own triggers; each that is stale is sent its share (Async-LinUCB, Alg. 1, per member).
 
-    A member is stale when measure(its share) − measure(what it has) > log γ_D, as in `protocols.hub`.
+    A member is stale when measure(its share) − measure(what it has) > log γ_D, as in `protocols.hub`. When the assembly
+    wakes, everybody is called, groups are formed anew, and whoever is in another group is sent its new share.
     """
 
     def __init__(
@@ -146,26 +195,46 @@ class MemberStar(MemberKeeper):
         super().restore(state)
         self.known = state.arrays["known"].copy()
 
-    def receive(self, message: Message) -> list[Message | Broadcast]:
+    def end_round(self, done: int) -> Messages:
+        """Call everybody, to form groups anew."""
+        self.done = done
+        return [] if self.awaited else self.collect(range(self.members.n.size))
+
+    def collected(self) -> Messages:
+        """All is in: regroup."""
+        everyone = range(self.members.n.size)
+        before = [self._sum(j) for j in everyone]
+        if self.assembly.regroup(self.members, self.done, self.noise):
+            moved = [j for j in everyone if not np.array_equal(self._sum(j), before[j])]
+            self.known[moved] = -np.inf  # whatever they have, it is not their group's
+        return self._refresh(everyone)
+
+    def receive(self, message: Message) -> Messages:
         """Apply a Join or an Upload."""
         match message:
-            case Join(member, version):
+            case Join(member):
                 self.check_member(member)
                 if self.joined[member]:
-                    return self.catch_up(member, version)
+                    return self.welcome(message)
                 self.joined[member] = True
                 return self._refresh([member]) if self.warm else []
             case Upload(member, sequence, _, known):
                 if not self.add(message):
                     return [Receipt(member, self.applied[member])]
                 self.known[member] = known
-                stale = [j for j in self.assembly.affected(member) if self.joined[j]]
+                self.joined[member] = True
+                if member in self.awaited:
+                    return [Receipt(member, sequence), *self.answered(member)]
+                stale = [] if self.awaited else [j for j in self.assembly.affected(member) if self.joined[j]]
                 return [Receipt(member, sequence), *self._refresh(stale)]
             case _:
                 raise FedbanditError(f"This coordinator does not take a {type(message).__name__}.")
 
-    def _refresh(self, candidates: list[int]) -> list[Message | Broadcast]:
-        sent: list[Message | Broadcast] = []
+    def _sum(self, member: int) -> Array:
+        return self.assembly.share(member, self.members, None, self.ridge).sums.V
+
+    def _refresh(self, candidates: Iterable[int]) -> Messages:
+        sent: Messages = []
         counts: dict[int, float] = {}  # by group, since a group's members are counted alike
         for j in candidates:
             limit = self.known[j] + self.log_gamma[j] + TIE
@@ -184,12 +253,12 @@ class MemberStar(MemberKeeper):
 
     def _measure(self, member: int, share: Share) -> float:
         """How much a member would have with this share and its own data."""
-        own = 0 if share.own else int(self.members.n[member])
         if self.counting:
-            return self._log_count(share.sums.n + own)
-        V = share.sums.V if share.own else share.sums.V + self.members.V[member]
-        _, logdet = np.linalg.slogdet(V / self.ridge + np.eye(self.dim))
-        return float(logdet) + share.slack.offset
+            return self._log_count(share.sums.n + (0 if share.own else int(self.members.n[member])))
+        if share.own:
+            return self.logdet(share)
+        V, b, n = share.sums
+        return self.logdet(share._replace(sums=Sums(V + self.members.V[member], b, n)))
 
     @staticmethod
     def _log_count(n: int) -> float:
@@ -197,57 +266,51 @@ class MemberStar(MemberKeeper):
 
 
 class MemberSync(MemberKeeper):
-    """When one asks, all of its group upload, and then all are sent their shares (Async-LinUCB, Alg. 4, per member)."""
+    """When one asks, all of its group upload, and then all are sent their shares (Async-LinUCB, Alg. 4, per member).
+
+    One group is called at a time; who asks meanwhile is heard when it asks again.
+    """
+
+    called: list[int]
 
     def __init__(self, assembly: Assembly, n_clients: int, dim: int, ridge: float, noise: Noise | None) -> None:
         super().__init__(assembly, n_clients, dim, ridge, noise)
-        self.epoch = 0
-        self._awaited: dict[int, set[int]] = {}  # by the member that asked: whose uploads are still to come
+        self.called = []
 
-    def receive(self, message: Message) -> list[Message | Broadcast]:
+    def collected(self) -> Messages:
+        """Everybody who was called is sent its share."""
+        return [self.download(j, self.share(j)) for j in self.called]
+
+    def receive(self, message: Message) -> Messages:
         """Apply a Join, a Request or an Upload."""
         match message:
-            case Join(member, version):
+            case Join(member):
                 self.check_member(member)
-                again: list[Message | Broadcast] = [
-                    Collect(member, epoch) for epoch, who in self._awaited.items() if member in who
-                ]
                 if self.joined[member]:
-                    return again + self.catch_up(member, version)
+                    return self.welcome(message)
                 self.joined[member] = True
-                return [self.download(member, self.share(member))] if self.version > 0 else again
+                return [self.download(member, self.share(member))] if self.version > 0 else []
             case Request(member):
                 self.check_member(member)
-                if any(member in who for who in self._awaited.values()):
+                if self.awaited:
                     return []
-                self.epoch += 1
-                called = list(self.assembly.affected(member))
-                self._awaited[self.epoch] = set(called)
-                return [Collect(j, self.epoch) for j in called]
+                self.called = list(self.assembly.affected(member))
+                return self.collect(self.called)
             case Upload(member, sequence):
-                asked = [epoch for epoch, who in self._awaited.items() if member in who]
-                if not asked and sequence > self.applied.get(member, 0):
+                if member not in self.awaited and sequence > self.applied.get(member, 0):
                     raise FedbanditError(f"Client {member} sent upload {sequence}, but was not asked for one.")
                 if not self.add(message):
                     return [Receipt(member, self.applied[member])]
-                sent: list[Message | Broadcast] = [Receipt(member, sequence)]
-                for epoch in asked:
-                    self._awaited[epoch].discard(member)
-                    if not self._awaited[epoch]:
-                        del self._awaited[epoch]
-                        sent += [self.download(j, self.share(j)) for j in self.assembly.affected(member)]
-                return sent
+                return [Receipt(member, sequence), *self.answered(member)]
             case _:
                 raise FedbanditError(f"This coordinator does not take a {type(message).__name__}.")
 
     def state(self) -> State:
-        """Also whose uploads are awaited."""
+        """Also who was called."""
         header, arrays = super().state()
-        awaited = {str(epoch): sorted(who) for epoch, who in self._awaited.items()}
-        return State({**header, "epoch": self.epoch, "awaited": awaited}, arrays)
+        return State({**header, "called": self.called}, arrays)
 
     def restore(self, state: State) -> None:
         """Go on in the middle of a collection."""
         super().restore(state)
-        self.epoch = state.header["epoch"]
-        self._awaited = {int(epoch): set(who) for epoch, who in state.header["awaited"].items()}
+        self.called = list(state.header["called"])

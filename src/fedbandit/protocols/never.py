@@ -23,6 +23,7 @@ class Never:
     says: ClassVar[Says] = "nothing"
     period: ClassVar[int] = 1
     counting: ClassVar[bool] = False
+    one_by_one: ClassVar[bool] = False
     fused: ClassVar[bool] = True
     reads: ClassVar[Reads] = "nothing"
     join: ClassVar[Joining] = "cold"

@@ -25,6 +25,9 @@ class MessageProtocol(typing.Protocol):
     fused: ClassVar[bool]
     """Whether the engine may run the whole exchange compiled (`hub.upload_row`)."""
 
+    one_by_one: ClassVar[bool]
+    """Whether its coordinator must know members one by one; who has asked it waits to be called."""
+
     @property
     def period(self) -> int:
         """How many estimators a client has and uses in turn, round by round."""
@@ -67,9 +70,9 @@ class MessageProtocol(typing.Protocol):
         ...
 
 
-def known_by(row: Array, protocol: MessageProtocol) -> float:
+def known_by(row: Array, protocol: MessageProtocol, counting: bool) -> float:
     """What an upload says of how much its client knows: nothing, where no download depends on it.
 
-    A log-determinant is one of exact data, so it may not leave a client that noises its statistics for nothing.
+    A log-determinant is one of exact data, so it may not leave a client that noises its statistics (`counting`).
     """
-    return measure(row, protocol.counting) if protocol.says == "upload" else 0.0
+    return measure(row, counting) if protocol.says == "upload" or protocol.one_by_one else 0.0

@@ -60,6 +60,7 @@ class Synchronous:
     says: ClassVar[Says] = "request"
     period: ClassVar[int] = 1
     counting: ClassVar[bool] = False
+    one_by_one: ClassVar[bool] = False
     fused: ClassVar[bool] = False
     join: ClassVar[Joining] = "member"
 

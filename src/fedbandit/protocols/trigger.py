@@ -59,6 +59,12 @@ def pick(per_client: Array, i: int) -> float:
 
 
 @compiled_inline
+def timed_growth(row: Array) -> float:
+    """Δn · log(det V(λ)/det (V − ΔV)(λ))."""
+    return row[N_PENDING] * (row[LOGDET] - row[BASE_LOGDET])
+
+
+@compiled_inline
 def triggered(kind: int, threshold: float, batch: int, row: Array) -> bool:
     """Whether a row speaks now.
 
@@ -69,7 +75,7 @@ def triggered(kind: int, threshold: float, batch: int, row: Array) -> bool:
     if kind == ON_LOGDET:
         return row[LOGDET] - row[BASE_LOGDET] > threshold + TIE
     if kind == ON_TIMED_LOGDET:
-        return row[N_PENDING] * (row[LOGDET] - row[BASE_LOGDET]) > threshold + TIE
+        return timed_growth(row) > threshold + TIE
     if kind == ON_COUNT:
         sent = row[N_OWN] - row[N_PENDING]
         return row[N_PENDING] >= batch and threshold < math.inf and row[N_OWN] >= threshold * sent - TIE

@@ -9,8 +9,11 @@ from fedbandit.structures.alone import Alone
 from fedbandit.structures.central import Central
 from fedbandit.structures.clustering import Clustering, Law, Rule
 from fedbandit.structures.everyone import Everyone
+from fedbandit.structures.evidence_clusters import EvidenceClusters
 from fedbandit.structures.fixed_groups import FixedGroups
+from fedbandit.structures.homogeneity_cliques import HomogeneityCliques
 from fedbandit.structures.layout import Layout, Structure
+from fedbandit.structures.neighbourhoods import Neighbourhoods
 from fedbandit.structures.phased_clusters import PhasedClusters
 from fedbandit.structures.pruned_graph import PrunedGraph
 from fedbandit.structures.servers import Servers
@@ -21,9 +24,12 @@ __all__ = [
     "Central",
     "Clustering",
     "Everyone",
+    "EvidenceClusters",
     "FixedGroups",
+    "HomogeneityCliques",
     "Law",
     "Layout",
+    "Neighbourhoods",
     "PhasedClusters",
     "PrunedGraph",
     "Rule",

@@ -8,9 +8,9 @@ from typing import ClassVar, Literal, Protocol, runtime_checkable
 from fedbandit.statistics import Ints
 from fedbandit.world import World
 
-Model = Literal["rows", "clusters", "split", "kernel"]
-"""How arms are scored: with one row, the row of a cluster that changes while running, a global and a local part, or
-through a kernel over users."""
+Model = Literal["rows", "clusters", "neighbourhoods", "split", "kernel"]
+"""How arms are scored: with one row, the row of a cluster that changes while running, the sum over a user's
+neighbours, a global and a local part, or through a kernel over users."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,131 @@
+"""HetoFedBandit (Blaser et al. 2024): Table 1 and the imbalanced data of App. G, next to the paper; who finds clusters.
+
+Settings as in the paper: d = 25, a pool of 1,000 arms of norm 1 of which 25 are shown, σ = λ = δ = 0.1, everybody acts
+in every round, clients within 1/(N√T) of their centres; ten seeds, mean ± standard error, messages in brackets.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+
+import numpy as np
+
+import fedbandit as fb
+from benchmarks.timing import table
+
+SEEDS = range(10)
+Sizes = tuple[int, ...] | None
+Run = tuple[float, int, float]  # regret, messages, adjusted Rand index at the end
+
+PAPER = {
+    "linucb": (772, 785, 781, 778, 788),
+    "dislinucb": (59, 23_776, 25_124, 20_129, 23_824),
+    "dyclu": (49, 227, 777, 232, 269),
+    "hetofedbandit": (576, 669, 884, 700, 917),
+    "hetofedbandit_e": (174, 444, 822, 462, 582),
+}
+"""Regret in Table 1, by setting."""
+
+SETTINGS = ((1, 0.85), (4, 0.85), (30, 0.85), (4, 0.65), (4, 0.05))
+"""M and γ."""
+
+SYSTEMS: dict[str, Callable[[], fb.System]] = {
+    "linucb": fb.linucb,
+    "dislinucb": fb.dislinucb,
+    "dyclu": fb.dyclu,
+    "hetofedbandit": fb.hetofedbandit,
+    "hetofedbandit_e": fb.hetofedbandit_e,
+    "hetofedbandit_async": fb.hetofedbandit_async,
+    "clustered_linucb": fb.clustered_linucb,
+}
+
+
+def world(n_clients: int, n_clusters: int, gap: float, horizon: int, sizes: Sizes = None) -> fb.environments.Clustered:
+    """The paper's synthetic data; clients are assigned to clusters at random unless sizes are given."""
+    return fb.environments.clustered(
+        n_clients=n_clients,
+        dim=25,
+        n_arms=25,
+        pool=1000,
+        contexts="sphere",
+        rounds="all",
+        n_clusters=n_clusters,
+        gap=gap,
+        spread=1 / (n_clients * horizon**0.5),
+        sizes=sizes or ("random" if n_clusters < n_clients else None),
+    )
+
+
+def measure(make: Callable[[], fb.System], env: fb.environments.Clustered, horizon: int, seed: int) -> Run:
+    """One run."""
+    result = fb.simulate(make(), env, horizon, seed)
+    index = result.rand_index(env.partition)[-1] if result.clusters else np.nan
+    return float(result.regret[-1]), result.communication.messages, index
+
+
+def cell(runs: Sequence[Run], paper: float | None = None) -> str:
+    """Mean ± standard error (messages), and the paper's figure."""
+    regret = np.array([run[0] for run in runs])
+    error = regret.std(ddof=1) / len(runs) ** 0.5
+    printed = "" if paper is None else f"; paper {paper:,}"
+    return f"{regret.mean():,.0f} ± {error:,.0f} ({np.mean([run[1] for run in runs]):,.0f}){printed}"
+
+
+def table1() -> None:
+    """Print Table 1: N = 30, T = 3,000."""
+    begin = time.perf_counter()
+    lines = []
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        for name, make in SYSTEMS.items():
+            cells = []
+            for k, (clusters, gap) in enumerate(SETTINGS):
+                runs = list(pool.map(partial(measure, make, world(30, clusters, gap, 3000), 3000), SEEDS))
+                cells.append(cell(runs, PAPER[name][k] if name in PAPER else None))
+            lines.append([name.replace("_", "-"), *cells])
+            print("|", " | ".join(lines[-1]), "|", flush=True)
+    header = ["", *(f"M = {clusters}, γ = {gap:g}" for clusters, gap in SETTINGS)]
+    print(f"\n{table(header, lines)}\n\n{time.perf_counter() - begin:.0f} s")
+
+
+def imbalanced() -> None:
+    """Print the ablation of App. G: 26 clients in one cluster, 24 in pairs, T = 2,500."""
+    env = world(50, 13, 0.85, 2500, (26, *(2,) * 12))
+    variants: dict[str, Callable[[], fb.System]] = {
+        "hetofedbandit": fb.hetofedbandit,
+        "hetofedbandit_pq": fb.hetofedbandit_pq,
+        "hetofedbandit_dr": fb.hetofedbandit_dr,
+        "hetofedbandit_e": fb.hetofedbandit_e,
+        "hetofedbandit_e, explores": partial(fb.hetofedbandit_e, exploration=None),
+        "clustered_linucb": fb.clustered_linucb,
+    }
+    lines = []
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        for name, make in variants.items():
+            runs = list(pool.map(partial(measure, make, env, 2500), SEEDS))
+            lines.append([name.replace("_", "-"), cell(runs), f"{np.mean([run[2] for run in runs]):.3f}"])
+    print(table(["N = 50, M = 13 (26 + 12 × 2)", "regret ± s.e. (messages)", "Rand index"], lines))
+
+
+def recovery() -> None:
+    """Print in how many of ten seeds each method ends with exactly the true clusters, γ = 0.85, N = 30, T = 1,000."""
+    methods: dict[str, Callable[[], fb.System]] = {
+        "hetofedbandit:exploration=150": partial(fb.hetofedbandit, exploration=150),
+        "hetofedbandit_dr": fb.hetofedbandit_dr,
+        "hetofedbandit_e": fb.hetofedbandit_e,
+        "hetofedbandit_async": fb.hetofedbandit_async,
+        "dyclu": fb.dyclu,
+        "clustered_linucb": fb.clustered_linucb,
+    }
+    lines = []
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        for name, make in methods.items():
+            found = [name.replace("_", "-")]
+            for clusters in (1, 4, 10):
+                runs = list(pool.map(partial(measure, make, world(30, clusters, 0.85, 1000), 1000), SEEDS))
+                found.append(f"{sum(run[2] == 1.0 for run in runs)}/10")
+            lines.append(found)
+    print(table(["exactly the true clusters", "M = 1", "M = 4", "M = 10"], lines))

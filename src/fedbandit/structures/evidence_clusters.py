@@ -1,0 +1,212 @@
+"""Clients learn together if their data are more likely under one parameter than under several."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedbandit.assembly import Members, Noise, Share, summed
+from fedbandit.compiled import compiled_lean
+from fedbandit.errors import number
+from fedbandit.schedule import NEVER, next_growth
+from fedbandit.statistics import Array, Ints
+from fedbandit.structures.homogeneity import LEAST_NOISE, Weighted, eliminate, weighted
+from fedbandit.structures.layout import Layout, Model
+from fedbandit.world import World
+
+MOST_SWEEPS = 10
+
+
+@dataclass(frozen=True)
+class EvidenceClusters:
+    """The partition with the largest evidence: Σ over clusters G of log p(data of G) − odds · (number of clusters).
+
+    With θ ~ N(0, I/d) for each cluster, and A, c the members' weighted statistics (`homogeneity`) summed,
+
+        log p(G) = ½ cᵀ(A + dI)⁻¹c − ½ log det(I + A/d) + constants that do not depend on the partition.
+
+    It is looked for by merging the two clusters that gain most while any two gain, then by moving single clients while
+    that gains. `odds` says how many times e^odds likelier one cluster is than two before there are data.
+
+    recluster: the factor by which the rounds grow between one look at everybody's statistics and the next, or None if
+        the protocol decides that.
+
+    Compared with tests of pairs: a client is compared with *all* members of a cluster together, so that clusters are
+    found when each client has fewer observations than there are dimensions; and clusters never overlap.
+
+    Reference: a design of this project; merging by evidence is Bayesian hierarchical clustering (Heller and
+    Ghahramani 2005) for regressions.
+    """
+
+    odds: float = 3.0
+    recluster: float | None = None
+    noise: float | None = None
+
+    model: ClassVar[Model] = "rows"
+    separate: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check every parameter."""
+        number(self.odds, "odds", "a finite number")
+        if self.recluster is not None:
+            number(self.recluster, "recluster", "a finite number ≥ 1, or None", at_least=1.0)
+        if self.noise is not None:
+            number(self.noise, "noise", "a finite number ≥ 0, or None", at_least=0.0)
+
+    def layout(self, world: World) -> Layout:
+        """A row a client; the groups are the assembly's."""
+        return Layout(world.n_clients, 1, None, np.zeros(1, dtype=np.int64))
+
+    def assembly(self, world: World, ridge: float) -> Partition:  # noqa: ARG002 - the prior has its own
+        """Everybody alone."""
+        return Partition(self, world)
+
+
+class Partition:
+    """The clusters at a time, at the coordinator."""
+
+    exploring = False
+
+    def __init__(self, structure: EvidenceClusters, world: World) -> None:
+        self.structure = structure
+        self.world = world
+        self.sigma = max(world.noise if structure.noise is None else structure.noise, LEAST_NOISE)
+        self._use([[i] for i in range(world.n_clients)])
+
+    def groups(self) -> list[list[int]]:
+        """The clusters."""
+        return self._clusters
+
+    def affected(self, member: int) -> Sequence[int]:
+        """The member's cluster."""
+        return self._home[member]
+
+    def share(self, member: int, members: Members, noise: Noise | None, ridge: float) -> Share:
+        """The sum over the member's cluster."""
+        return summed(members, self._home[member], noise, ridge)
+
+    def next_wake(self, done: int) -> int:
+        """By growth, or never."""
+        factor = self.structure.recluster
+        return NEVER if factor is None else next_growth(done, 1, factor, 1, self.world)
+
+    def regroup(self, members: Members, done: int, noise: Noise | None = None) -> bool:  # noqa: ARG002
+        """Look for the likeliest partition; True if it is another one."""
+        before = self._clusters
+        self._use(likeliest(weighted(members, self.sigma, noise), self.structure.odds))
+        return self._clusters != before
+
+    def _use(self, clusters: list[list[int]]) -> None:
+        self._clusters = clusters
+        self._home: list[list[int]] = [[]] * self.world.n_clients
+        for cluster in clusters:
+            for i in cluster:
+                self._home[i] = cluster
+
+    def state(self) -> dict[str, Any]:
+        """The clusters."""
+        return {"clusters": self._clusters}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self._use(state["clusters"])
+
+
+def likeliest(data: Weighted, odds: float) -> list[list[int]]:
+    """The partition found by merging and moving, sorted."""
+    n, d = data.c.shape
+    work = np.zeros((d + 1, d)), np.zeros(d + 1)
+    A, c = np.zeros((n + 1, d, d)), np.zeros((n + 1, d))  # of clusters; the last one is always empty
+    A[:n], c[:n] = data.A, data.c
+    label = _merge(A, c, odds, work)
+    _move(data, A, c, label, odds, work)
+    return sorted(np.flatnonzero(label == g).tolist() for g in np.unique(label))
+
+
+def _merge(A: Array, c: Array, odds: float, work: tuple[Array, Array]) -> Ints:
+    """Merge clusters while two gain; cluster sums in A, c are kept up to date. Returns the cluster of each client."""
+    n = len(A) - 1
+    everyone = np.arange(n)
+    label, alive = everyone.copy(), np.ones(n, dtype=np.bool_)
+    alone, gain = np.zeros(n), np.full((n, n), -np.inf)
+    evidence(-1, everyone, A, c, alone, *work)
+    for i in range(n):
+        gain[i, i + 1 :] = _gains(i, everyone[i + 1 :], A, c, alone, work)
+        gain[i + 1 :, i] = gain[i, i + 1 :]
+    best = gain.max(axis=1, initial=-np.inf)
+    while True:
+        i = int(best.argmax())
+        if best[i] + odds <= 0:
+            return label
+        j = int(gain[i].argmax())
+        A[i] += A[j]
+        c[i] += c[j]
+        A[j], c[j] = 0.0, 0.0
+        label[label == j] = i
+        alive[j] = False
+        gain[j], gain[:, j] = -np.inf, -np.inf
+        evidence(-1, everyone[i : i + 1], A, c, alone[i : i + 1], *work)
+        others = np.flatnonzero(alive & (everyone != i))
+        gain[i, others] = gain[others, i] = _gains(i, others, A, c, alone, work)
+        best = gain.max(axis=1, initial=-np.inf)
+
+
+def _gains(i: int, others: Ints, A: Array, c: Array, alone: Array, work: tuple[Array, Array]) -> Array:
+    together = np.zeros(others.size)
+    evidence(i, others, A, c, together, *work)
+    return together - alone[i] - alone[others]
+
+
+def _move(data: Weighted, A: Array, c: Array, label: Ints, odds: float, work: tuple[Array, Array]) -> None:
+    """Move single clients to where they gain most, until nobody moves."""
+    n = label.size
+    for _ in range(MOST_SWEEPS):
+        moved = False
+        for i in range(n):
+            home = label[i]
+            A[home] -= data.A[i]
+            c[home] -= data.c[i]
+            places = np.unique(label[np.arange(n) != i])
+            free = np.setdiff1d(np.arange(n), places)[:1]  # an empty cluster: to be alone costs the odds
+            places = np.concatenate([places, free])
+            A[free], c[free] = 0.0, 0.0  # without what rounding has left there
+            A[n], c[n] = data.A[i], data.c[i]
+            without, together = np.zeros(places.size), np.zeros(places.size)
+            evidence(-1, places, A, c, without, *work)
+            evidence(n, places, A, c, together, *work)
+            gain = together - without
+            gain[-1] -= odds * free.size
+            here = int(np.flatnonzero(places == home)[0]) if home in places else places.size - 1
+            to = int(gain.argmax())
+            if gain[to] <= gain[here] + 1e-9:
+                to = here
+            label[i] = places[to]
+            moved = moved or to != here
+            A[label[i]] += data.A[i]
+            c[label[i]] += data.c[i]
+        if not moved:
+            return
+
+
+@compiled_lean
+def evidence(i: int, others: Ints, A: Array, c: Array, out: Array, M: Array, column: Array) -> None:
+    """out[k] = log p of cluster others[k], together with cluster i unless i < 0."""
+    d = c.shape[1]
+    for k in range(others.shape[0]):
+        j = others[k]
+        for m in range(d):
+            for n in range(m + 1):
+                M[m, n] = A[j, m, n]
+            M[m, m] += d
+            M[d, m] = c[j, m]
+        if i >= 0:
+            for m in range(d):
+                for n in range(m + 1):
+                    M[m, n] += A[i, m, n]
+                M[d, m] += c[i, m]
+        form, _, logdet = eliminate(M, column)
+        out[k] = 0.5 * (form - logdet + d * math.log(d))
