@@ -202,7 +202,7 @@ def test_a_member_answers_a_collection_once() -> None:
 
 
 def test_machines_refuse_what_is_not_for_them() -> None:
-    with pytest.raises(FedbanditError, match="one model for all"):
+    with pytest.raises(FedbanditError, match="clients share models"):
         ClientMachine(0, fb.linucb_central(), WORLD)
     client = ClientMachine(0, fb.async_linucb(), WORLD)
     with pytest.raises(FedbanditError, match="addressee is 1"):
