@@ -63,15 +63,14 @@ class FedUCBStream(SyntheticStream):
 
     env: FedUCB
 
-    def _contexts(self, rng: np.random.Generator, n: int) -> Array:
-        """The arms of one chunk, K after K."""
+    def fresh_arms(self, rng: np.random.Generator, n: int) -> Array:
+        """One good arm in each set."""
         env = self.env
         theta = self.parameters[0, 0]
-        means = 0.5 + 0.1 * rng.random(n)
-        rounds = n // env.n_arms
-        best = np.arange(rounds) * env.n_arms + rng.integers(0, env.n_arms, rounds)
+        best = np.arange(n) * env.n_arms + rng.integers(0, env.n_arms, n)
+        means = 0.5 + 0.1 * rng.random(n * env.n_arms)
         means[best] += 0.1 + env.gap
-        x = rng.standard_normal((n, env.dim))
+        x = rng.standard_normal((n * env.n_arms, env.dim))
         x -= np.outer(x @ theta, theta)
         x *= (np.sqrt(1 - means**2) / np.sqrt(np.einsum("ij,ij->i", x, x)))[:, None]
         x += np.outer(means, theta)

@@ -196,7 +196,7 @@ class SyntheticStream:
             if self._table is not None:
                 look_up_means(self._table, arms, clients, self.taste, phase, means)
         else:
-            X = env.draw_contexts(rng, n * env.n_arms)
+            X = self.fresh_arms(rng, n)
             arms = np.arange(n * env.n_arms).reshape(n, env.n_arms)
         if self._table is None:
             compute_means(self.parameters, X, arms, clients, self.taste, phase, means)
@@ -213,6 +213,10 @@ class SyntheticStream:
             rewards=np.empty((0, 0)),
             delays=self._delays(c),
         )
+
+    def fresh_arms(self, rng: np.random.Generator, n: int) -> Array:
+        """The arms of n interactions, K after K."""
+        return self.env.draw_contexts(rng, n * self.env.n_arms)
 
     def _arrivals(self, c: int, start: int) -> Ints:
         env, n = self.env, self.chunk
