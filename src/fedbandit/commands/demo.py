@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from fedbandit.commands import client
 from fedbandit.errors import FedbanditError, whole_number
 
 DIM, ARMS, PACE, SPREAD = 20, 20, 12.0, 0.1
@@ -69,12 +70,12 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _client_words(url: str, i: int, visits: int, folder: Path) -> list[str]:
-    flags = {
-        "--federation": "demo", "--first": i, "--interactions": visits, "--pace": PACE, "--arms": ARMS,
-        "--spread": SPREAD, "--state": folder / "state",
-    }  # fmt: skip
-    return ["client", url, "--report", "--json", *(str(word) for pair in flags.items() for word in pair)]
+def _client_options(url: str, i: int, visits: int, folder: Path) -> argparse.Namespace:
+    """What `fedbandit client` would be called with."""
+    return argparse.Namespace(
+        url=url, federation="demo", clients=1, name="user", first=i, token_file=None, ca=None, state=folder / "state",
+        interactions=visits, pace=PACE, arms=ARMS, spread=SPREAD, seed=0, report=True, json=True,
+    )  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -103,8 +104,8 @@ def _client_processes(url: str, count: int, visits: int, folder: Path) -> Iterat
     context: Any = multiprocessing.get_context(how)
     users = []
     for i in range(count):
-        words = _client_words(url, i, visits, folder)
-        users.append(context.Process(target=_run_quietly, args=(words, folder / "state" / f"client-{i}.log")))
+        wish = _client_options(url, i, visits, folder)
+        users.append(context.Process(target=_run_client, args=(wish, folder / "state" / f"client-{i}.log")))
     try:
         for user in users:
             user.start()
@@ -116,12 +117,14 @@ def _client_processes(url: str, count: int, visits: int, folder: Path) -> Iterat
                 user.join(10)
 
 
-def _run_quietly(words: list[str], log: Path) -> None:
-    """Run one of our own commands with its output in a file."""
-    from fedbandit.cli import main
-
+def _run_client(wish: argparse.Namespace, log: Path) -> None:
+    """Be one client, with what it prints in a file."""
     with log.open("w") as output, contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-        status = main(words)
+        try:
+            status = client.run(wish)
+        except FedbanditError as error:
+            print(f"fedbandit: {error}")
+            status = 2
     raise SystemExit(status)
 
 

@@ -152,8 +152,13 @@ class HubKeeper:
         return [self.download(member, version, g, self.pool_sums(g))]
 
     def start_over(self, member: int) -> None:
-        """What the client had uploaded stays; its next upload is number 1, and it will join with nothing."""
+        """What the client had uploaded stays; its next upload is number 1, and joining it is sent all there is."""
         self.applied.pop(member, None)
+        if self.hub.cohort_of[member] >= 0 and self.hub.pool[self.group_of(member), N] > 0:
+            self.reserve()
+            self.hub.counters[LAST_VERSION] += 1
+            stand_alone(self.hub, member, 0.0)
+            self.hub.cohorts[self.hub.cohort_of[member], ISSUE] = self.hub.counters[LAST_VERSION]
 
     def state(self) -> State:
         """The hub, and which uploads have been applied."""
