@@ -1,8 +1,7 @@
 """Slow, obvious oracles for clusters that are found while running, written from HetoFedBandit and the docstrings.
 
-Raw histories are kept and every estimate is a `pinv`; nothing is incremental. Conventions as in `tests.naive`. In a
-round every client acts once, in the order of their numbers; what happens between rounds belongs to the last
-interaction.
+Raw histories are kept and every estimate is a `pinv`; nothing is incremental. Conventions as in `tests.naive`. In each
+round every client acts once, in the order of their numbers; what happens between rounds belongs to its last action.
 """
 
 from __future__ import annotations

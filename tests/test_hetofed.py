@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from itertools import pairwise as pairwise_of
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,12 @@ import fedbandit as fb
 from fedbandit.assembly import Members
 from fedbandit.checks import run_machines
 from fedbandit.engine.result import Result
+from fedbandit.machines import ClientMachine, make_coordinator
+from fedbandit.messages import Collect, Download, Receipt, Request, Terms, Upload
 from fedbandit.policies import UCB
 from fedbandit.protocols import EventTriggered, Scheduled, ServerQueue, Synchronous
-from fedbandit.protocols.queue import RULES
+from fedbandit.protocols.queue import RULES, QueueCoordinator
+from fedbandit.statistics import Sums
 from fedbandit.structures import Everyone, EvidenceClusters, HomogeneityCliques, Neighbourhoods
 from fedbandit.structures.cliques import cliques
 from fedbandit.structures.evidence_clusters import likeliest
@@ -232,6 +236,50 @@ def test_machines_agree_where_everybody_acts(name: str) -> None:
     assert np.array_equal(result.arms.reshape(-1), arms)
     assert result.communication.uploads == uploads.sum()
     assert result.communication.downloads == downloads.sum()
+
+
+def test_a_client_asks_once_and_again_only_when_its_growth_has_doubled() -> None:
+    system = fb.System(UCB(), ServerQueue(threshold=1.0), HomogeneityCliques())
+    client = ClientMachine(0, system, fb.World(3, 2, 1000, per_round=3))
+    asked = []
+    for _ in range(40):
+        choice = client.select([[1.0, 0.0], [0.0, 1.0]])
+        asked += client.observe(choice.number, 0.5)
+    growths = [message.growth for message in asked if isinstance(message, Request)]
+    assert len(growths) == len(asked) > 1
+    assert all(later > 2 * earlier for earlier, later in pairwise_of(growths))
+    assert growths[0] > 1.0
+    assert [type(answer) for answer in client.receive(Collect(0, 1))] == [Upload]
+    client.receive(Terms(0, 1e9))
+    choice = client.select([[1.0, 0.0]])
+    assert client.observe(choice.number, 0.5) == []
+
+
+def test_the_server_refuses_what_nobody_asked_for_and_applies_a_retry_once() -> None:
+    world = fb.World(3, 2, 1000, per_round=3)
+    system = fb.System(UCB(), ServerQueue(threshold=0.0), HomogeneityCliques())
+    server, clients = make_coordinator(system, world), [ClientMachine(i, system, world) for i in range(3)]
+    assert isinstance(server, QueueCoordinator)
+    (request,) = clients[0].observe(clients[0].select([[1.0, 0.0]]).number, 1.0)
+    upload = Upload(0, 1, Sums(np.eye(2), np.ones(2), 2), 1.0)
+    with pytest.raises(fb.FedbanditError, match="was not asked for one"):
+        server.receive(upload)
+    server.assembly.restore({"exploring": False, "cliques": [[0, 1], [2]], "home": [[0, 1], [0, 1], [2]]})
+    server.size[:2] = 2
+    assert server.receive(request) == []
+    assert server.next_wake(4) == 5
+    calls = server.end_round(5)
+    assert calls == [Collect(0, 1), Collect(1, 1)]
+    assert server.receive(upload) == [Receipt(0, 1)]
+    assert server.receive(upload) == [Receipt(0, 1)]
+    answers = server.receive(Upload(1, 1, Sums(np.eye(2), np.ones(2), 3), 1.0))
+    sent = [answer for answer in answers if isinstance(answer, Download)]
+    assert [(download.member, download.sums.n) for download in sent] == [(0, 5), (1, 5)]
+    assert server.next_wake(5) > 1000
+    with pytest.raises(fb.FedbanditError, match="does not take a Receipt"):
+        server.receive(Receipt(0, 1))
+    with pytest.raises(fb.FedbanditError, match="Client 9 is not one of 3 clients"):
+        server.receive(Request(9))
 
 
 # ------------------------------------------------------------------------------------------------------- privacy

@@ -15,6 +15,7 @@ from fedbandit.messages import (
     Message,
     Receipt,
     Request,
+    Terms,
     Upload,
     decode,
     encode,
@@ -39,8 +40,9 @@ messages = st.one_of(
     st.builds(Upload, numbers, numbers, sums(), floats),
     st.builds(Receipt, numbers, numbers),
     st.builds(Download, numbers, numbers, numbers, sums()),
-    st.builds(Request, numbers),
+    st.builds(Request, numbers, floats),
     st.builds(Collect, numbers, numbers),
+    st.builds(Terms, numbers, floats),
 )
 
 

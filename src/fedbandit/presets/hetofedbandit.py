@@ -50,7 +50,15 @@ def hetofedbandit(
     margin: Margin = "tight",
     **common: Unpack[Common],
 ) -> System:
-    """HetoFedBandit: random exploration, one clustering by tests, then a FIFO queue of clusters (Alg. 1–3)."""
+    """HetoFedBandit: random exploration, one clustering by tests, then a FIFO queue of clusters (Alg. 1–3).
+
+    exploration: T₀; by default 1.9 d (48 rounds for d = 25). The authors' code has 70, which alone costs more regret
+        than the paper's Table 1 shows for one or four clusters; fewer find wrong clusters.
+    test_level or test_threshold: δ (default 0.1) or vᶜ itself (`HomogeneityCliques`).
+    threshold: D of a cluster, by default the authors' T/(|C| d log T); "T log(|C|T)/(d|C|)" is the paper's, which is
+        some eighty times larger (`ServerQueue`, where the other deviations are listed).
+    margin: ψᶜ, by default the proof's "tight" 1/(Nσ)²; "published" is 1/σ².
+    """
     return _queued("fifo", False, exploration, test_level, test_threshold, threshold, margin, common)
 
 
