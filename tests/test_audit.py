@@ -277,7 +277,13 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     quick = ("--trials", "1000", "--horizon", "60")
     found = report(capsys, "audit", "feducb", "--epsilon", "2", "--delta", "1e-6", *quick, "--out", str(picture))
     assert list(found)[:6] == KEYS
-    assert [found[key] for key in ("system", "epsilon", "delta", "passed", "basis")] == ["feducb", 2, 1e-6, True, "proven"]
+    assert [found[key] for key in ("system", "epsilon", "delta", "passed", "basis")] == [
+        "feducb",
+        2,
+        1e-6,
+        True,
+        "proven",
+    ]
     assert 0 < found["lower_bound"] <= 2
     assert picture.read_bytes().startswith(b"\x89PNG")
     several = report(capsys, "audit", *quick)["audits"]
