@@ -164,7 +164,7 @@ class Talkative(ClientMachine):
 class Renoising(ClientMachine):
     """A client that draws fresh noise when it sends an upload again."""
 
-    @property  # type: ignore[override]
+    @property
     def outbox(self) -> dict[int, Upload]:
         """What is to be sent again."""
         fresh = np.random.default_rng()
@@ -308,3 +308,10 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
 def test_refusals(words: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     """One sentence each."""
     assert sentence in refusal(capsys, "audit", *words)
+
+
+def test_the_audit_in_the_docs_is_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """To the last digit."""
+    assert main(["audit", "feducb"]) == 0
+    docs = (Path(__file__).parents[1] / "docs" / "privacy.md").read_text(encoding="utf-8")
+    assert f"$ fedbandit audit feducb\n{capsys.readouterr().out}```" in docs

@@ -95,7 +95,7 @@ def test_clients_use_it(source: secure.SecureSource) -> None:
     assert [client.guarantee.noise for client in (*clients, simulated)] == ["secure", "secure", "simulation"]
     assert "secure noise" in str(clients[0].guarantee)
     rewards = [noised_rewards(fb.ClientMachine(0, fb.dp_linucb(), WORLD, 0, source=source), history) for _ in range(2)]
-    assert not np.isclose(*rewards).any()
+    assert not np.isclose(rewards[0], rewards[1]).any()
     spread = np.abs(rewards[0] - np.clip([record.y for record in history], 0, 1)).mean()
     assert 0.4 < spread < 2.0  # the mean of |Laplace(1)| is 1, its standard error here 0.13
 
