@@ -2,15 +2,15 @@
 
 The client weighs what the others released by w ∈ [0, 1]:
 
-    V = G + w Ĝ' + λI,     b = b_own + w b̂',        Ĝ': its negative eigenvalues are lifted to 0, by at most ρ.
+    V = G + w Ĝ' + λI,     b = b_own + w b̂',        Ĝ': its negative eigenvalues are lifted to 0 by P, ‖P‖ = ρ.
 
 With noise ‖N‖ ≤ Λ and ‖h − Nθ‖ ≤ ν in the others' sum (`privacy.pool_noise`),
 
-    |xᵀ(θ̂ − θ)| ≤ f α ‖x‖_{V⁻¹} + w (ν + ρS) ‖V⁻¹x‖₂,      f² = 1 + w (Λ − ρ)₊/λ_min(V),
+    |xᵀ(θ̂ − θ)| ≤ f α ‖x‖_{V⁻¹} + w (ν + ρS) ‖V⁻¹x‖₂,      f² = 1 + w λ_max(V^-½ (ΛI − P) V^-½)₊,
 
-since Σ w_s² x xᵀ ⪯ Σ w_s x xᵀ for weights w_s ≤ 1. So w = 0 is learning alone and w = 1 trusts the others as oneself;
-in between, the best w is the one with the smallest bound, here for a direction drawn at random. It depends on released
-numbers and on the client's own data, and never leaves the client.
+since Σ w_s² x xᵀ ⪯ Σ w_s x xᵀ = V − λI − w(N + P) for weights w_s ≤ 1. So w = 0 is learning alone and w = 1 trusts the
+others as oneself; in between, the best w is the one with the smallest bound, here for a direction drawn at random. It
+depends on released numbers and on the client's own data, and never leaves the client.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def mix(own: Sums, others: Sums, slack: Slack, ridge: float, alpha: float) -> tu
     lift = max(0.0, -float(values[0]))
     usable = (vectors * np.maximum(values, 0.0)) @ vectors.T
     usable = (usable + usable.T) / 2
+    excess = (vectors * (slack.spectrum - np.maximum(-values, 0.0))) @ vectors.T  # ΛI − P
     best, chosen, known = math.inf, 0.0, EXACT
     for weight in WEIGHTS:
-        smallest = float(np.linalg.eigvalsh(own.V + weight * usable)[0]) + ridge
-        inflation = math.sqrt(1 + weight * max(0.0, slack.spectrum - lift) / smallest)
+        inflation = math.sqrt(1 + weight * _largest_ratio(excess, own.V + weight * usable, ridge))
         noise = weight * (slack.noise + lift)
         spectrum = np.linalg.eigvalsh(FORESIGHT * own.V + weight * usable) + ridge
         bound = inflation * alpha * _root_mean(1 / spectrum) + noise * _root_mean(1 / spectrum**2)
@@ -52,6 +52,13 @@ def mix(own: Sums, others: Sums, slack: Slack, ridge: float, alpha: float) -> tu
             known = Slack(offset=2 * own.b.size * math.log(inflation), inflation=inflation - 1, noise=noise)
     sums = Sums(own.V + chosen * usable, own.b + chosen * others.b, own.n + others.n)
     return sums, known
+
+
+def _largest_ratio(A: Array, V: Array, ridge: float) -> float:
+    """λ_max(V(λ)^-½ A V(λ)^-½), if positive."""
+    values, vectors = np.linalg.eigh(V)
+    half = vectors / np.sqrt(np.maximum(values, 0.0) + ridge)
+    return max(0.0, float(np.linalg.eigvalsh(half.T @ A @ half)[-1]))
 
 
 def _root_mean(values: Array) -> float:

@@ -137,3 +137,17 @@ def test_bad_input() -> None:
     for decays, inverse_decays in (((0.5,), (0.6,)), ((1.0,), (0.5,)), ((0.5,), (-0.1,)), ((0.5, 0.4), (0.3, 0.2))):
         with pytest.raises(FedbanditError, match="strictly falling"):
             BufferedToeplitz(16, decays, inverse_decays)
+
+
+@pytest.mark.parametrize("factorisation", ALL, ids=str)
+def test_streaming_encoders_are_the_explicit_product(factorisation: Factorisation) -> None:
+    """(C x)_k one increment at a time, without changing the memory it was given."""
+    x = np.random.default_rng(0).standard_normal((factorisation.n_max, 2))
+    memory, coded = factorisation.start((2,)), []
+    for k, increment in enumerate(x, start=1):
+        before = memory.copy()
+        row, after = factorisation.encode(memory, k, increment)
+        np.testing.assert_array_equal(memory, before)
+        coded.append(row)
+        memory = after
+    np.testing.assert_allclose(coded, factorisation.encoder() @ x, atol=1e-9)

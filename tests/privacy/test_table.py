@@ -14,7 +14,7 @@ from fedbandit.privacy.mechanism import distance, gram_mechanism
 from fedbandit.privacy.noise import gram_neighbours
 from fedbandit.privacy.table import BUDGETS, RELEASES, noise_markdown, noise_table, shift_markdown, shift_table
 
-DOCS = (Path(__file__).parents[2] / "docs" / "privacy-noise.md").read_text(encoding="utf-8")
+DOCS = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text(encoding="utf-8")
 
 
 def test_the_tables_stand_in_the_docs() -> None:

@@ -9,10 +9,12 @@ The second line is what makes privacy affordable: Nθ has covariance s²(‖θ�
 Λ S would be more than 2s√d S; and it enters an arm's bound as ν ‖V⁻¹x‖₂, which for a well-explored direction is far
 smaller than ν λ_min(V)^-½ ‖x‖_{V⁻¹}.
 
-`repair` makes the noisy matrix positive definite by lifting eigenvalues below a floor μ₀ = Λ/2 up to it, by at most ρ.
-It reads released numbers only, so it costs no privacy. Then with G = Σ x xᵀ, V = the repaired matrix + λI:
+`repair` makes the noisy matrix positive definite by lifting eigenvalues v_i below a floor μ₀ = Λ/2 up to it: by p_i, at
+most ρ. It reads released numbers only, so it costs no privacy. Then with G = Σ x xᵀ, V = the repaired matrix + λI, and
+the lift P, G + λI = V − N − P ⪯ V + ΛI − P, so that
 
-    G + λI ⪯ f² V,   f² = 1 + (Λ − ρ)₊/λ_min(V),        ‖Σ x η‖_{V⁻¹} ≤ f σ √(log det(f² V)/det λI + 2 log 1/δ),
+    G + λI ⪯ f² V,      f² = 1 + max_i (Λ − p_i)₊/(v_i + p_i + λ),
+    ‖Σ x η‖_{V⁻¹} ≤ f σ √(log det(f² V)/det λI + 2 log 1/δ),
     |xᵀ(θ̂ − θ)| ≤ f σ √(…) ‖x‖_{V⁻¹} + √λ S ‖x‖_{V⁻¹} + (ν + ρS) ‖V⁻¹x‖₂.
 
 These are the numbers of `Slack`. Own data that a client puts on top only make V larger, and change none of them.
@@ -79,11 +81,12 @@ class PoolNoise:
         spectral, deviation = self.bounds(s)
         values, vectors = np.linalg.eigh(V)
         floor = FLOOR * spectral
-        lift = max(0.0, floor - float(values[0]))
+        lifts = np.maximum(floor - values, 0.0)
+        lift = float(lifts[0])
         if lift > 0:
-            V = (vectors * np.maximum(values, floor)) @ vectors.T
+            V = (vectors * (values + lifts)) @ vectors.T
             V = (V + V.T) / 2
-        inflation = math.sqrt(1 + max(0.0, spectral - lift) / (max(float(values[0]), floor) + ridge))
+        inflation = math.sqrt(1 + max(0.0, float(((spectral - lifts) / (values + lifts + ridge)).max())))
         return V, Slack(
             offset=2 * self.dim * math.log(inflation),
             inflation=inflation - 1,

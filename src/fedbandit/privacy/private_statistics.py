@@ -52,7 +52,9 @@ class PrivateStatistics:
 
     *Guarantee.* (ε, δ)-DP for one interaction (or all of a client's) against the coordinator and all other clients
     together, replace-one neighbours. It holds if *when* a client releases does not depend on its data, which `System`
-    checks; increments may depend on earlier releases.
+    checks; increments may depend on earlier releases. Neighbouring histories agree in all other records: what a client
+    chose later because of the replaced one is taken as given (as in FedUCB, Def. 1), unless it learns from releases
+    alone (`structures.Alone`).
 
     Reference: FedUCB (Dubey & Pentland 2020), Alg. 2, for "published".
     """

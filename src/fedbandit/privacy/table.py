@@ -1,4 +1,4 @@
-"""The tables of docs/privacy-noise.md, computed. `python -m fedbandit.privacy.table` prints them."""
+"""The tables of docs/privacy.md, computed. `python -m fedbandit.privacy.table` prints them."""
 
 from __future__ import annotations
 
