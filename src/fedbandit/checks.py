@@ -19,7 +19,7 @@ import numpy as np
 from fedbandit.engine.loop import draw_reward
 from fedbandit.engine.rows import RowsLearner
 from fedbandit.engine.simulation import Simulation, simulate
-from fedbandit.environments import Homogeneous, recorded
+from fedbandit.environments import Collaborative, Homogeneous, recorded
 from fedbandit.environments.block import Environment, world_of
 from fedbandit.policies import Policy, Uniform
 from fedbandit.privacy import Privacy
@@ -54,14 +54,20 @@ def checks_for(thing: Any) -> Iterator[tuple[str, Callable[[], None]]]:
                 yield function.__name__, partial(function, thing)
 
 
-def small_world(**options: Any) -> Homogeneous:
-    """The environment that the checks run on."""
-    return Homogeneous(n_clients=CLIENTS, dim=3, n_arms=5, **options)
+def small_world(system: System, **options: Any) -> Homogeneous | Collaborative:
+    """The environment that the checks run a system on: one that has a graph of users if the system needs one."""
+    kind = Collaborative if needs_graph(system) else Homogeneous
+    return kind(n_clients=CLIENTS, dim=3, n_arms=5, **options)
+
+
+def needs_graph(system: System) -> bool:
+    """Whether the system learns on a graph that the world has to know."""
+    return getattr(system.structure, "needs_graph", False) and getattr(system.structure, "graph", None) is None
 
 
 def repeats_itself(system: System) -> None:
     """The same arguments give the same arms, rewards and messages; another seed gives others."""
-    first, again, other = (simulate(system, small_world(), HORIZON, seed) for seed in (1, 1, 2))
+    first, again, other = (simulate(system, small_world(system), HORIZON, seed) for seed in (1, 1, 2))
     assert np.array_equal(first.arms, again.arms), "two runs with one seed pulled different arms"
     assert np.array_equal(first.communication.message_curve, again.communication.message_curve)
     assert not np.array_equal(first.reward, other.reward), "another seed gave the same rewards"
@@ -73,7 +79,8 @@ def pulls_what_is_offered(system: System) -> None:
     counts = rng.integers(1, 6, size=HORIZON)
     arms = [rng.standard_normal((k, 3)) / 3 for k in counts]
     payoffs = [x @ np.ones(3) for x in arms]
-    env = recorded(rng.integers(0, CLIENTS, HORIZON), arms, payoffs, payoffs, n_clients=CLIENTS)
+    graph = np.full((CLIENTS, CLIENTS), 1 / CLIENTS) if needs_graph(system) else None
+    env = recorded(rng.integers(0, CLIENTS, HORIZON), arms, payoffs, payoffs, n_clients=CLIENTS, graph=graph)
     result = simulate(system, env, HORIZON)
     assert ((result.arms >= 0) & (result.arms < counts)).all(), "an arm was pulled that was not offered"
     assert (np.diff(result.regret) >= -1e-12).all(), "cumulative regret fell"
@@ -81,7 +88,7 @@ def pulls_what_is_offered(system: System) -> None:
 
 def loses_no_observation(system: System) -> None:
     """Uploaded + pending = observed, for counts and for V, under delays too."""
-    for env in (small_world(), small_world(delay=(0, 7), arrivals="skewed")):
+    for env in (small_world(system), small_world(system, delay=(0, 7), arrivals="skewed")):
         simulation = Simulation(system, env, HORIZON, 0)
         while not simulation.finished:
             simulation.advance()
@@ -101,7 +108,7 @@ def loses_no_observation(system: System) -> None:
 
 def machines_agree(system: System) -> None:
     """Separate client machines and a coordinator, joined by a link, pull the same arms and send the same messages."""
-    env = small_world()
+    env = small_world(system)
     if not system.structure.separate:
         return  # one model for all: there are no separate clients
     result = simulate(system, env, HORIZON, seed=3)
@@ -115,7 +122,7 @@ def run_machines(
     system: System, env: Environment, horizon: int, seed: int
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Arms, uploads and downloads of each interaction when machines on a link do what `simulate` does."""
-    world = world_of(env, horizon)
+    world = world_of(env, horizon, seed)
     link = Link(system, world, seed)
     block = env.open(seed).block(0, world.horizon)
     arms, uploads, downloads = (np.zeros(world.horizon, dtype=np.int64) for _ in range(3))
@@ -136,7 +143,7 @@ def run_machines(
 
 def fused_or_not_agrees(system: System) -> None:
     """An exchange that is compiled into the loop does what the coordinator machine does."""
-    simulations = [Simulation(system, small_world(), HORIZON, 5, fuse=fuse) for fuse in (True, False)]
+    simulations = [Simulation(system, small_world(system), HORIZON, 5, fuse=fuse) for fuse in (True, False)]
     for simulation in simulations:
         while not simulation.finished:
             simulation.advance()

@@ -7,15 +7,16 @@ a network and N rows in a simulation pull the same arms and send the same messag
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedbandit.assembly import prior_share
 from fedbandit.errors import FedbanditError, require
 from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Upload
 from fedbandit.policies import Uniform, choose, scratch
+from fedbandit.privacy.privacy import client_stream, coordinator_streams
 from fedbandit.protocols import Coordinator, MemberKeeper
 from fedbandit.protocols.hub import empty_hub, measure
 from fedbandit.protocols.trigger import pick, triggered
@@ -37,7 +38,7 @@ from fedbandit.statistics import (
     start_row,
     zero_sums,
 )
-from fedbandit.streams import Stream, generator, policy_key
+from fedbandit.streams import policy_key
 from fedbandit.system import System
 from fedbandit.world import World
 
@@ -88,16 +89,20 @@ class ClientMachine:
         trigger = told.protocol.trigger()
         self._trigger = int(trigger.kind), pick(trigger.thresholds, member), trigger.batch
         self._rewards = reward_plan(told.privacy.reward_rule, seed)
-        self.stream = told.privacy.stream(member, partial(generator, seed, Stream.NOISE, member))
+        self.stream = client_stream(told.privacy, member, seed)
         self.row = empty_rows(1, world.dim)[0]
         start_row(self.row, world.dim, system.ridge)
+        self._work = scratch(1, world.dim)
+        prior = prior_share(told.assembly(world), member)
+        if prior is not None:
+            given = shared_row([prior.sums], prior.slack, world.dim, system.ridge, self._work.M)
+            adopt(self.row, given, world.dim, system.ridge, self._work.M)
         self.outbox: dict[int, Upload] = {}
         self._on_top: dict[int, Upload] = {}  # uploads that no download has contained yet
         self._sequence = 0
         self._epoch = 0
         self._chosen: dict[int, Array] = {}
         self._choices = 0
-        self._work = scratch(1, world.dim)
 
     def join(self) -> list[Message]:
         """The message to begin with."""
@@ -201,12 +206,15 @@ def explores(system: System, world: World) -> bool:
     return assembly is not None and assembly.exploring
 
 
-def make_coordinator(system: System, world: World) -> Coordinator | MemberKeeper | None:
-    """The coordinator's machine of a system; None if the system has no coordinator."""
+def make_coordinator(system: System, world: World, seed: int = 0) -> Coordinator | MemberKeeper | None:
+    """The coordinator's machine of a system; None if the system has no coordinator. It draws noise if it is trusted."""
     told = system.told(world)
     noise, assembly = told.privacy.pool_noise(), told.assembly(world)
     if assembly is not None:
-        return told.protocol.member_coordinator(assembly, world, system.ridge, noise)
+        keeper = told.protocol.member_coordinator(assembly, world, system.ridge, noise)
+        if keeper is not None:
+            keeper.privatise = coordinator_streams(told.privacy, seed)
+        return keeper
     layout = told.structure.layout(world)
     hub = empty_hub(
         world.dim,

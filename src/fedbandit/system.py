@@ -10,7 +10,7 @@ from fedbandit.errors import FedbanditError, number
 from fedbandit.policies import UCB, Policy
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
 from fedbandit.protocols import MessageProtocol, Never
-from fedbandit.structures import Everyone, Structure
+from fedbandit.structures import Everyone, OnGraph, Structure
 from fedbandit.world import World
 
 
@@ -48,16 +48,45 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
         parts = f"{type(self.structure).__name__} with {type(self.protocol).__name__}"
         if not self.structure.separate and self.protocol.says != "nothing":
             raise FedbanditError(
-                f"{parts} is refused: one model row serves all clients, so there is nobody to exchange statistics "
+                f"{parts} is refused: one model serves all clients, so there is nobody to exchange statistics "
                 "with; use the protocol Never, or a structure with a row for each client."
             )
 
         if self.privacy.perturbs == "statistics":
             self._check_soundness()
+        if self.privacy.perturbs == "reward sums":
+            self._check_reward_sums()
+
+    def _check_reward_sums(self) -> None:
+        """Contexts of chosen arms are sent as they are, so choices must depend on rewards through releases only."""
+        claim, parts = self.privacy.guarantee(), f"{type(self.privacy).__name__} with {type(self.structure).__name__}"
+        if not self.structure.separate:
+            if not isinstance(self.structure, OnGraph):
+                raise FedbanditError(f"{parts} is refused: sums of rewards are released of users on a graph only.")
+            return
+        if claim.basis == "as published":
+            raise FedbanditError(f"{parts} is refused: the paper's noise is on the model of all users in one place.")
+        if getattr(self.structure, "fresh", True):
+            raise FedbanditError(
+                f"{parts} is refused: a model that learns from its own rewards at once chooses arms, whose contexts it "
+                "sends as they are, by rewards that were not noised; use a structure with fresh=False, or NoisyRewards."
+            )
+        if self.protocol.reads != "counts":
+            raise FedbanditError(
+                f"{parts} needs a protocol that reads counts, such as CountTriggered: a model that waits for releases "
+                "has no determinant that grows by itself."
+            )
+        if self.privacy.site == "coordinator" and not isinstance(self.structure, Assembled):
+            raise FedbanditError(f"{parts} is refused: a coordinator that draws noise has to know its members.")
 
     def _check_soundness(self) -> None:
         """A mechanism's claim is worth nothing if something else tells what it hides."""
         claim, parts = self.privacy.guarantee(), f"{type(self.privacy).__name__} with {type(self.protocol).__name__}"
+        if isinstance(self.structure, OnGraph):
+            raise FedbanditError(
+                f"{parts} is refused on a graph of users: noise in V would make its kernel indefinite; protect rewards "
+                "(PrivateRewards) instead."
+            )
         if not self.structure.separate or self.protocol.says == "nothing":
             raise FedbanditError(
                 f"{parts} is refused: nothing is ever released, so there is nothing to make private; to protect the "
@@ -82,7 +111,10 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
     def told(self, world: World) -> System:
         """The system with every parameter that was left open settled for this world."""
         protocol = self.protocol.told(world)
-        return replace(self, protocol=protocol, privacy=self.privacy.told(world, protocol.releases(world)))
+        if isinstance(self.structure, OnGraph):
+            world = replace(world, mixing=self.structure.mixing(world))
+        releases = protocol.releases(world) if self.structure.separate else world.horizon
+        return replace(self, protocol=protocol, privacy=self.privacy.told(world, releases))
 
     def as_seen(self, world: World) -> World:
         """The world as a policy sees it: noise on rewards adds to their own (Laplace(s) has the variance 2s²)."""
@@ -90,7 +122,9 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
 
     def assembly(self, world: World) -> Assembly | None:
         """What puts members' statistics together, if the structure needs to know them one by one."""
-        return self.structure.assembly(world, self.ridge) if isinstance(self.structure, Assembled) else None
+        if isinstance(self.structure, Assembled) and self.structure.model == "rows":
+            return self.structure.assembly(world, self.ridge)
+        return None
 
     def parameters(self) -> dict[str, object]:
         """All parameters, flat, as plain values: for reports, files and fingerprints."""

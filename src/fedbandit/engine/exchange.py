@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fedbandit.engine.loop import Outcome, Seats
-from fedbandit.messages import Collect, Download, Message, Receipt, Request, Upload
-from fedbandit.privacy.release_stream import ReleaseStream
+from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Upload
+from fedbandit.privacy.privacy import Releases, client_stream
 from fedbandit.protocols import Broadcast, Coordinator, MemberKeeper, SynchronousCoordinator
 from fedbandit.protocols.hub import measure
 from fedbandit.statistics import (
@@ -30,7 +29,6 @@ from fedbandit.statistics import (
     shared_row,
     zero_sums,
 )
-from fedbandit.streams import Stream, generator
 from fedbandit.system import System
 
 
@@ -51,7 +49,7 @@ class Exchange:
         self.thresholds = thresholds
         self.seed = seed
         self.sequence: dict[int, int] = {}
-        self.streams: dict[int, ReleaseStream] = {}
+        self.streams: dict[int, Releases] = {}
         self.spent: set[int] = set()  # clients whose budget is spent: they learn alone
         self.control_messages = 0
         self._scratch = scratch_matrix(dim)
@@ -68,6 +66,10 @@ class Exchange:
         else:
             replies = self._upload(seat, rows, seats, out, s)
         self.deliver(list(replies), rows, seats, out, s)
+
+    def join(self, seat: int, rows: Array, seats: Seats, out: Outcome, s: int) -> None:
+        """The row in `seat` is about to act for the first time, in interaction s of the block."""
+        self.deliver(list(self.coordinator.receive(Join(int(seats.row_at[seat])))), rows, seats, out, s)
 
     def deliver(self, replies: list[Message | Broadcast], rows: Array, seats: Seats, out: Outcome, s: int) -> None:
         """Carry the coordinator's messages to the rows, their answers back, and so on."""
@@ -119,9 +121,9 @@ class Exchange:
             assert stream is not None
             stream.restore(state)
 
-    def _stream(self, r: int) -> ReleaseStream | None:
+    def _stream(self, r: int) -> Releases | None:
         if r not in self.streams:
-            stream = self.privacy.stream(r, partial(generator, self.seed, Stream.NOISE, r))
+            stream = client_stream(self.privacy, r, self.seed)
             if stream is None:
                 return None
             self.streams[r] = stream

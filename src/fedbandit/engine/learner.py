@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from fedbandit.engine.graph import GraphLearner
 from fedbandit.engine.loop import Outcome
 from fedbandit.engine.rows import RowsLearner
 from fedbandit.environments.block import Block, Environment
@@ -16,6 +17,11 @@ Arrays = dict[str, Any]
 
 class Learner(Protocol):
     """All clients of a simulation, and their coordinator if there is one."""
+
+    @property
+    def dim(self) -> int:
+        """The length of the vectors that messages carry."""
+        ...
 
     @property
     def control_messages(self) -> int:
@@ -43,7 +49,7 @@ class Learner(Protocol):
         ...
 
 
-LEARNERS: dict[str, Callable[..., Learner]] = {"rows": RowsLearner}
+LEARNERS: dict[str, Callable[..., Learner]] = {"rows": RowsLearner, "kernel": GraphLearner}
 """By `Structure.model`."""
 
 

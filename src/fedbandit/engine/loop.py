@@ -49,9 +49,10 @@ class Status(IntEnum):
     HUB_FULL = 2  # the hub may not have room for another upload
     EVENT = 3  # a row wants to speak
     REFUSED = 4  # a reward is outside the range that was promised
+    JOIN = 5  # a row is about to act for the first time, and its coordinator keeps a list
 
 
-DONE, ROWS_FULL, HUB_FULL, EVENT, REFUSED = (int(status) for status in Status)
+DONE, ROWS_FULL, HUB_FULL, EVENT, REFUSED, JOIN = (int(status) for status in Status)
 
 
 class Seats(NamedTuple):
@@ -97,6 +98,7 @@ class Rules(NamedTuple):
     fresh: bool  # a model learns from observations at once, not only from what is released
     perturbed: bool  # rewards are checked, and may be noised, before anything is learnt from them
     rewards: RewardPlan
+    joined: Ints  # (rows,) 1 once a row's coordinator knows it, or (0,) where no list is kept
 
 
 class Outcome(NamedTuple):
@@ -251,6 +253,9 @@ def run(
         else:
             r = late.row[entry]
         seat = seats.seat_of[r]
+        if acting and rules.joined.shape[0] > 0 and rules.joined[r] == 0:
+            rules.joined[r] = 1
+            return Pause(s, JOIN, seat, s)
         light = seat < 0
         if light:
             row = bench

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from fedbandit.assembly import Assembly, prior_share
 from fedbandit.engine.exchange import Exchange
 from fedbandit.engine.loop import (
     DONE,
     EVENT,
     FULL,
     HUB_FULL,
+    JOIN,
     REFUSED,
     Late,
     Outcome,
@@ -25,10 +27,20 @@ from fedbandit.engine.loop import (
 from fedbandit.environments.block import Block, Environment
 from fedbandit.memory import enlarged, lazy_zeros
 from fedbandit.policies import Uniform, scratch
+from fedbandit.privacy.privacy import coordinator_streams
 from fedbandit.protocols import Coordinator, MemberKeeper
 from fedbandit.protocols.hub import Hub, empty_hub, make_room
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
-from fedbandit.statistics import empty_rows, grown, light_length, row_length, start_row
+from fedbandit.statistics import (
+    adopt,
+    empty_rows,
+    grown,
+    light_length,
+    row_length,
+    scratch_matrix,
+    shared_row,
+    start_row,
+)
 from fedbandit.streams import policy_key
 from fedbandit.system import System
 from fedbandit.world import World
@@ -50,8 +62,10 @@ class RowsLearner:
         known_one_by_one = None
         if assembly is not None:
             known_one_by_one = protocol.member_coordinator(assembly, world, system.ridge, noise)
+            if known_one_by_one is not None:
+                known_one_by_one.privatise = coordinator_streams(system.privacy, seed)
         speaks = protocol.says != "nothing" and assembly is None
-        fused = fuse and protocol.fused and assembly is None and system.privacy.perturbs != "statistics"
+        fused = fuse and protocol.fused and assembly is None and system.privacy.perturbs in ("nothing", "rewards")
         blank = empty_rows(1, env.dim)[0]
         start_row(blank, env.dim, system.ridge)
         self.rules = Rules(
@@ -68,6 +82,7 @@ class RowsLearner:
             fresh=layout.fresh,
             perturbed=system.privacy.reward_rule != AS_THEY_ARE,
             rewards=reward_plan(system.privacy.reward_rule, seed),
+            joined=np.zeros(0 if known_one_by_one is None else layout.n_rows, dtype=np.int64),
         )
         self.plan = system.policy.plan(system.as_seen(world), system.ridge, policy_key(seed))
         at_once = 8 * layout.n_rows * row_length(env.dim) <= LARGEST_AT_ONCE
@@ -95,7 +110,7 @@ class RowsLearner:
             self.exchange = Exchange(system, coordinator, self.rules.thresholds, env.dim, seed)
         self.explore = Uniform().plan(world, system.ridge, policy_key(seed))
         if known_one_by_one is not None:
-            self._seat_everyone()
+            self._seat_everyone(known_one_by_one.assembly)
         self.late = no_late(min(env.longest_delay, world.horizon), env.dim)
         self.work = scratch(env.n_arms, env.dim)
 
@@ -119,10 +134,15 @@ class RowsLearner:
         machine = None if self.exchange is None else self.exchange.coordinator
         return machine if isinstance(machine, MemberKeeper) else None
 
-    def _seat_everyone(self) -> None:
+    def _seat_everyone(self, assembly: Assembly) -> None:
         """Give every row its seat at once: an addressed download finds it, whether or not it has acted."""
         n = len(self.seats.seat_of)
         self.rows[:n] = self.rules.blank
+        for i, row in enumerate(self.rows[:n]):
+            prior = prior_share(assembly, i)
+            if prior is not None:
+                given = shared_row([prior.sums], prior.slack, self.dim, self.rules.ridge, scratch_matrix(self.dim))
+                adopt(row, given, self.dim, self.rules.ridge, scratch_matrix(self.dim))
         self.seats.seat_of[:] = np.arange(n)
         self.seats.row_at[:n] = np.arange(n)
         self.seats.taken[FULL] = n
@@ -153,6 +173,9 @@ class RowsLearner:
         if pause.status == EVENT:
             assert self.exchange is not None
             self.exchange.speak(pause.seat, self.rows, self.seats, out, pause.at)
+        elif pause.status == JOIN:
+            assert self.exchange is not None
+            self.exchange.join(pause.seat, self.rows, self.seats, out, pause.at)
         elif pause.status == REFUSED:
             raise refused(self.rules.rewards, float(out.reward[pause.at]))
         elif pause.status == HUB_FULL:
@@ -203,3 +226,5 @@ class RowsLearner:
         self.use_hub(Hub(*(arrays[f"hub.{k}"] for k in Hub._fields)))
         if self.exchange is not None:
             self.exchange.restore(values, arrays)
+        if self.members is not None:
+            self.rules.joined[:] = self.members.joined

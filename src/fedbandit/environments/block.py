@@ -104,8 +104,14 @@ def actions_per_round(env: Environment) -> int:
     return env.n_clients if env.rounds == "all" else 1
 
 
-def world_of(env: Environment, horizon: int) -> World:
-    """What systems are told about this environment when it is run for `horizon` rounds."""
+def graph_of(env: Environment, seed: int) -> Array | None:
+    """The weights between users, if the environment knows them: given, or drawn with everything else of a seed."""
+    graph = getattr(env, "graph", None)
+    return graph(seed) if callable(graph) else graph
+
+
+def world_of(env: Environment, horizon: int, seed: int = 0) -> World:
+    """What systems are told about this environment when it is run for `horizon` rounds with this seed."""
     if isinstance(env, type) or not hasattr(env, "open"):
         raise FedbanditError(f"The environment is {env!r}, but must be one such as fb.environments.homogeneous(…).")
     horizon = whole_number("horizon", horizon, 1)
@@ -123,6 +129,7 @@ def world_of(env: Environment, horizon: int) -> World:
         noise=env.declared_noise,
         bound=env.bound,
         per_round=actions_per_round(env),
-        graph=getattr(env, "graph", None),
+        graph=graph_of(env, seed),
         server_of=getattr(env, "server_of", None),
+        d_global=getattr(env, "d_global", None),
     )

@@ -127,6 +127,13 @@ class Synthetic:
         """The parameters (M, d) and which of them each client has: (N,), or (1,) if all have the first."""
         raise NotImplementedError
 
+    def draw_contexts(self, rng: np.random.Generator, n: int) -> Array:
+        """n contexts."""
+        x = unit_vectors(rng, n, self.dim, positive=self.rewards == "bernoulli")
+        if self.contexts == "ball":
+            x *= rng.random((n, 1)) ** (1 / self.dim)
+        return x
+
     def open(self, seed: int) -> SyntheticStream:
         """The stream of a seed."""
         return SyntheticStream(self, whole_number("seed", seed, 0))
@@ -137,6 +144,12 @@ def unit_vectors(rng: np.random.Generator, n: int, dim: int, *, positive: bool =
     x = rng.standard_normal((n, dim))
     x /= np.sqrt(np.einsum("ij,ij->i", x, x))[:, None]
     return np.abs(x) if positive else x
+
+
+def positive_directions(rng: np.random.Generator, n: int, dim: int) -> Array:
+    """N vectors with entries U(0, 1), scaled to length one."""
+    x = rng.random((n, dim))
+    return np.asarray(x / np.linalg.norm(x, axis=1, keepdims=True))
 
 
 class SyntheticStream:
@@ -153,7 +166,7 @@ class SyntheticStream:
         drawn = [env.draw_parameters(world) for _ in range(1 + len(env.drift))]
         self.parameters = np.stack([parameters for parameters, _ in drawn])  # (phases, M, d)
         self.taste = drawn[0][1]
-        self.pool = self._contexts(world, env.pool) if env.pool else None
+        self.pool = env.draw_contexts(world, env.pool) if env.pool else None
         self._distribution = self._cumulative()
         self._table = self._pool_means()
         self._cached: tuple[int, Block] | None = None
@@ -189,7 +202,7 @@ class SyntheticStream:
             if self._table is not None:
                 look_up_means(self._table, arms, clients, self.taste, phase, means)
         else:
-            X = self._contexts(rng, n * env.n_arms)
+            X = env.draw_contexts(rng, n * env.n_arms)
             arms = np.arange(n * env.n_arms).reshape(n, env.n_arms)
         if self._table is None:
             compute_means(self.parameters, X, arms, clients, self.taste, phase, means)
@@ -206,12 +219,6 @@ class SyntheticStream:
             rewards=np.empty((0, 0)),
             delays=self._delays(c),
         )
-
-    def _contexts(self, rng: np.random.Generator, n: int) -> Array:
-        x = unit_vectors(rng, n, self.env.dim, positive=self.env.rewards == "bernoulli")
-        if self.env.contexts == "ball":
-            x *= rng.random((n, 1)) ** (1 / self.env.dim)
-        return x
 
     def _arrivals(self, c: int, start: int) -> Ints:
         env, n = self.env, self.chunk

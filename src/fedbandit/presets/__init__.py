@@ -13,6 +13,7 @@ from fedbandit.presets.async_linucb import (
     sync_linucb,
     uniform,
 )
+from fedbandit.presets.collaborative import colin, dp_colin, dp_goblin, goblin, ldp_colin, ldp_goblin
 from fedbandit.presets.compose import PRESETS, Common, compose, preset
 from fedbandit.presets.feducb import dp_linucb, feducb
 
@@ -20,11 +21,17 @@ __all__ = [
     "PRESETS",
     "Common",
     "async_linucb",
+    "colin",
     "compose",
     "count_linucb",
     "dislinucb",
+    "dp_colin",
+    "dp_goblin",
     "dp_linucb",
     "feducb",
+    "goblin",
+    "ldp_colin",
+    "ldp_goblin",
     "linucb",
     "linucb_central",
     "preset",

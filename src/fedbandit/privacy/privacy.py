@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Literal, Protocol, runtime_checkable
 
+from fedbandit.assembly import Noise
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.noise import Source
-from fedbandit.privacy.pool_noise import PoolNoise
-from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.rewards import RewardRule
+from fedbandit.statistics import Sums
+from fedbandit.streams import Stream, generator
 from fedbandit.world import World
 
 Site = Literal["nowhere", "client", "node", "coordinator"]
 """Who draws the noise."""
 
-Perturbs = Literal["nothing", "rewards", "statistics"]
-"""What is noised: each reward when it is observed, or the statistics that are released."""
+Perturbs = Literal["nothing", "rewards", "reward sums", "statistics"]
+"""What is noised: each reward when it is observed, the sums of rewards that are released, or all statistics."""
+
+
+class Releases(Protocol):
+    """What noises one client's statistics, each increment exactly once."""
+
+    def may_release(self, n: int) -> bool:
+        """Whether statistics of n more interactions may leave."""
+        ...
+
+    def release(self, sums: Sums) -> Sums:
+        """What may leave in place of `sums`."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What must survive a crash."""
+        ...
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        ...
 
 
 @runtime_checkable
@@ -46,10 +68,24 @@ class Privacy(Protocol):
         """The claim."""
         ...
 
-    def stream(self, member: int, source: Callable[[int], Source]) -> ReleaseStream | None:
+    def stream(self, member: int, source: Callable[[int], Source]) -> Releases | None:
         """What noises one client's releases, with the random numbers source(k) for release k; None if nothing does."""
         ...
 
-    def pool_noise(self) -> PoolNoise | None:
+    def pool_noise(self) -> Noise | None:
         """What the coordinator knows about the noise in sums of clients' releases."""
         ...
+
+
+def client_stream(privacy: Privacy, member: int, seed: int) -> Releases | None:
+    """What a client itself noises its uploads with; None if it sends them as they are."""
+    return None if privacy.site == "coordinator" else _stream(privacy, seed, member)
+
+
+def coordinator_streams(privacy: Privacy, seed: int) -> Callable[[int], Releases | None] | None:
+    """What a trusted coordinator noises a client's uploads with before it uses them; None if it does not."""
+    return partial(_stream, privacy, seed) if privacy.site == "coordinator" else None
+
+
+def _stream(privacy: Privacy, seed: int, member: int) -> Releases | None:
+    return privacy.stream(member, partial(generator, seed, Stream.NOISE, member))

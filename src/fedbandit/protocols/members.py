@@ -7,7 +7,8 @@ with one another, `protocols.hub` is the faster memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import typing
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,23 @@ from fedbandit.messages import Download, Join, Message, Receipt, Upload
 from fedbandit.protocols.coordinator import Broadcast
 from fedbandit.protocols.hub import NOTHING_COUNTED
 from fedbandit.protocols.sequence import check_upload, is_retry
-from fedbandit.statistics import TIE, Array
+from fedbandit.statistics import TIE, Array, Sums
+
+
+class Privatiser(typing.Protocol):
+    """What noises one member's statistics, each increment exactly once."""
+
+    def release(self, sums: Sums) -> Sums:
+        """What may be used in place of `sums`."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What must survive a crash."""
+        ...
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        ...
 
 
 class MemberKeeper:
@@ -33,6 +50,8 @@ class MemberKeeper:
         self.applied: dict[int, int] = {}
         self.joined = np.zeros(n_clients, dtype=np.bool_)
         self.version = 0
+        self.privatise: Callable[[int], Privatiser | None] | None = None  # of a trusted coordinator
+        self.streams: dict[int, Privatiser] = {}
 
     @property
     def exploring(self) -> bool:
@@ -46,7 +65,10 @@ class MemberKeeper:
             "version": self.version,
             "assembly": self.assembly.state(),
         }
-        return values, {"joined": self.joined, **{f"members.{k}": v for k, v in self.members._asdict().items()}}
+        arrays = {"joined": self.joined, **{f"members.{k}": v for k, v in self.members._asdict().items()}}
+        for i, stream in self.streams.items():
+            arrays |= {f"trusted.{i}.{key}": np.asarray(value) for key, value in stream.state().items()}
+        return values, arrays
 
     def restore(self, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Go on from there."""
@@ -55,6 +77,15 @@ class MemberKeeper:
         self.assembly.restore(values["assembly"])
         self.joined = arrays["joined"].copy()
         self.members = Members(*(arrays[f"members.{k}"].copy() for k in Members._fields))
+        saved: dict[int, dict[str, Any]] = {}
+        for name, value in arrays.items():
+            if name.startswith("trusted."):
+                _, member, key = name.split(".")
+                saved.setdefault(int(member), {})[key] = value
+        for i, state in saved.items():
+            stream = self._stream(i)
+            assert stream is not None
+            stream.restore(state)
 
     def next_wake(self, done: int) -> int:
         """After how many rounds `end_round` has something to do next."""
@@ -79,11 +110,21 @@ class MemberKeeper:
         if is_retry(upload, self.applied.get(upload.member, 0)):
             return False
         check_upload(upload, self.dim, noisy=self.noise is not None)
-        self.members.V[upload.member] += upload.sums.V
-        self.members.b[upload.member] += upload.sums.b
-        self.members.n[upload.member] += upload.sums.n
+        stream = self._stream(upload.member)
+        sums = upload.sums if stream is None or upload.sums.n == 0 else stream.release(upload.sums)
+        self.members.V[upload.member] += sums.V
+        self.members.b[upload.member] += sums.b
+        self.members.n[upload.member] += sums.n
         self.applied[upload.member] = upload.sequence
         return True
+
+    def _stream(self, member: int) -> Privatiser | None:
+        """What a trusted coordinator noises a member's uploads with before it does anything else with them."""
+        if member not in self.streams and self.privatise is not None:
+            stream = self.privatise(member)
+            if stream is not None:
+                self.streams[member] = stream
+        return self.streams.get(member)
 
     def share(self, member: int) -> Share:
         """What a member is to be sent now."""

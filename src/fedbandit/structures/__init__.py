@@ -9,6 +9,19 @@ from fedbandit.structures.alone import Alone
 from fedbandit.structures.central import Central
 from fedbandit.structures.everyone import Everyone
 from fedbandit.structures.fixed_groups import FixedGroups
+from fedbandit.structures.laplacian import Laplacian
 from fedbandit.structures.layout import Layout, Structure
+from fedbandit.structures.user_graph import OnGraph
+from fedbandit.structures.weighted_graph import WeightedGraph
 
-__all__ = ["Alone", "Central", "Everyone", "FixedGroups", "Layout", "Structure"]
+__all__ = [
+    "Alone",
+    "Central",
+    "Everyone",
+    "FixedGroups",
+    "Laplacian",
+    "Layout",
+    "OnGraph",
+    "Structure",
+    "WeightedGraph",
+]

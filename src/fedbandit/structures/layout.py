@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from fedbandit.statistics import Ints
 from fedbandit.world import World
@@ -35,9 +35,15 @@ class Layout:
 class Structure(Protocol):
     """Parameters of a structure, and the layout it gives in a world."""
 
-    model: ClassVar[Model]
-    separate: ClassVar[bool]
-    """Whether there is more than one model row, so that there is something to exchange."""
+    @property
+    def model(self) -> Model:
+        """How arms are scored."""
+        ...
+
+    @property
+    def separate(self) -> bool:
+        """Whether there is more than one model row, so that there is something to exchange."""
+        ...
 
     def layout(self, world: World) -> Layout:
         """Who is where."""

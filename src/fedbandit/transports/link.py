@@ -19,7 +19,7 @@ class Link:
 
     def __init__(self, system: System, world: World, seed: int = 0) -> None:
         self.clients = [ClientMachine(i, system, world, seed) for i in range(world.n_clients)]
-        self.coordinator = make_coordinator(system, world)
+        self.coordinator = make_coordinator(system, world, seed)
         self.counts: Counter[str] = Counter()
         self.bytes = 0
         self._joined = [False] * world.n_clients
