@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import scale, speed, tradeoff
+from benchmarks import collaborative, graph, scale, speed, tradeoff
 
-BENCHMARKS = {"speed": speed.main, "scale": scale.main, "tradeoff": tradeoff.main}
+BENCHMARKS = {
+    "speed": speed.main,
+    "scale": scale.main,
+    "tradeoff": tradeoff.main,
+    "graph": graph.main,
+    "collaborative": collaborative.main,
+}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or BENCHMARKS:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fedbandit.machines import ClientMachine
     from fedbandit.presets import (
         async_linucb,
+        async_linucb_am,
         colin,
         count_linucb,
         dislinucb,
@@ -58,6 +59,7 @@ __all__ = [
     "World",
     "__version__",
     "async_linucb",
+    "async_linucb_am",
     "checks",
     "colin",
     "count_linucb",

@@ -10,7 +10,7 @@ from fedbandit.errors import FedbanditError, number
 from fedbandit.policies import UCB, Policy
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
 from fedbandit.protocols import MessageProtocol, Never
-from fedbandit.structures import Everyone, OnGraph, Structure
+from fedbandit.structures import Everyone, GlobalLocal, OnGraph, Structure
 from fedbandit.world import World
 
 
@@ -87,6 +87,11 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
                 f"{parts} is refused on a graph of users: noise in V would make its kernel indefinite; protect rewards "
                 "(PrivateRewards) instead."
             )
+        if self.structure.model == "split":
+            raise FedbanditError(
+                f"{parts} is refused for a model in two parts: what is shared holds estimates made with the personal "
+                "part, whose sensitivity is not known; protect rewards (NoisyRewards) instead."
+            )
         if not self.structure.separate or self.protocol.says == "nothing":
             raise FedbanditError(
                 f"{parts} is refused: nothing is ever released, so there is nothing to make private; to protect the "
@@ -125,6 +130,10 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
         if isinstance(self.structure, Assembled) and self.structure.model == "rows":
             return self.structure.assembly(world, self.ridge)
         return None
+
+    def shared_dim(self, world: World) -> int:
+        """The length of the vectors that messages carry."""
+        return self.structure.parts(world).shared if isinstance(self.structure, GlobalLocal) else world.dim
 
     def parameters(self) -> dict[str, object]:
         """All parameters, flat, as plain values: for reports, files and fingerprints."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from fedbandit.engine.graph import GraphLearner
 from fedbandit.engine.loop import Outcome
 from fedbandit.engine.rows import RowsLearner
+from fedbandit.engine.split import SplitLearner
 from fedbandit.environments.block import Block, Environment
 from fedbandit.system import System
 from fedbandit.world import World
@@ -49,7 +50,11 @@ class Learner(Protocol):
         ...
 
 
-LEARNERS: dict[str, Callable[..., Learner]] = {"rows": RowsLearner, "kernel": GraphLearner}
+LEARNERS: dict[str, Callable[..., Learner]] = {
+    "rows": RowsLearner,
+    "kernel": GraphLearner,
+    "split": SplitLearner,
+}
 """By `Structure.model`."""
 
 

@@ -13,6 +13,7 @@ from fedbandit.presets.async_linucb import (
     sync_linucb,
     uniform,
 )
+from fedbandit.presets.async_linucb_am import async_linucb_am
 from fedbandit.presets.collaborative import colin, dp_colin, dp_goblin, goblin, ldp_colin, ldp_goblin
 from fedbandit.presets.compose import PRESETS, Common, compose, preset
 from fedbandit.presets.feducb import dp_linucb, feducb
@@ -21,6 +22,7 @@ __all__ = [
     "PRESETS",
     "Common",
     "async_linucb",
+    "async_linucb_am",
     "colin",
     "compose",
     "count_linucb",

@@ -8,6 +8,7 @@ learning on a graph, which runs on a network.
 
 from __future__ import annotations
 
+import math
 from typing import Unpack
 
 from numpy.typing import ArrayLike
@@ -58,6 +59,22 @@ def _privacy(epsilon: float, delta: float, mechanism: Mechanisms, calibration: C
     return PublishedSums(epsilon, site)
 
 
+def _tuned(epsilon: float, calibration: Calibration, common: Common) -> Common:
+    """Ridge and width that suit rewards with Laplace(1/ε) noise, of standard deviation √2/ε, unless they were given.
+
+    Noise asks for a larger ridge, λ = 20 times its variance; and as the noise is known to have mean zero, for less
+    optimism than a bound of it would allow: α is one standard deviation of a noisy reward whose own is 0.1. Tuned once,
+    on `collaborative` with N = 10, d = 10 and T = 10,000, for ε from 0.5 to 10. Privacy does not depend on either.
+    """
+    if calibration != "proven" or math.isinf(epsilon) or not epsilon > 0:
+        return common
+    tuned = common.copy()
+    tuned.setdefault("ridge", max(0.1, 40 / epsilon**2))
+    if common.get("policy", "ucb") in ("ucb", "lints", "linphe") and not {"alpha", "noise", "confidence"} & set(common):
+        tuned["alpha"] = math.hypot(0.1, math.sqrt(2) / epsilon)
+    return tuned
+
+
 @preset
 def colin(
     *,
@@ -101,10 +118,12 @@ def dp_colin(
 
     calibration: "proven" (`PrivateRewards`) or "published" (`PublishedSums`).
     mechanism: under "proven", noise on each reward ("rewards"), on users' sums ("sums"), or what has less ("best").
-    With thresholds these apply to numbers of observations.
+    With thresholds these apply to numbers of observations. Under "proven" ridge and alpha have defaults that suit the
+    noise: λ = max(0.1, 40/ε²), α = √(0.01 + 2/ε²).
     """
     privacy = _privacy(epsilon, delta, mechanism, calibration, "coordinator")
-    return _on_graph(WeightedGraph, graph, gamma_upload, gamma_download, warm_join, privacy, **common)
+    tuned = _tuned(epsilon, calibration, common)
+    return _on_graph(WeightedGraph, graph, gamma_upload, gamma_download, warm_join, privacy, **tuned)
 
 
 @preset
@@ -122,7 +141,8 @@ def ldp_colin(
 ) -> System:
     """CoLin with private rewards where nobody is trusted (local; Wang et al. 2020, Alg. 2); keywords as `dp_colin`."""
     privacy = _privacy(epsilon, delta, mechanism, calibration, "client")
-    return _on_graph(WeightedGraph, graph, gamma_upload, gamma_download, warm_join, privacy, **common)
+    tuned = _tuned(epsilon, calibration, common)
+    return _on_graph(WeightedGraph, graph, gamma_upload, gamma_download, warm_join, privacy, **tuned)
 
 
 @preset
@@ -140,7 +160,8 @@ def dp_goblin(
 ) -> System:
     """GOBLin with private rewards where the coordinator is trusted (Wang et al. 2020, §5.2); keywords as `dp_colin`."""
     privacy = _privacy(epsilon, delta, mechanism, calibration, "coordinator")
-    return _on_graph(Laplacian, graph, gamma_upload, gamma_download, warm_join, privacy, **common)
+    tuned = _tuned(epsilon, calibration, common)
+    return _on_graph(Laplacian, graph, gamma_upload, gamma_download, warm_join, privacy, **tuned)
 
 
 @preset
@@ -158,4 +179,5 @@ def ldp_goblin(
 ) -> System:
     """GOBLin with private rewards where nobody is trusted (Wang et al. 2020, §5.3); keywords as `dp_colin`."""
     privacy = _privacy(epsilon, delta, mechanism, calibration, "client")
-    return _on_graph(Laplacian, graph, gamma_upload, gamma_download, warm_join, privacy, **common)
+    tuned = _tuned(epsilon, calibration, common)
+    return _on_graph(Laplacian, graph, gamma_upload, gamma_download, warm_join, privacy, **tuned)

@@ -9,6 +9,7 @@ from fedbandit.structures.alone import Alone
 from fedbandit.structures.central import Central
 from fedbandit.structures.everyone import Everyone
 from fedbandit.structures.fixed_groups import FixedGroups
+from fedbandit.structures.global_local import GlobalLocal
 from fedbandit.structures.laplacian import Laplacian
 from fedbandit.structures.layout import Layout, Structure
 from fedbandit.structures.user_graph import OnGraph
@@ -19,6 +20,7 @@ __all__ = [
     "Central",
     "Everyone",
     "FixedGroups",
+    "GlobalLocal",
     "Laplacian",
     "Layout",
     "OnGraph",
