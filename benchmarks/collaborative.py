@@ -66,7 +66,8 @@ def fig1ab() -> None:
     points = (4096, 12288, 30000)
     lines = []
     for name, system in systems.items():
-        regrets, errors = [], []
+        regrets: list[Array] = []
+        errors: list[list[float]] = []
         for seed in range(3):
             env = world()
             truth = env.open(seed).parameters[0]

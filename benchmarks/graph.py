@@ -12,7 +12,7 @@ from fedbandit.statistics import Array
 
 
 def naive_seconds(env: fb.environments.Collaborative, W: Array, rounds: int, warm: int) -> float:
-    """Seconds an interaction of CoLin with x̃ᵀA⁻¹x̃ for each arm and a Sherman–Morrison step on A⁻¹, as papers write it."""
+    """Seconds an interaction of CoLin with x̃ᵀA⁻¹x̃ for each arm and a Sherman–Morrison step on A⁻¹, as in papers."""
     block = env.open(0).block(0, warm + rounds)
     size = env.n_clients * env.dim
     inverse, b = np.eye(size) / 0.1, np.zeros(size)

@@ -78,7 +78,7 @@ class ClientMachine:
             )
         told = system.told(world)
         self.member = member
-        self.dim = world.dim
+        self.dim = told.shared_dim(world)
         self.bound = world.bound
         self.ridge = system.ridge
         self.protocol = told.protocol
@@ -90,13 +90,13 @@ class ClientMachine:
         self._trigger = int(trigger.kind), pick(trigger.thresholds, member), trigger.batch
         self._rewards = reward_plan(told.privacy.reward_rule, seed)
         self.stream = client_stream(told.privacy, member, seed)
-        self.row = empty_rows(1, world.dim)[0]
-        start_row(self.row, world.dim, system.ridge)
-        self._work = scratch(1, world.dim)
+        self.row = empty_rows(1, self.dim)[0]
+        start_row(self.row, self.dim, system.ridge)
+        self._work = scratch(1, self.dim)
         prior = prior_share(told.assembly(world), member)
         if prior is not None:
-            given = shared_row([prior.sums], prior.slack, world.dim, system.ridge, self._work.M)
-            adopt(self.row, given, world.dim, system.ridge, self._work.M)
+            given = shared_row([prior.sums], prior.slack, self.dim, system.ridge, self._work.M)
+            adopt(self.row, given, self.dim, system.ridge, self._work.M)
         self.outbox: dict[int, Upload] = {}
         self._on_top: dict[int, Upload] = {}  # uploads that no download has contained yet
         self._sequence = 0
@@ -110,35 +110,44 @@ class ClientMachine:
 
     def select(self, arms: ArrayLike) -> Choice:
         """Choose one of the arms, given as a (K, d) array of contexts."""
-        X = np.ascontiguousarray(arms, dtype=np.float64)
-        require(
-            X.ndim == 2 and len(X) > 0 and X.shape[1] == self.dim,
-            "the shape of arms",
-            X.shape,
-            f"(K, {self.dim})",
-        )
-        if not np.isfinite(X).all():
-            raise FedbanditError("An arm's context is not finite.")
-        longest = math.sqrt(float(np.einsum("ij,ij->i", X, X).max()))
-        require(longest <= self.bound * (1 + 1e-9), "the norm of a context", longest, f"at most {self.bound:g}")
+        X = self.checked(arms, self.dim)
         if len(X) > self._work.scores.size:
             self._work = scratch(len(X), self.dim)
         a = choose(
             self._explore if self._exploring else self.plan, self.row, self.member, X, np.arange(len(X)), self._work
         )
-        self._choices += 1
-        self._chosen[self._choices] = X[a].copy()
-        return Choice(self._choices, int(a))
+        return self.chosen(X[a], int(a))
 
-    def observe(self, choice: int, reward: float) -> list[Message]:
-        """Learn the reward of a choice, and say what to send."""
+    def checked(self, arms: ArrayLike, dim: int) -> Array:
+        """Contexts of arms, if that is what they are."""
+        X = np.ascontiguousarray(arms, dtype=np.float64)
+        require(X.ndim == 2 and len(X) > 0 and X.shape[1] == dim, "the shape of arms", X.shape, f"(K, {dim})")
+        if not np.isfinite(X).all():
+            raise FedbanditError("An arm's context is not finite.")
+        longest = math.sqrt(float(np.einsum("ij,ij->i", X, X).max()))
+        require(longest <= self.bound * (1 + 1e-9), "the norm of a context", longest, f"at most {self.bound:g}")
+        return X
+
+    def chosen(self, x: Array, a: int) -> Choice:
+        """Remember the context of the arm chosen until its reward comes."""
+        self._choices += 1
+        self._chosen[self._choices] = x.copy()
+        return Choice(self._choices, a)
+
+    def waiting(self, choice: int, reward: float) -> Array:
+        """The context of a choice that waits for its reward, if the reward is a number."""
         if choice not in self._chosen:
             raise FedbanditError(f"Choice {choice} is not waiting for a reward.")
         require(math.isfinite(reward), "reward", reward, "a finite number")
+        return self._chosen[choice]
+
+    def observe(self, choice: int, reward: float) -> list[Message]:
+        """Learn the reward of a choice, and say what to send."""
+        x = self.waiting(choice, reward)
         y = learnt(self._rewards, float(reward), self.member, int(self.row[N_OWN]))
         if math.isnan(y):
             raise refused(self._rewards, reward)
-        x = self._chosen.pop(choice)
+        del self._chosen[choice]
         if self._fresh:
             multiply(inverse_of(self.row, self.dim), x, self._work.best_u)
             observe(self.row, x, y, self._work.best_u, self.ridge, self._work.M)
@@ -215,13 +224,13 @@ def make_coordinator(system: System, world: World, seed: int = 0) -> Coordinator
         if keeper is not None:
             keeper.privatise = coordinator_streams(told.privacy, seed)
         return keeper
-    layout = told.structure.layout(world)
+    layout, dim = told.structure.layout(world), told.shared_dim(world)
     hub = empty_hub(
-        world.dim,
+        dim,
         layout.n_rows,
         layout.n_groups,
         layout.group_of,
         told.protocol.log_gamma_download(),
         system.ridge,
     )
-    return told.protocol.coordinator(hub, system.ridge, world.dim, noise)
+    return told.protocol.coordinator(hub, system.ridge, dim, noise)
