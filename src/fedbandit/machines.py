@@ -76,6 +76,10 @@ class ClientMachine:
             raise FedbanditError(
                 f"{system.name} has one model for all clients, so there are no separate client machines."
             )
+        if system.structure.model == "split" and type(self) is ClientMachine:
+            raise FedbanditError(
+                f"{system.name} has a model in two parts: make its clients by split_machine.make_client."
+            )
         told = system.told(world)
         self.member = member
         self.dim = told.shared_dim(world)
