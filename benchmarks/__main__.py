@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import clusters, hetofed, network, scale, speed, tradeoff
+from benchmarks import clusters, collaborative, graph, hetofed, network, scale, speed, tradeoff
 
 BENCHMARKS = {
     "speed": speed.main,
@@ -15,6 +15,8 @@ BENCHMARKS = {
     "table1": hetofed.table1,
     "imbalanced": hetofed.imbalanced,
     "recovery": hetofed.recovery,
+    "graph": graph.main,
+    "collaborative": collaborative.main,
 }
 
 if __name__ == "__main__":

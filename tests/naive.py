@@ -279,12 +279,20 @@ class Async(Learner):
 
     def observe(self, i: int, x: Array, y: float) -> tuple[int, int]:
         """Alg. 2 line 9, then Alg. 1."""
+        self.add(i, x, y)
+        return self.communicate(i)
+
+    def add(self, i: int, x: Array, y: float) -> None:
+        """Alg. 2 line 9."""
         self.V[i] += np.outer(x, x)
         self.b[i] += x * y
         self.dV[i] += np.outer(x, x)
         self.db[i] += x * y
         self.dn[i] += 1
         self.n_own[i] += 1
+
+    def communicate(self, i: int) -> tuple[int, int]:
+        """Alg. 1."""
         if not self.wants_to_upload(i):
             return 0, 0
         self.Vg += self.dV[i]

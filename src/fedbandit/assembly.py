@@ -42,6 +42,15 @@ class Noise(Protocol):
         ...
 
 
+@runtime_checkable
+class NoiseInSums(Noise, Protocol):
+    """Noise in clients' sums Σ x y alone, where every V is exact."""
+
+    def radius(self, precision: Array, columns: Array, released: Ints) -> float:
+        """A bound of the noise in Σ_j P_uj s_j in the norm of P_uu⁻¹, given that and all P_uj side by side."""
+        ...
+
+
 class Members(NamedTuple):
     """What each member has released so far: its own data, never what it downloaded."""
 
@@ -108,6 +117,20 @@ class Assembly(Protocol):
     def regroup(self, members: Members, done: int, noise: Noise | None = None) -> bool:
         """Look, after `done` rounds, at what was released with this noise; True if groups have changed."""
         ...
+
+
+@runtime_checkable
+class Grounded(Protocol):
+    """An assembly whose members know something before they hear anything, because it is public."""
+
+    def prior(self, member: int) -> Share:
+        """What a member starts with."""
+        ...
+
+
+def prior_share(assembly: Assembly | None, member: int) -> Share | None:
+    """What a member starts with, if it is more than nothing."""
+    return assembly.prior(member) if isinstance(assembly, Grounded) else None
 
 
 @runtime_checkable

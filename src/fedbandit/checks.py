@@ -21,7 +21,7 @@ from fedbandit.engine.loop import draw_reward
 from fedbandit.engine.peer_exchange import PeerExchange
 from fedbandit.engine.rows import RowsLearner
 from fedbandit.engine.simulation import Simulation, simulate
-from fedbandit.environments import Homogeneous, recorded
+from fedbandit.environments import Collaborative, Homogeneous, recorded
 from fedbandit.environments.block import Environment, world_of
 from fedbandit.messages import Tell, decode, encode
 from fedbandit.peers import PeerMachine
@@ -58,10 +58,16 @@ def checks_for(thing: Any) -> Iterator[tuple[str, Callable[[], None]]]:
                 yield function.__name__, partial(function, thing)
 
 
-def small_world(system: System, **options: Any) -> Homogeneous:
-    """The environment that the checks run on; peers need rounds in which everybody acts."""
+def small_world(system: System, **options: Any) -> Homogeneous | Collaborative:
+    """The environment that the checks run a system on: with a graph of users, or rounds in which all act, if needed."""
     rounds: Any = "all" if system.protocol.says == "gossip" else "one"
-    return Homogeneous(n_clients=CLIENTS, dim=3, n_arms=5, rounds=rounds, **options)
+    kind = Collaborative if needs_graph(system) else Homogeneous
+    return kind(n_clients=CLIENTS, dim=3, n_arms=5, rounds=rounds, **options)
+
+
+def needs_graph(system: System) -> bool:
+    """Whether the system learns on a graph that the world has to know."""
+    return getattr(system.structure, "needs_graph", False) and getattr(system.structure, "graph", None) is None
 
 
 def horizon_of(system: System) -> int:
@@ -83,10 +89,11 @@ def pulls_what_is_offered(system: System) -> None:
     counts = rng.integers(1, 6, size=HORIZON)
     arms = [rng.standard_normal((k, 3)) / 3 for k in counts]
     payoffs = [x @ np.ones(3) for x in arms]
+    graph = np.full((CLIENTS, CLIENTS), 1 / CLIENTS) if needs_graph(system) else None
     everybody = system.protocol.says == "gossip"
     clients = np.arange(HORIZON) % CLIENTS if everybody else rng.integers(0, CLIENTS, HORIZON)
     rounds: Any = "all" if everybody else "one"
-    env = recorded(clients, arms, payoffs, payoffs, n_clients=CLIENTS, rounds=rounds)
+    env = recorded(clients, arms, payoffs, payoffs, n_clients=CLIENTS, rounds=rounds, graph=graph)
     result = simulate(system, env, horizon_of(system))
     assert ((result.arms.ravel() >= 0) & (result.arms.ravel() < counts)).all(), "an arm was pulled that was not offered"
     assert (np.diff(result.regret) >= -1e-12).all(), "cumulative regret fell"
@@ -161,7 +168,7 @@ def run_machines(
     system: System, env: Environment, horizon: int, seed: int
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Arms, uploads and downloads of each interaction when machines on a link do what `simulate` does."""
-    world = world_of(env, horizon)
+    world = world_of(env, horizon, seed)
     link = Link(system, world, seed)
     block = env.open(seed).block(0, world.horizon)
     arms, uploads, downloads = (np.zeros(world.horizon, dtype=np.int64) for _ in range(3))

@@ -14,12 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedbandit.assembly import prior_share
 from fedbandit.errors import FedbanditError, require, whole_number
 from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Terms, Upload, decode, encode
 from fedbandit.mixing import mix
 from fedbandit.policies import Uniform, choose, scratch
 from fedbandit.policies.plan import exact_width
 from fedbandit.privacy.noise import Source, label_of, perturb
+from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.protocols import Coordinator, MemberKeeper, timed_growth
 from fedbandit.protocols.hub import empty_hub
 from fedbandit.protocols.protocol import known_by
@@ -94,10 +96,14 @@ class ClientMachine:
         require(0 <= member < world.n_clients, "member", member, f"a client number below {world.n_clients}")
         if not system.structure.separate:
             raise FedbanditError(f"In {system.name} clients share models, so there are no separate client machines.")
+        if system.structure.model == "split" and type(self) is ClientMachine:
+            raise FedbanditError(
+                f"{system.name} has a model in two parts: make its clients by split_machine.make_client."
+            )
         told = system.told(world)
         self.member = member
         self._row = row = member * told.protocol.period + estimator  # its number in a simulation
-        self.dim = world.dim
+        self.dim = told.shared_dim(world)
         self.bound = world.bound
         self.ridge = system.ridge
         self.protocol = told.protocol
@@ -112,14 +118,20 @@ class ClientMachine:
         self._kind, self._batch = int(trigger.kind), trigger.batch
         self._threshold = self._terms = pick(trigger.thresholds, member)
         simulated = partial(generator, seed, Stream.NOISE, row)
-        rule = told.privacy.reward_rule
+        rule, trusted = told.privacy.reward_rule, told.privacy.site == "coordinator"
         self._source, self._reward_scale = source, rule.scale
         self._rewards = reward_plan(rule if source is None else rule._replace(scale=0.0), seed)
-        self.stream = told.privacy.stream(member, simulated if source is None else lambda _: source)
+        drawn = simulated if source is None else lambda _: source
+        self.stream = None if trusted else told.privacy.stream(member, drawn)
         claim = told.guarantee
         self.guarantee = claim if source is None else replace(claim, noise=label_of(source))
-        self.row = empty_rows(1, world.dim)[0]
-        start_row(self.row, world.dim, system.ridge)
+        self.row = empty_rows(1, self.dim)[0]
+        start_row(self.row, self.dim, system.ridge)
+        self._work = scratch(1, self.dim)
+        prior = prior_share(assembly, member)
+        if prior is not None:
+            given = shared_row([prior.sums], prior.slack, self.dim, system.ridge, self._work.M)
+            adopt(self.row, given, self.dim, system.ridge, self._work.M)
         self.outbox: dict[int, Upload] = {}
         self._on_top: dict[int, Upload] = {}  # uploads that no download has contained yet
         self._sequence = 0
@@ -128,7 +140,6 @@ class ClientMachine:
         self._chosen: dict[int, Array] = {}
         self._choices = 0
         self._waiting = whole_number("waiting", waiting)
-        self._work = scratch(1, world.dim)
 
     def join(self) -> list[Message]:
         """The message to begin with, and with which to ask for what may have been missed."""
@@ -136,25 +147,29 @@ class ClientMachine:
 
     def select(self, arms: ArrayLike) -> Choice:
         """Choose one of the arms, given as a (K, d) array of contexts."""
-        X = np.ascontiguousarray(arms, dtype=np.float64)
-        require(
-            X.ndim == 2 and len(X) > 0 and X.shape[1] == self.dim,
-            "the shape of arms",
-            X.shape,
-            f"(K, {self.dim})",
-        )
-        if not np.isfinite(X).all():
-            raise FedbanditError("An arm's context is not finite.")
-        longest = math.sqrt(float(np.einsum("ij,ij->i", X, X).max()))
-        require(longest <= self.bound * (1 + 1e-9), "the norm of a context", longest, f"at most {self.bound:g}")
+        X = self.checked(arms, self.dim)
         if len(X) > self._work.scores.size:
             self._work = scratch(len(X), self.dim)
         a = choose(
             self._explore if self._exploring else self.plan, self.row, self._row, X, np.arange(len(X)), self._work
         )
+        return self.chosen(X[a], int(a))
+
+    def checked(self, arms: ArrayLike, dim: int) -> Array:
+        """Contexts of arms, if that is what they are."""
+        X = np.ascontiguousarray(arms, dtype=np.float64)
+        require(X.ndim == 2 and len(X) > 0 and X.shape[1] == dim, "the shape of arms", X.shape, f"(K, {dim})")
+        if not np.isfinite(X).all():
+            raise FedbanditError("An arm's context is not finite.")
+        longest = math.sqrt(float(np.einsum("ij,ij->i", X, X).max()))
+        require(longest <= self.bound * (1 + 1e-9), "the norm of a context", longest, f"at most {self.bound:g}")
+        return X
+
+    def chosen(self, x: Array, a: int) -> Choice:
+        """Remember the context of the arm chosen until its reward comes."""
         self._choices += 1
-        self.await_reward(self._choices, X[a].copy())
-        return Choice(self._choices, int(a))
+        self.await_reward(self._choices, x.copy())
+        return Choice(self._choices, a)
 
     def await_reward(self, choice: int, x: Array) -> None:
         """Expect the reward of a choice with context x, forgetting the oldest if there are too many."""
@@ -189,7 +204,11 @@ class ClientMachine:
 
     def perceive(self, reward: float) -> float:
         """The reward to learn from: in range, and noised where that is the mechanism. Ask once for each reward."""
-        y = learnt(self._rewards, float(reward), self._row, int(self.row[N_OWN]))
+        return self.perceived(reward, int(self.row[N_OWN]))
+
+    def perceived(self, reward: float, step: int) -> float:
+        """The reward of observation number `step`, in range and noised."""
+        y = learnt(self._rewards, float(reward), self._row, step)
         if math.isnan(y):
             raise refused(self._rewards, reward)
         if self._source is not None and self._reward_scale > 0:
@@ -325,7 +344,7 @@ class ClientMachine:
 
     def _own_sent(self) -> Sums:
         """What this client has uploaded, before it was noised."""
-        return self._told if self.stream is None else self.stream.own
+        return self.stream.own if isinstance(self.stream, ReleaseStream) else self._told
 
     def _acknowledged(self, sequence: int) -> None:
         self.outbox = {number: upload for number, upload in self.outbox.items() if number > sequence}
@@ -345,19 +364,19 @@ class ClientMachine:
         self.row[VERSION] = message.version
 
 
-def make_coordinator(system: System, world: World) -> Coordinator | MemberKeeper | None:
-    """The coordinator's machine of a system; None if the system has no coordinator."""
+def make_coordinator(system: System, world: World, seed: int = 0) -> Coordinator | MemberKeeper | None:
+    """The coordinator's machine of a system; None if the system has no coordinator. It draws noise if it is trusted."""
     told = system.told(world)
-    known_one_by_one = told.member_coordinator(world)
+    known_one_by_one = told.member_coordinator(world, seed)
     if known_one_by_one is not None:
         return known_one_by_one
-    layout = told.structure.layout(world)
+    layout, dim = told.structure.layout(world), told.shared_dim(world)
     hub = empty_hub(
-        world.dim,
+        dim,
         layout.n_rows,
         layout.n_groups,
         layout.group_of,
         told.protocol.log_gamma_download(),
         system.ridge,
     )
-    return told.protocol.coordinator(hub, system.ridge, world.dim, told.pool_noise())
+    return told.protocol.coordinator(hub, system.ridge, dim, told.pool_noise())

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import partial
 
 from fedbandit.assembly import Assembled, Assembly, Noise, Others
 from fedbandit.errors import FedbanditError, number
 from fedbandit.policies import UCB, Policy
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
 from fedbandit.protocols import MemberKeeper, MessageProtocol, Never
-from fedbandit.structures import Clustering, Everyone, Structure
+from fedbandit.streams import Stream, generator
+from fedbandit.structures import Clustering, Everyone, GlobalLocal, OnGraph, Structure
 from fedbandit.world import World
 
 
@@ -51,7 +53,7 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
             self._check_clustering(self.structure, parts)
         elif not self.structure.separate and speaks:
             raise FedbanditError(
-                f"{parts} is refused: one model row serves all clients, so there is nobody to exchange statistics "
+                f"{parts} is refused: one model serves all clients, so there is nobody to exchange statistics "
                 "with; use the protocol Never, or a structure with a row for each client."
             )
 
@@ -62,10 +64,44 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
             )
         if self.privacy.perturbs == "statistics":
             self._check_soundness()
+        if self.privacy.perturbs == "reward sums":
+            self._check_reward_sums()
+
+    def _check_reward_sums(self) -> None:
+        """Contexts of chosen arms are sent as they are, so choices must depend on rewards through releases only."""
+        claim, parts = self.privacy.guarantee(), f"{type(self.privacy).__name__} with {type(self.structure).__name__}"
+        if not self.structure.separate:
+            if not isinstance(self.structure, OnGraph):
+                raise FedbanditError(f"{parts} is refused: sums of rewards are released of users on a graph only.")
+            return
+        if claim.basis == "as published":
+            raise FedbanditError(f"{parts} is refused: the paper's noise is on the model of all users in one place.")
+        if getattr(self.structure, "fresh", True):
+            raise FedbanditError(
+                f"{parts} is refused: a model that learns from its own rewards at once chooses arms, whose contexts it "
+                "sends as they are, by rewards that were not noised; use a structure with fresh=False, or NoisyRewards."
+            )
+        if self.protocol.reads != "counts":
+            raise FedbanditError(
+                f"{parts} needs a protocol that reads counts, such as CountTriggered: a model that waits for releases "
+                "has no determinant that grows by itself."
+            )
+        if self.privacy.site == "coordinator" and not isinstance(self.structure, Assembled):
+            raise FedbanditError(f"{parts} is refused: a coordinator that draws noise has to know its members.")
 
     def _check_soundness(self) -> None:
         """A mechanism's claim is worth nothing if something else tells what it hides."""
         claim, parts = self.privacy.guarantee(), f"{type(self.privacy).__name__} with {type(self.protocol).__name__}"
+        if isinstance(self.structure, OnGraph):
+            raise FedbanditError(
+                f"{parts} is refused on a graph of users: noise in V would make its kernel indefinite; protect rewards "
+                "(PrivateRewards) instead."
+            )
+        if self.structure.model == "split":
+            raise FedbanditError(
+                f"{parts} is refused for a model in two parts: what is shared holds estimates made with the personal "
+                "part, whose sensitivity is not known; protect rewards (NoisyRewards) instead."
+            )
         if not self.structure.separate or self.protocol.says == "nothing":
             raise FedbanditError(
                 f"{parts} is refused: nothing is ever released, so there is nothing to make private; to protect the "
@@ -114,7 +150,9 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
     def told(self, world: World) -> System:
         """The system with every parameter that was left open settled for this world."""
         protocol = self.protocol.told(world)
-        releases = protocol.releases(world) + self._calls(world)
+        if isinstance(self.structure, OnGraph):
+            world = replace(world, mixing=self.structure.mixing(world))
+        releases = protocol.releases(world) + self._calls(world) if self.structure.separate else world.horizon
         return replace(self, protocol=protocol, privacy=self.privacy.told(world, releases))
 
     def _calls(self, world: World) -> int:
@@ -133,7 +171,8 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
     def assembly(self, world: World) -> Assembly | None:
         """What puts members' statistics together, if the structure needs to know them one by one."""
         if isinstance(self.structure, Assembled):
-            return self.structure.assembly(self.as_seen(world), self.ridge)
+            rows = self.structure.model == "rows"
+            return self.structure.assembly(self.as_seen(world), self.ridge) if rows else None
         layout = self.structure.layout(world)
         talks = self.protocol.says in ("upload", "request") and self.structure.separate
         if self.privacy.keeps_own and layout.fresh and talks:
@@ -144,7 +183,7 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
         """What a coordinator knows about the noise in sums of uploads; of a system that was told the world."""
         return self.privacy.pool_noise(together=self.protocol.says == "request")
 
-    def member_coordinator(self, world: World) -> MemberKeeper | None:
+    def member_coordinator(self, world: World, seed: int = 0) -> MemberKeeper | None:
         """The coordinator's machine, if members must be known one by one; of a system that was told the world."""
         assembly = self.assembly(world)
         if assembly is None:
@@ -156,7 +195,13 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
                 "coordinator that knows members one by one; use ServerQueue, Scheduled, EventTriggered or "
                 "CountTriggered."
             )
+        if self.privacy.site == "coordinator":
+            machine.privatise = lambda i: self.privacy.stream(i, partial(generator, seed, Stream.NOISE, i))
         return machine
+
+    def shared_dim(self, world: World) -> int:
+        """The length of the vectors that messages carry."""
+        return self.structure.parts(world).shared if isinstance(self.structure, GlobalLocal) else world.dim
 
     def parameters(self) -> dict[str, object]:
         """All parameters, flat, as plain values: for reports, files and fingerprints."""

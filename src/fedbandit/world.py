@@ -17,7 +17,9 @@ class World:
 
     `horizon` is the number of interactions of all clients together; `bound` is L with ‖x‖ ≤ L; `noise` is the
     sub-Gaussian σ of rewards that the environment declares. `per_round` interactions are one round. Where the
-    environment knows them: `graph` holds the weights between users, `server_of` the local server of each user.
+    environment knows them: `graph` holds the weights between users, `server_of` the local server of each user, and the
+    first `d_global` entries of a context concern all clients alike. `mixing` is how a graph structure mixes users into
+    one model; it is the system that tells.
     """
 
     n_clients: int
@@ -28,6 +30,8 @@ class World:
     per_round: int = 1
     graph: NDArray[np.float64] | None = None
     server_of: tuple[int, ...] = ()
+    d_global: int | None = None
+    mixing: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         """Refuse a world in which nothing can happen."""

@@ -16,7 +16,7 @@ import pytest
 import fedbandit as fb
 from fedbandit.cli import main
 from fedbandit.errors import FedbanditError
-from fedbandit.statistics import N, b_of, base_of
+from fedbandit.statistics import N
 from fedbandit.transports.http.certificates import init_keys
 from fedbandit.transports.http.client import Client, _Features
 from fedbandit.transports.http.credentials import add_credential, revoke_credential
@@ -62,11 +62,11 @@ def test_everything_arrives_once_and_clients_learn_from_each_other(tmp_path: Pat
             visit(again, rng, 10)
             assert again.flush()
         federation = hall.rooms["shops"].federation
-        pool = federation.machine.hub.pool[0]
-        assert pool[N] == sum(seat.observations for seat in seats)
+        gathered = federation.machine.gathered()
+        assert gathered.n == sum(seat.observations for seat in seats)
         assert federation.refusals == {}
-        assert np.trace(base_of(pool, 3)) > 0
-        assert np.isfinite(b_of(pool, 3)).all()
+        assert np.trace(gathered.V) > 0
+        assert np.isfinite(gathered.b).all()
 
 
 def test_offline_for_days_then_back(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_warm_start_from_past_logs() -> None:
         np.testing.assert_allclose(client.theta, theta, atol=0.01)
         assert client.status()["observed"] == 300
         assert client.flush()
-        assert hall.rooms["shops"].federation.machine.hub.pool[0, N] == 300 - client.status()["pending"]
+        assert hall.rooms["shops"].federation.machine.gathered().n == 300 - client.status()["pending"]
 
 
 def test_the_asyncio_form() -> None:

@@ -15,7 +15,8 @@ import fedbandit as fb
 from fedbandit.checks import run_machines
 from fedbandit.engine.loop import draw_reward
 from fedbandit.environments.block import world_of
-from fedbandit.statistics import N, base_of
+from fedbandit.protocols.coordinator import HubKeeper
+from fedbandit.statistics import N
 from fedbandit.transports.faulty import NONE, Crash, FaultyNetwork, copied
 from fedbandit.transports.invitation import Terms
 
@@ -75,9 +76,9 @@ def test_copied_clients_cannot_count_twice(system: str, keywords: dict[str, Any]
         if network.coordinator is None:
             network.restart_coordinator()
         assert network.coordinator is not None
-        pool = network.coordinator.machine.hub.pool[0]
-        assert pool[N] == len(network._applied), "an observation counts twice, or not at all"
-        np.testing.assert_allclose(base_of(pool, 2), network._pool[0], atol=1e-7)
+        V, _, n = network.coordinator.machine.gathered()
+        assert n == len(network._applied), "an observation counts twice, or not at all"
+        np.testing.assert_allclose(V, network._pool[0], atol=1e-7)
         heard += network.refusals
     assert heard > 0, "no copy was ever refused"
 
@@ -130,7 +131,9 @@ def test_a_check_that_cannot_fail_is_none() -> None:
         network.restart_coordinator()
     assert network.coordinator is not None
     network.check()
-    network.coordinator.machine.hub.pool[0, N] += 1
+    machine = network.coordinator.machine
+    assert isinstance(machine, HubKeeper)
+    machine.hub.pool[0, N] += 1
     with pytest.raises(AssertionError, match="observations applied"):
         network.check()
     network.coordinator_store.fuse = "before"

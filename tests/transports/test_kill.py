@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedbandit.statistics import N_OWN, N_PENDING, N, b_of, base_of, pending_b_of, pending_sums
+from fedbandit.statistics import N_OWN, N_PENDING, pending_b_of, pending_sums
 from fedbandit.transports.federation import Federation
 from fedbandit.transports.member import Member, stored_terms
 from fedbandit.transports.stores import open_store
@@ -138,9 +138,9 @@ def compare(folder: Path, where: str) -> None:
         if extra:
             V += np.nan  # the notes lack what was killed between learning and noting: compare counts only
         client_store.close()
-    pool = federation.machine.hub.pool[0]
-    assert pool[N] == n > 0
+    gathered = federation.machine.gathered()
+    assert gathered.n == n > 0
     if np.isfinite(V).all():
-        np.testing.assert_allclose(base_of(pool, 3), V, rtol=1e-8, atol=1e-8)
-        np.testing.assert_allclose(b_of(pool, 3), b, rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(gathered.V, V, rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(gathered.b, b, rtol=1e-8, atol=1e-8)
     store.close()

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from fedbandit.messages import Download, Join, Message, Receipt, encode
-from fedbandit.statistics import N
 from fedbandit.transports.envelope import Envelope, seal
 from fedbandit.transports.federation import Federation
 from fedbandit.transports.limits import Limits
@@ -59,7 +58,7 @@ def test_the_lines_of_the_table(federation: Federation) -> None:
     assert "in use elsewhere" in str(tell(federation, open_member(copy, 13).greeting())), "another nonce"
     act(first, 400, seed=9)
     assert "has not joined, or another session" in str(tell(federation, first.outgoing()[0]))
-    before = federation.machine.hub.pool[0, N]
+    before = federation.machine.gathered().n
     fresh = open_member(MemoryStore(), 99)
     outcome = tell(federation, fresh.greeting())
     assert isinstance(outcome, list)
@@ -70,7 +69,7 @@ def test_the_lines_of_the_table(federation: Federation) -> None:
     act(fresh, 40, seed=4)
     send_all(federation, fresh)
     assert federation.machine.applied[0] == fresh.machine.sequence > 0
-    assert federation.machine.hub.pool[0, N] > before
+    assert federation.machine.gathered().n > before
     assert "given up" in str(tell(federation, second.greeting()))
 
 

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from fedbandit.engine.clusters import ClustersLearner
+from fedbandit.engine.graph import GraphLearner
 from fedbandit.engine.ledger import Ledger
 from fedbandit.engine.loop import Outcome
 from fedbandit.engine.neighbourhoods import NeighbourhoodsLearner
 from fedbandit.engine.partitions import Partitions
 from fedbandit.engine.rows import RowsLearner
+from fedbandit.engine.split import SplitLearner
 from fedbandit.environments.block import Block, Environment
 from fedbandit.state import State
 from fedbandit.system import System
@@ -19,6 +21,11 @@ from fedbandit.world import World
 
 class Learner(Protocol):
     """All clients of a simulation, and their coordinator if there is one."""
+
+    @property
+    def dim(self) -> int:
+        """The length of the vectors that messages carry."""
+        ...
 
     @property
     def control_messages(self) -> int:
@@ -64,6 +71,8 @@ LEARNERS: dict[str, Callable[..., Learner]] = {
     "rows": RowsLearner,
     "clusters": ClustersLearner,
     "neighbourhoods": NeighbourhoodsLearner,
+    "kernel": GraphLearner,
+    "split": SplitLearner,
 }
 """By `Structure.model`."""
 

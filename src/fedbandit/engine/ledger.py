@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedbandit.privacy.mechanism import Mechanism, epsilon_of
-from fedbandit.privacy.release_stream import ReleaseStream
+from fedbandit.privacy.privacy import Releases
 from fedbandit.statistics import Array, Ints
 
 
@@ -60,7 +60,7 @@ def read_ledger(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Ledger 
     return Ledger(**parts, clipped=header["clipped"])
 
 
-def keep_books(streams: Mapping[int, ReleaseStream], exhausted: Collection[int], clipped: int) -> Ledger:
+def keep_books(streams: Mapping[int, Releases], exhausted: Collection[int], clipped: int) -> Ledger:
     """The ledger of these streams."""
     spent = {i: stream for i, stream in sorted(streams.items()) if stream.spent > 0}
     return Ledger(

@@ -78,6 +78,7 @@ class NeighbourhoodsLearner:
     control_messages = 0
 
     def __init__(self, system: System, env: Environment, world: World, seed: int, *, fuse: bool = True) -> None:  # noqa: ARG002
+        self.dim = env.dim
         structure = system.structure
         assert isinstance(structure, Neighbourhoods)
         n, d, seen = world.n_clients, world.dim, system.as_seen(world)

@@ -11,6 +11,7 @@ from fedbandit.messages import Download
 from fedbandit.mixing import mix
 from fedbandit.policies import PolicyPlan
 from fedbandit.policies.plan import exact_width
+from fedbandit.privacy.privacy import Releases
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.state import State
 from fedbandit.statistics import (
@@ -38,13 +39,15 @@ class Outlets:
         self.privacy = system.privacy
         self.period = system.protocol.period
         self.seed = seed
-        self.streams: dict[int, ReleaseStream] = {}
+        self.streams: dict[int, Releases] = {}
         self.spent: set[int] = set()  # rows whose budget is spent: they learn alone
         self._scratch = scratch_matrix(dim)
 
-    def stream(self, r: int) -> ReleaseStream | None:
+    def stream(self, r: int) -> Releases | None:
         """The stream of a row, which stands for estimator r mod period of client r // period."""
         if r not in self.streams:
+            if self.privacy.site == "coordinator":
+                return None  # it is trusted, and draws the noise itself
             stream = self.privacy.stream(r // self.period, partial(generator, self.seed, Stream.NOISE, r))
             if stream is None:
                 return None
@@ -75,7 +78,7 @@ class Outlets:
         sums, slack = message.sums, message.slack
         if not message.own:
             stream = self.stream(r)
-            own = stream.own if stream is not None else own
+            own = stream.own if isinstance(stream, ReleaseStream) else own
             assert own is not None
             sums, slack = mix(own, sums, slack, self.ridge, exact_width(self.plan, own, self.ridge))
         given = shared_row([sums], slack, self.dim, self.ridge, self._scratch)

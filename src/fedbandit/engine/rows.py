@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit.assembly import NEVER, Assembled
+from fedbandit.assembly import NEVER, Assembled, Assembly, prior_share
 from fedbandit.engine.exchange import Exchange
 from fedbandit.engine.ledger import Ledger, keep_books
 from fedbandit.engine.loop import (
@@ -33,7 +33,16 @@ from fedbandit.protocols import Coordinator, Kind, MemberKeeper
 from fedbandit.protocols.hub import Hub, empty_hub, make_room, pack_hub, unpack_hub
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.state import State
-from fedbandit.statistics import empty_rows, grown, light_length, row_length, start_row
+from fedbandit.statistics import (
+    adopt,
+    empty_rows,
+    grown,
+    light_length,
+    row_length,
+    scratch_matrix,
+    shared_row,
+    start_row,
+)
 from fedbandit.streams import policy_key
 from fedbandit.system import System
 from fedbandit.world import World
@@ -49,17 +58,12 @@ class RowsLearner:
         self.dim = env.dim
         self.private = system.guarantee.basis != "none"
         protocol, layout = system.protocol, system.structure.layout(world)
-        noise, known_one_by_one = system.pool_noise(), system.member_coordinator(world)
+        noise, known_one_by_one = system.pool_noise(), system.member_coordinator(world, seed)
         n_rows = layout.n_rows * protocol.period
         trigger = protocol.trigger()
         speaks = protocol.says in ("upload", "request") and known_one_by_one is None
-        fused = (
-            fuse
-            and protocol.fused
-            and layout.fresh
-            and known_one_by_one is None
-            and system.privacy.perturbs != "statistics"
-        )
+        raw = system.privacy.perturbs in ("nothing", "rewards")
+        fused = fuse and protocol.fused and layout.fresh and known_one_by_one is None and raw
         blank = empty_rows(1, env.dim)[0]
         start_row(blank, env.dim, system.ridge)
         self.rules = Rules(
@@ -108,7 +112,7 @@ class RowsLearner:
         self.explore = Uniform().plan(world, system.ridge, policy_key(seed))
         self.clusters: Partitions | None = None
         if known_one_by_one is not None:
-            self._seat_everyone()
+            self._seat_everyone(known_one_by_one.assembly)
             if protocol.join == "member":
                 for i in range(world.n_clients):
                     known_one_by_one.receive(Join(i))  # there is nothing yet to answer with
@@ -138,10 +142,15 @@ class RowsLearner:
         machine = self.exchange.coordinator if isinstance(self.exchange, Exchange) else None
         return machine if isinstance(machine, MemberKeeper) else None
 
-    def _seat_everyone(self) -> None:
+    def _seat_everyone(self, assembly: Assembly) -> None:
         """Give every row its seat at once: an addressed download finds it, whether or not it has acted."""
         n = len(self.seats.seat_of)
         self.rows[:n] = self.rules.blank
+        for i, row in enumerate(self.rows[:n]):
+            prior = prior_share(assembly, i)
+            if prior is not None:
+                given = shared_row([prior.sums], prior.slack, self.dim, self.rules.ridge, scratch_matrix(self.dim))
+                adopt(row, given, self.dim, self.rules.ridge, scratch_matrix(self.dim))
         self.seats.seat_of[:] = np.arange(n)
         self.seats.row_at[:n] = np.arange(n)
         self.seats.taken[FULL] = n

@@ -63,7 +63,7 @@ class Simulation:
         if not isinstance(system, System):
             raise FedbanditError(f"The system is {system!r}, but must be a System; did you forget to call the preset?")
         seed, horizon = whole_number("seed", seed, 0), whole_number("horizon", horizon, 1)
-        world = world_of(env, horizon)
+        world = world_of(env, horizon, seed)
         self.system = system.told(world)
         self.env, self.horizon, self.seed = env, horizon, seed
         self.per_round = actions_per_round(env)
@@ -123,7 +123,9 @@ class Simulation:
             regret=np.cumsum(totals.regret),
             reward=np.cumsum(totals.reward),
             arms=totals.arms if self.per_round == 1 else totals.arms.reshape(self.horizon, self.per_round),
-            communication=Communication(totals.uploads, totals.downloads, self.env.dim, self.learner.control_messages),
+            communication=Communication(
+                totals.uploads, totals.downloads, self.learner.dim, self.learner.control_messages
+            ),
             guarantee=self.system.guarantee,
             parameters=self.system.parameters(),
             partitions=self.learner.clusters,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from fedbandit.environments.block import Block, Environment, Stream
 from fedbandit.environments.clustered import Clustered
+from fedbandit.environments.collaborative import Collaborative
 from fedbandit.environments.datasets.delicious import Delicious, delicious
 from fedbandit.environments.datasets.lastfm import LastFM, lastfm
 from fedbandit.environments.datasets.likes import LikedItems
@@ -17,6 +18,7 @@ from fedbandit.environments.datasets.movielens import MovieLens, movielens
 from fedbandit.environments.datasets.movielens_users import MovieLensUsers, movielens_users
 from fedbandit.environments.fclub import Fclub
 from fedbandit.environments.feducb import FedUCB
+from fedbandit.environments.global_local import GlobalLocal
 from fedbandit.environments.homogeneous import Homogeneous
 from fedbandit.environments.logged import LoggedDecisions, from_frame
 from fedbandit.environments.recorded import Recorded, recorded
@@ -25,11 +27,15 @@ clustered = Clustered
 fclub = Fclub
 homogeneous = Homogeneous
 feducb = FedUCB
+collaborative = Collaborative
+global_local = GlobalLocal
 
 ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
     "clustered": clustered,
     "fclub": fclub,
     "homogeneous": homogeneous,
+    "collaborative": collaborative,
+    "global_local": global_local,
     "feducb": feducb,
     "recorded": recorded,
     "lastfm": lastfm,
@@ -42,10 +48,12 @@ __all__ = [
     "ENVIRONMENTS",
     "Block",
     "Clustered",
+    "Collaborative",
     "Delicious",
     "Environment",
     "Fclub",
     "FedUCB",
+    "GlobalLocal",
     "Homogeneous",
     "LastFM",
     "LikedItems",
@@ -55,10 +63,12 @@ __all__ = [
     "Recorded",
     "Stream",
     "clustered",
+    "collaborative",
     "delicious",
     "fclub",
     "feducb",
     "from_frame",
+    "global_local",
     "homogeneous",
     "lastfm",
     "movielens",

@@ -104,8 +104,14 @@ def actions_per_round(env: Environment) -> int:
     return env.n_clients if env.rounds == "all" else 1
 
 
-def world_of(env: Environment, horizon: int) -> World:
-    """What systems are told about this environment when it is run for `horizon` rounds."""
+def graph_of(env: Environment, seed: int) -> Array | None:
+    """The weights between users, if the environment knows them: given, or drawn with everything else of a seed."""
+    graph = getattr(env, "graph", None)
+    return graph(seed) if callable(graph) else graph
+
+
+def world_of(env: Environment, horizon: int, seed: int = 0) -> World:
+    """What systems are told about this environment when it is run for `horizon` rounds with this seed."""
     if not isinstance(env, type) and hasattr(env, "not_simulated"):
         raise FedbanditError(env.not_simulated)
     if isinstance(env, type) or not hasattr(env, "open"):
@@ -125,6 +131,7 @@ def world_of(env: Environment, horizon: int) -> World:
         noise=env.declared_noise,
         bound=env.bound,
         per_round=actions_per_round(env),
-        graph=getattr(env, "graph", None),
+        graph=graph_of(env, seed),
         server_of=tuple(int(server) for server in getattr(env, "server_of", ())),
+        d_global=getattr(env, "d_global", None),
     )

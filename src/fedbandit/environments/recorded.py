@@ -29,6 +29,7 @@ class Recorded:
     bound: float
     noise: float
     rounds: Literal["one", "all"]
+    graph: Array | None = field(default=None, repr=False)
 
     name: ClassVar[str] = "recorded"
 
@@ -97,13 +98,15 @@ def recorded(
     noise: float = 0.1,
     delays: ArrayLike | None = None,
     rounds: Literal["one", "all"] = "one",
+    graph: ArrayLike | None = None,
 ) -> Recorded:
     """Replay arrays: who acts each round (T,), contexts (T, K, d), expected and realised rewards (T, K).
 
     Rounds may offer different numbers of arms: then `arms`, `means` and `rewards` are lists with one entry a round.
     `bound` is L with ‖x‖ ≤ L, by default the largest norm there is; `noise` is the σ that widths assume unless they
     say otherwise; `delays` (T,) says after how many rounds each reward is seen. With rounds="all" there are N entries
-    a round, for clients 0, …, N − 1 in this order, and delays are counted in interactions.
+    a round, for clients 0, …, N − 1 in this order, and delays are counted in interactions. `graph` (N, N) holds the
+    weights between clients, for systems that learn on one.
 
     >>> env = recorded([0, 1], [[[1.0, 0.0], [0.0, 1.0]]] * 2, [[1.0, 0.0]] * 2, [[1.0, 0.0]] * 2)
     >>> env.longest, env.dim, env.n_arms
@@ -129,7 +132,12 @@ def recorded(
     if rounds == "all" and not (who.size % n == 0 and np.array_equal(who, np.arange(who.size) % n)):
         raise FedbanditError(f"With rounds='all', clients must be 0, …, {n - 1} over and over again.")
     largest = bound if bound is not None else max(float(norms.max()), 1e-12)
-    return Recorded(who, x, rows, counts, expected, realised, late, n, largest, noise, rounds)
+    weights = None if graph is None else _floats("graph", graph)
+    if weights is not None:
+        require(
+            weights.shape == (n, n), "the shape of graph", weights.shape, f"({n}, {n}), a row and a column a client"
+        )
+    return Recorded(who, x, rows, counts, expected, realised, late, n, largest, noise, rounds, weights)
 
 
 def _clients(clients: ArrayLike, n_clients: int | None) -> Ints:

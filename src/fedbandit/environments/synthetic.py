@@ -128,7 +128,7 @@ class Synthetic:
         raise NotImplementedError
 
     def draw_contexts(self, rng: np.random.Generator, n: int) -> Array:
-        """N contexts."""
+        """n contexts."""
         x = unit_vectors(rng, n, self.dim, positive=self.rewards == "bernoulli")
         if self.contexts == "ball":
             x *= rng.random((n, 1)) ** (1 / self.dim)
@@ -144,6 +144,12 @@ def unit_vectors(rng: np.random.Generator, n: int, dim: int, *, positive: bool =
     x = rng.standard_normal((n, dim))
     x /= np.sqrt(np.einsum("ij,ij->i", x, x))[:, None]
     return np.abs(x) if positive else x
+
+
+def positive_directions(rng: np.random.Generator, n: int, dim: int) -> Array:
+    """N vectors with entries U(0, 1), scaled to length one."""
+    x = rng.random((n, dim))
+    return np.asarray(x / np.linalg.norm(x, axis=1, keepdims=True))
 
 
 class SyntheticStream:

@@ -43,19 +43,27 @@ class LinPHE(WidthRule):
 
 
 @compiled_lean
-def sample_perturbed(plan: PolicyPlan, row: Array, client: int, M: Array, z: Array, theta: Array, V: Array) -> None:
-    """θ = θ̂ + α V(λ)⁻¹ L z with L Lᵀ = V (without ridge) and z standard normal."""
+def spread_perturbed(plan: PolicyPlan, row: Array, z: Array, M: Array, theta: Array, V: Array) -> None:
+    """θ = θ̂ + α V(λ)⁻¹ L z with L Lᵀ = V (without ridge); M and V may be larger than d."""
     d = z.shape[0]
     alpha = sampling_width(plan, row)
     base = base_of(row, d)
+    A = V[:d, :d]
     for i in range(d):
-        copy(base[i], V[i])
-    add_pending(row, d, V)
-    cholesky(V, M)
-    normal(plan.key, client, int(row[STEPS]), theta)
+        copy(base[i], A[i])
+    add_pending(row, d, A)
+    cholesky(A, M)
+    perturbed = M[d, :d]
     for i in range(d):
-        z[i] = alpha * dot(M[i, : i + 1], theta[: i + 1])
-    multiply(inverse_of(row, d), z, theta)
+        perturbed[i] = alpha * dot(M[i, : i + 1], z[: i + 1])
+    multiply(inverse_of(row, d), perturbed, theta)
     estimate = theta_of(row, d)
     for i in range(d):
         theta[i] += estimate[i]
+
+
+@compiled_lean
+def sample_perturbed(plan: PolicyPlan, row: Array, client: int, M: Array, z: Array, theta: Array, V: Array) -> None:
+    """The same with z standard normal."""
+    normal(plan.key, client, int(row[STEPS]), z)
+    spread_perturbed(plan, row, z, M, theta, V)

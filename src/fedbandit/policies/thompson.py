@@ -32,12 +32,18 @@ class LinTS(WidthRule):
 
 
 @compiled_lean
-def sample_thompson(plan: PolicyPlan, row: Array, client: int, M: Array, z: Array, theta: Array) -> None:
-    """θ = θ̂ + α L z with L Lᵀ = V(λ)⁻¹ and z standard normal."""
+def spread_thompson(plan: PolicyPlan, row: Array, z: Array, M: Array, theta: Array) -> None:
+    """θ = θ̂ + α L z with L Lᵀ = V(λ)⁻¹."""
     alpha = sampling_width(plan, row)
     d = z.shape[0]
     cholesky(inverse_of(row, d), M)
-    normal(plan.key, client, int(row[STEPS]), z)
     estimate = theta_of(row, d)
     for i in range(d):
         theta[i] = estimate[i] + alpha * dot(M[i, : i + 1], z[: i + 1])
+
+
+@compiled_lean
+def sample_thompson(plan: PolicyPlan, row: Array, client: int, M: Array, z: Array, theta: Array) -> None:
+    """The same with z standard normal."""
+    normal(plan.key, client, int(row[STEPS]), z)
+    spread_thompson(plan, row, z, M, theta)

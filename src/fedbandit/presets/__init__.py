@@ -13,6 +13,8 @@ from fedbandit.presets.async_linucb import (
     sync_linucb,
     uniform,
 )
+from fedbandit.presets.async_linucb_am import async_linucb_am
+from fedbandit.presets.collaborative import colin, dp_colin, dp_goblin, goblin, ldp_colin, ldp_goblin
 from fedbandit.presets.compose import PRESETS, Common, compose, preset
 from fedbandit.presets.fclub import club, fclub, fclub_dc, homo, homo_dc, sclub
 from fedbandit.presets.feducb import dp_linucb, feducb
@@ -30,16 +32,21 @@ __all__ = [
     "PRESETS",
     "Common",
     "async_linucb",
+    "async_linucb_am",
     "club",
     "clustered_linucb",
+    "colin",
     "compose",
     "count_linucb",
     "dislinucb",
+    "dp_colin",
+    "dp_goblin",
     "dp_linucb",
     "dyclu",
     "fclub",
     "fclub_dc",
     "feducb",
+    "goblin",
     "hetofedbandit",
     "hetofedbandit_async",
     "hetofedbandit_dr",
@@ -47,6 +54,8 @@ __all__ = [
     "hetofedbandit_pq",
     "homo",
     "homo_dc",
+    "ldp_colin",
+    "ldp_goblin",
     "linucb",
     "linucb_central",
     "preset",

@@ -4,6 +4,18 @@ from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.noisy_rewards import NoisyRewards
 from fedbandit.privacy.none import NoPrivacy
 from fedbandit.privacy.privacy import Privacy
+from fedbandit.privacy.private_rewards import PrivateRewards
 from fedbandit.privacy.private_statistics import PrivateStatistics
+from fedbandit.privacy.published_sums import PublishedSums
+from fedbandit.privacy.reward_sums import RewardSums
 
-__all__ = ["Guarantee", "NoPrivacy", "NoisyRewards", "Privacy", "PrivateStatistics"]
+__all__ = [
+    "Guarantee",
+    "NoPrivacy",
+    "NoisyRewards",
+    "Privacy",
+    "PrivateRewards",
+    "PrivateStatistics",
+    "PublishedSums",
+    "RewardSums",
+]

@@ -2,21 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol, runtime_checkable
 
+from fedbandit.assembly import Noise
 from fedbandit.privacy.guarantee import Guarantee
+from fedbandit.privacy.mechanism import Mechanism
 from fedbandit.privacy.noise import Source
-from fedbandit.privacy.pool_noise import PoolNoise
-from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.rewards import RewardRule
+from fedbandit.statistics import Sums
 from fedbandit.world import World
 
 Site = Literal["nowhere", "client", "node", "coordinator"]
 """Who draws the noise."""
 
-Perturbs = Literal["nothing", "rewards", "statistics"]
-"""What is noised: each reward when it is observed, or the statistics that are released."""
+Perturbs = Literal["nothing", "rewards", "reward sums", "statistics"]
+"""What is noised: each reward when it is observed, the sums of rewards that are released, or all statistics."""
+
+
+class Releases(Protocol):
+    """What noises one client's statistics, each increment exactly once."""
+
+    mechanism: Mechanism
+    source: Callable[[int], Source]
+
+    @property
+    def spent(self) -> int:
+        """Releases so far."""
+        ...
+
+    def may_release(self, n: int) -> bool:
+        """Whether statistics of n more interactions may leave."""
+        ...
+
+    def release(self, sums: Sums) -> Sums:
+        """What may leave in place of `sums`."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What must survive a crash."""
+        ...
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        ...
 
 
 @runtime_checkable
@@ -51,10 +80,10 @@ class Privacy(Protocol):
         """The claim."""
         ...
 
-    def stream(self, member: int, source: Callable[[int], Source]) -> ReleaseStream | None:
+    def stream(self, member: int, source: Callable[[int], Source]) -> Releases | None:
         """What noises one client's releases, with the random numbers source(k) for release k; None if nothing does."""
         ...
 
-    def pool_noise(self, *, together: bool) -> PoolNoise | None:
+    def pool_noise(self, *, together: bool) -> Noise | None:
         """What the coordinator knows about the noise in sums of clients' releases, which may all come `together`."""
         ...

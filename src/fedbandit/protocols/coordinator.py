@@ -31,7 +31,19 @@ from fedbandit.protocols.hub import (
 )
 from fedbandit.protocols.sequence import check_upload, is_retry
 from fedbandit.state import State
-from fedbandit.statistics import HEAD, SLACK, Array, N, Slack, Sums, b_of, base_of, scratch_matrix, shared_sums
+from fedbandit.statistics import (
+    HEAD,
+    SLACK,
+    Array,
+    N,
+    Slack,
+    Sums,
+    b_of,
+    base_of,
+    scratch_matrix,
+    shared_sums,
+    zero_sums,
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +72,14 @@ class Coordinator(typing.Protocol):
 
     def start_over(self, member: int) -> None:
         """The client has lost its state for good and numbers its uploads from 1 again."""
+        ...
+
+    def gathered(self) -> Sums:
+        """All that was ever uploaded, as it came."""
+        ...
+
+    def groups(self) -> list[list[int]] | None:
+        """Who shares with whom; None if everyone does."""
         ...
 
     def state(self) -> State:
@@ -150,6 +170,20 @@ class HubKeeper:
         stand_alone(hub, member, measure(hub.pool[g], counting))
         hub.cohorts[hub.cohort_of[member], ISSUE] = version
         return [self.download(member, version, g, self.pool_sums(g))]
+
+    def gathered(self) -> Sums:
+        """All that was ever uploaded, as it came: before noisy sums were made usable."""
+        V, b, n = zero_sums(self.dim)
+        for g in range(len(self.hub.pool)):
+            sums = self.pool_sums(g)
+            V, b, n = V + self.noisy.get(g, sums.V), b + sums.b, n + sums.n
+        return Sums(V, b, n)
+
+    def groups(self) -> list[list[int]] | None:
+        """Who shares with whom; None if everyone does."""
+        if self.hub.group_of.size == 1:
+            return None
+        return [np.flatnonzero(self.hub.group_of == g).tolist() for g in range(len(self.hub.pool))]
 
     def start_over(self, member: int) -> None:
         """What the client had uploaded stays; its next upload is number 1, and joining it is sent all there is."""

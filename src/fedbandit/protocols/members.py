@@ -8,7 +8,9 @@ with one another, `protocols.hub` is the faster memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +24,22 @@ from fedbandit.state import State
 from fedbandit.statistics import TIE, Array, Sums
 
 Messages = list[Message | Broadcast]
+
+
+class Privatiser(typing.Protocol):
+    """What noises one member's statistics, each increment exactly once."""
+
+    def release(self, sums: Sums) -> Sums:
+        """What may be used in place of `sums`."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What must survive a crash."""
+        ...
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        ...
 
 
 class MemberKeeper:
@@ -45,11 +63,22 @@ class MemberKeeper:
         self.awaited: set[int] = set()  # members whose answer to the last call is still to come
         self.done = 0  # rounds, when `end_round` was last called
         self.mixed: set[int] = set()  # members whose last download had data of others
+        self.privatise: Callable[[int], Privatiser | None] | None = None  # of a trusted coordinator
+        self.streams: dict[int, Privatiser] = {}
 
     @property
     def exploring(self) -> bool:
         """Whether clients choose at random for now."""
         return self.assembly.exploring
+
+    def gathered(self) -> Sums:
+        """All that was ever uploaded; noised, if this coordinator is trusted to do that."""
+        return Sums(self.members.V.sum(axis=0), self.members.b.sum(axis=0), int(self.members.n.sum()))
+
+    def groups(self) -> list[list[int]] | None:
+        """Who shares with whom; None if everyone does."""
+        groups = self.assembly.groups()
+        return None if len(groups) == 1 else groups
 
     def start_over(self, member: int) -> None:
         """The client has lost its state for good and numbers its uploads from 1 again; what it had uploaded stays."""
@@ -68,6 +97,8 @@ class MemberKeeper:
             "assembly": self.assembly.state(),
         }
         arrays = {f"members.{k}": v for k, v in self.members._asdict().items()}
+        for i, stream in self.streams.items():
+            arrays |= {f"trusted.{i}.{key}": np.asarray(value) for key, value in stream.state().items()}
         return State(header, {"joined": self.joined.astype(np.int64), "sent": self.sent, **arrays})
 
     def restore(self, state: State) -> None:
@@ -82,6 +113,15 @@ class MemberKeeper:
         self.joined = arrays["joined"].astype(np.bool_)
         self.sent = arrays["sent"].copy()
         self.members = Members(*(arrays[f"members.{k}"].copy() for k in Members._fields))
+        saved: dict[int, dict[str, Any]] = {}
+        for name, value in arrays.items():
+            if name.startswith("trusted."):
+                _, member, key = name.split(".")
+                saved.setdefault(int(member), {})[key] = value
+        for i, kept in saved.items():
+            stream = self._stream(i)
+            assert stream is not None
+            stream.restore(kept)
 
     def next_wake(self, done: int) -> int:
         """After how many rounds `end_round` has something to do next."""
@@ -132,12 +172,22 @@ class MemberKeeper:
         if is_retry(upload, self.applied.get(upload.member, 0)):
             return False
         check_upload(upload, self.dim, noisy=self.noise is not None)
-        self.members.V[upload.member] += upload.sums.V
-        self.members.b[upload.member] += upload.sums.b
-        self.members.n[upload.member] += upload.sums.n
-        self.members.releases[upload.member] += upload.sums.n > 0
+        stream = self._stream(upload.member)
+        sums = upload.sums if stream is None or upload.sums.n == 0 else stream.release(upload.sums)
+        self.members.V[upload.member] += sums.V
+        self.members.b[upload.member] += sums.b
+        self.members.n[upload.member] += sums.n
+        self.members.releases[upload.member] += sums.n > 0
         self.applied[upload.member] = upload.sequence
         return True
+
+    def _stream(self, member: int) -> Privatiser | None:
+        """What a trusted coordinator noises a member's uploads with before it does anything else with them."""
+        if member not in self.streams and self.privatise is not None:
+            stream = self.privatise(member)
+            if stream is not None:
+                self.streams[member] = stream
+        return self.streams.get(member)
 
     def share(self, member: int) -> Share:
         """What a member is to be sent now."""

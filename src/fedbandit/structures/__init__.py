@@ -11,13 +11,17 @@ from fedbandit.structures.clustering import Clustering, Law, Rule
 from fedbandit.structures.everyone import Everyone
 from fedbandit.structures.evidence_clusters import EvidenceClusters
 from fedbandit.structures.fixed_groups import FixedGroups
+from fedbandit.structures.global_local import GlobalLocal
 from fedbandit.structures.homogeneity_cliques import HomogeneityCliques
+from fedbandit.structures.laplacian import Laplacian
 from fedbandit.structures.layout import Layout, Structure
 from fedbandit.structures.neighbourhoods import Neighbourhoods
 from fedbandit.structures.phased_clusters import PhasedClusters
 from fedbandit.structures.pruned_graph import PrunedGraph
 from fedbandit.structures.servers import Servers
 from fedbandit.structures.split_and_merge import SplitAndMerge
+from fedbandit.structures.user_graph import OnGraph
+from fedbandit.structures.weighted_graph import WeightedGraph
 
 __all__ = [
     "Alone",
@@ -26,14 +30,18 @@ __all__ = [
     "Everyone",
     "EvidenceClusters",
     "FixedGroups",
+    "GlobalLocal",
     "HomogeneityCliques",
+    "Laplacian",
     "Law",
     "Layout",
     "Neighbourhoods",
+    "OnGraph",
     "PhasedClusters",
     "PrunedGraph",
     "Rule",
     "Servers",
     "SplitAndMerge",
     "Structure",
+    "WeightedGraph",
 ]

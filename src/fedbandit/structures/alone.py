@@ -21,6 +21,7 @@ class Alone:
 
     model: ClassVar[Model] = "rows"
     separate: ClassVar[bool] = True
+    fresh: ClassVar[bool] = False
 
     def layout(self, world: World) -> Layout:
         """A row and a group a client."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from fedbandit.statistics import Ints
 from fedbandit.world import World
@@ -36,9 +36,15 @@ class Layout:
 class Structure(Protocol):
     """Parameters of a structure, and the layout it gives in a world."""
 
-    model: ClassVar[Model]
-    separate: ClassVar[bool]
-    """Whether each client has a model row of its own, so that it can be a machine of its own on a network."""
+    @property
+    def model(self) -> Model:
+        """How arms are scored."""
+        ...
+
+    @property
+    def separate(self) -> bool:
+        """Whether each client has a model row of its own, so that it can be a machine of its own on a network."""
+        ...
 
     def layout(self, world: World) -> Layout:
         """Who is where."""

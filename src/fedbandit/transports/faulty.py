@@ -347,11 +347,11 @@ class FaultyNetwork:
         """Raise AssertionError unless both sides agree with the account."""
         if self.coordinator is None:
             return
-        machine, dim = self.coordinator.machine, self.terms.world.dim
-        pool = machine.hub.pool[0]
-        assert pool[N] == len(self._applied), f"{pool[N]:g} observations applied, expected {len(self._applied)}"
-        np.testing.assert_allclose(base_of(pool, dim), self._pool[0], rtol=1e-7, atol=1e-7)
-        np.testing.assert_allclose(b_of(pool, dim), self._pool[1], rtol=1e-7, atol=1e-7)
+        machine = self.coordinator.machine
+        V, b, n = machine.gathered()
+        assert n == len(self._applied), f"{n} observations applied, expected {len(self._applied)}"
+        np.testing.assert_allclose(V, self._pool[0], rtol=1e-7, atol=1e-7)
+        np.testing.assert_allclose(b, self._pool[1], rtol=1e-7, atol=1e-7)
         for node in self.nodes.values():
             if node.live is not None and "'" not in node.name:
                 self._check_client(node, node.live, machine.applied.get(node.member, 0))

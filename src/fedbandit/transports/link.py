@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import Counter, deque
 
-from fedbandit.machines import ClientMachine, make_coordinator
+from fedbandit.machines import make_coordinator
 from fedbandit.messages import Join, Message, Receipt, decode, encode
 from fedbandit.protocols import Broadcast, MemberKeeper
+from fedbandit.split_machine import make_client
 from fedbandit.system import System
 from fedbandit.world import World
 
@@ -18,8 +19,8 @@ class Link:
     """A federation of machines. `say` carries a client's messages, and the answers, until nobody has more to say."""
 
     def __init__(self, system: System, world: World, seed: int = 0) -> None:
-        self.clients = [ClientMachine(i, system, world, seed) for i in range(world.n_clients)]
-        self.coordinator = make_coordinator(system, world)
+        self.clients = [make_client(i, system, world, seed) for i in range(world.n_clients)]
+        self.coordinator = make_coordinator(system, world, seed)
         self.counts: Counter[str] = Counter()
         self.bytes = 0
         self._joined = [False] * world.n_clients

@@ -81,13 +81,12 @@ def totals(federation: Federation) -> dict[str, int]:
 
 def clusters(federation: Federation) -> list[list[str]] | None:
     """Who shares with whom, by name; None if everyone does."""
-    group_of = federation.machine.hub.group_of
-    if group_of.size == 1:
+    groups = federation.machine.groups()
+    if groups is None:
         return None
-    groups: dict[int, list[str]] = {}
-    for seat in list(federation.register.by_member):
-        groups.setdefault(int(group_of[seat.member]), []).append(seat.name)
-    return [groups[g] for g in sorted(groups)]
+    names = {seat.member: seat.name for seat in list(federation.register.by_member)}
+    named = ([names[i] for i in group if i in names] for group in groups)
+    return [group for group in named if group]
 
 
 def _total(room: Room, key: str) -> float | None:
