@@ -12,7 +12,7 @@ from fedbandit.policies import choose, scratch
 from fedbandit.policies.split import choose_split, split_scratch
 from fedbandit.split_model import begin, cut, mask, may_begin, observe_split
 from fedbandit.state import State
-from fedbandit.statistics import N_OWN, VERSION, Array, empty_rows, inverse_of, multiply, observe, start_row
+from fedbandit.statistics import N_OWN, VERSION, Array, empty_rows, inverse_of, multiply, observe, part_of, start_row
 from fedbandit.structures import GlobalLocal
 from fedbandit.system import System
 from fedbandit.world import World
@@ -72,7 +72,7 @@ class SplitClientMachine(ClientMachine):
         multiply(inverse_of(self.row, d_g), x[:d_g], work.u_g)
         M = work.M
         if d_l == 0:
-            observe(self.row, x, y, work.u_g, self.ridge, M[: d_g + 1, :d_g])
+            observe(self.row, x, y, work.u_g, self.ridge, part_of(M, d_g + 1, d_g))
         else:
             cut(x, self.parts, self.size, work.x_l)
             multiply(inverse_of(self.own, d_l), work.x_l, work.u_l)

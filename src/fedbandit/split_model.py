@@ -47,6 +47,7 @@ from fedbandit.statistics import (
     dot,
     folded_of,
     observe,
+    part_of,
     pending_b_of,
     refresh,
     scratch_matrix,
@@ -87,8 +88,8 @@ def observe_split(
     d_g, d_l = x_g.shape[0], x_l.shape[0]
     partial_g = dot(x_g, theta_of(row_g, d_g)) + (1.0 + dot(x_g, u_g)) * r
     partial_l = dot(x_l, theta_of(row_l, d_l)) + (1.0 + dot(x_l, u_l)) * r
-    observe(row_g, x_g, partial_g, u_g, ridge, M[: d_g + 1, :d_g])
-    observe(row_l, x_l, partial_l, u_l, ridge, M[: d_l + 1, :d_l])
+    observe(row_g, x_g, partial_g, u_g, ridge, part_of(M, d_g + 1, d_g))
+    observe(row_l, x_l, partial_l, u_l, ridge, part_of(M, d_l + 1, d_l))
 
 
 def full_rank(V: Array) -> bool:

@@ -81,6 +81,12 @@ def grown(array: NDArray[Any], capacity: int) -> NDArray[Any]:
 
 
 @compiled_view
+def part_of(M: Array, n: int, d: int) -> Array:
+    """An (n, d) matrix in the memory of a larger one: kernels want rows that follow one another."""
+    return M.reshape(M.size)[: n * d].reshape((n, d))
+
+
+@compiled_view
 def theta_of(row: Array, d: int) -> Array:
     """θ̂ = V(λ)⁻¹ b."""
     return row[HEAD : HEAD + d]

@@ -14,7 +14,7 @@ from fedbandit.protocols.hub import Hub, catch_up, has_room, join, upload_row
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import RewardPlan, learnt
 from fedbandit.split_model import Parts, cut, mask, observe_split
-from fedbandit.statistics import N_OWN, VERSION, Array, Ints, copy, inverse_of, multiply, observe
+from fedbandit.statistics import N_OWN, VERSION, Array, Ints, copy, inverse_of, multiply, observe, part_of
 
 BEGIN = 32  # a client in its start-up may have full rank: beyond the codes of `loop.Status`
 ABSENT, STARTING, RUNNING = -1, 0, 1
@@ -104,7 +104,7 @@ def run_split(
         row_g = rows.shared[i]
         starting = rows.phase[i] == STARTING
         if rules.speaks:
-            catch_up(hub, i, row_g, d_g, rules.ridge, work.M[: d_g + 1, :d_g])
+            catch_up(hub, i, row_g, d_g, rules.ridge, part_of(work.M, d_g + 1, d_g))
         if acting:
             offered = block.arms[s, : block.counts[s]]
             if starting:
@@ -150,12 +150,14 @@ def run_split(
                 return Pause(s, BEGIN, i, at)
             continue
         if d_l == 0:
-            observe(row_g, x, y, work.u_g, rules.ridge, work.M[: d_g + 1, :d_g])
+            observe(row_g, x, y, work.u_g, rules.ridge, part_of(work.M, d_g + 1, d_g))
         else:
             observe_split(row_g, rows.own[i], x[:d_g], work.x_l, y, work.u_g, work.u_l, rules.ridge, work.M)
         if triggered(rules.kind, pick(rules.thresholds, i), rules.batch, row_g):
             if not rules.fused:
                 return Pause(s, EVENT, i, at)
             out.uploads[at] += 1
-            out.downloads[at] += upload_row(hub, i, row_g, d_g, rules.ridge, rules.counting, work.M[: d_g + 1, :d_g])
+            out.downloads[at] += upload_row(
+                hub, i, row_g, d_g, rules.ridge, rules.counting, part_of(work.M, d_g + 1, d_g)
+            )
     return Pause(stop, DONE, -1, stop)

@@ -19,6 +19,7 @@ from fedbandit.statistics import (
     dot,
     inverse_of,
     multiply,
+    part_of,
     theta_of,
 )
 from fedbandit.streams import normal
@@ -48,7 +49,7 @@ def spread_perturbed(plan: PolicyPlan, row: Array, z: Array, M: Array, theta: Ar
     d = z.shape[0]
     alpha = sampling_width(plan, row)
     base = base_of(row, d)
-    A = V[:d, :d]
+    A = part_of(V, d, d)
     for i in range(d):
         copy(base[i], A[i])
     add_pending(row, d, A)
