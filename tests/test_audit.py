@@ -315,3 +315,14 @@ def test_the_audit_in_the_docs_is_what_is_printed(capsys: pytest.CaptureFixture[
     assert main(["audit", "feducb"]) == 0
     docs = (Path(__file__).parents[1] / "docs" / "privacy.md").read_text(encoding="utf-8")
     assert f"$ fedbandit audit feducb\n{capsys.readouterr().out}```" in docs
+
+
+def test_where_there_is_no_client_to_attack_the_report_says_so() -> None:
+    """The mechanism is attacked all the same."""
+
+    def no_machine(*_: Any) -> ClientMachine:
+        raise FedbanditError("There are no separate clients.")
+
+    found = audit_system(fb.feducb(), trials=1_000, make_machine=no_machine)
+    assert [check.name for check in found.checks] == ["mechanism, likelihood ratio", "mechanism, exact", "client"]
+    assert found.checks[-1].detail == "not attacked: There are no separate clients."

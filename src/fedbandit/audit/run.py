@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
+import numpy as np
+
 from fedbandit.audit.client_attack import cap_check, contents_check, retry_check, rewards_check, timing_check
 from fedbandit.audit.mechanism_attack import exact_check, likelihood_attack, neighbouring_increments, reward_noise
 from fedbandit.audit.neighbours import Limits
+from fedbandit.audit.observer import MakeMachine
 from fedbandit.audit.report import AuditReport, Check
 from fedbandit.errors import FedbanditError, whole_number
 from fedbandit.machines import ClientMachine
@@ -46,7 +49,7 @@ def audit_system(
     whole_number("rounds", rounds, 1)
     if system.guarantee.basis == "none":
         raise FedbanditError(f"{system.name} claims no privacy, so there is nothing to audit.")
-    world = World(n_clients, dim, rounds * n_clients, per_round=n_clients)
+    world = World(n_clients, dim, rounds * n_clients, per_round=n_clients, graph=np.ones((n_clients, n_clients)))
     told = system.told(world)
     claim = told.guarantee
     rng = generator(seed, Stream.NOISE)
@@ -67,6 +70,10 @@ def audit_system(
     check, found = likelihood_attack(mechanism, pair, claim, rng, trials)
     checks = [check, *_exact_checks(by_client, limits, records)]
     make = partial(_make, make_machine, system, world, weakest, seed)
+    why = _no_client(told, make)
+    if why:
+        checks.append(Check("client", True, 0.0, f"not attacked: {why}"))
+        return AuditReport(system.name, claim, world, tuple(checks), found)
     runs = max(trials // _STREAMS_A_RUN, 5)
     checks += [
         contents_check(make, mechanism, limits, claim, rng, records=records, rounds=rounds, runs=runs),
@@ -75,6 +82,17 @@ def audit_system(
         cap_check(make, mechanism, limits, rng, rounds=rounds),
     ]
     return AuditReport(system.name, claim, world, tuple(checks), found)
+
+
+def _no_client(told: System, make: MakeMachine) -> str:
+    """Why there is no client to attack, if there is none."""
+    if told.privacy.site == "coordinator":
+        return "the coordinator is trusted, clients send it what they have"
+    try:
+        make(0)
+    except FedbanditError as error:
+        return str(error)
+    return ""
 
 
 def private_systems(presets: Mapping[str, Callable[..., System]]) -> Iterator[tuple[str, System]]:
