@@ -36,6 +36,7 @@ from fedbandit.statistics import (
     pending_sums,
     shared_row,
     start_row,
+    take_over,
     zero_sums,
 )
 from fedbandit.streams import policy_key
@@ -209,7 +210,10 @@ class ClientMachine:
         """What coordinator and client have in common: the download, and uploads that it does not contain."""
         shared = [message.sums, *(upload.sums for upload in self._on_top.values())]
         given = shared_row(shared, message.slack, self.dim, self.ridge, self._work.M)
-        adopt(self.row, given, self.dim, self.ridge, self._work.M)
+        if self._fresh:
+            adopt(self.row, given, self.dim, self.ridge, self._work.M)
+        else:
+            take_over(self.row, given, self.dim)
         self.row[VERSION] = message.version
 
 

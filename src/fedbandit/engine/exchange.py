@@ -27,6 +27,7 @@ from fedbandit.statistics import (
     pending_sums,
     scratch_matrix,
     shared_row,
+    take_over,
     zero_sums,
 )
 from fedbandit.system import System
@@ -35,11 +36,19 @@ from fedbandit.system import System
 class Exchange:
     """The simulated network between the rows of one simulation and its coordinator.
 
-    `thresholds` are those of the compiled trigger; a client that may not speak any more gets an infinite one.
+    `thresholds` are those of the compiled trigger; a client that may not speak any more gets an infinite one. `fresh`
+    says that a row learns from its own observations at once (`Layout`).
     """
 
     def __init__(
-        self, system: System, coordinator: Coordinator | MemberKeeper, thresholds: Array, dim: int, seed: int
+        self,
+        system: System,
+        coordinator: Coordinator | MemberKeeper,
+        thresholds: Array,
+        dim: int,
+        seed: int,
+        *,
+        fresh: bool,
     ) -> None:
         self.dim = dim
         self.ridge = float(system.ridge)
@@ -48,6 +57,7 @@ class Exchange:
         self.coordinator = coordinator
         self.thresholds = thresholds
         self.seed = seed
+        self.fresh = fresh
         self.sequence: dict[int, int] = {}
         self.streams: dict[int, Releases] = {}
         self.spent: set[int] = set()  # clients whose budget is spent: they learn alone
@@ -159,7 +169,10 @@ class Exchange:
 
     def _adopt(self, row: Array, message: Download) -> None:
         given = shared_row([message.sums], message.slack, self.dim, self.ridge, self._scratch)
-        adopt(row, given, self.dim, self.ridge, self._scratch)
+        if self.fresh:
+            adopt(row, given, self.dim, self.ridge, self._scratch)
+        else:
+            take_over(row, given, self.dim)
         row[VERSION] = message.version
 
     def _answer_collect(

@@ -107,7 +107,8 @@ class RowsLearner:
         if coordinator is None:
             self.exchange = None
         else:
-            self.exchange = Exchange(system, coordinator, self.rules.thresholds, env.dim, seed)
+            thresholds = self.rules.thresholds
+            self.exchange = Exchange(system, coordinator, thresholds, env.dim, seed, fresh=layout.fresh)
         self.explore = Uniform().plan(world, system.ridge, policy_key(seed))
         if known_one_by_one is not None:
             self._seat_everyone(known_one_by_one.assembly)

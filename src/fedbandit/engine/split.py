@@ -78,7 +78,7 @@ class SplitLearner:
             coordinator = protocol.coordinator(self._hub, self.ridge, parts.shared, None)
         self.exchange = None
         if coordinator is not None:
-            self.exchange = Exchange(system, coordinator, self.rules.thresholds, parts.shared, seed)
+            self.exchange = Exchange(system, coordinator, self.rules.thresholds, parts.shared, seed, fresh=True)
         self.seats = Seats(np.empty(0, dtype=np.int64), np.arange(N), np.arange(N), np.array([N, 0]))
         self.late = no_late(min(env.longest_delay, world.horizon), env.dim)
         self.whole = scratch(env.n_arms, world.dim)
