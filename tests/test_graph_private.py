@@ -374,6 +374,7 @@ def test_rewards_out_of_range_are_refused_in_a_sentence() -> None:
             "reads counts",
         ),
         ({"protocol": Never(), "structure": WeightedGraph(), "privacy": PrivateStatistics()}, "on a graph of users"),
+        ({"protocol": Never(), "structure": WeightedGraph(central=False)}, "need a protocol in which they upload"),
         ({"protocol": CountTriggered(), "structure": WeightedGraph(), "privacy": RewardSums()}, "nobody to exchange"),
         (
             {"protocol": CountTriggered(), "structure": WeightedGraph(central=False), "privacy": PublishedSums()},
