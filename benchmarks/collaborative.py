@@ -114,6 +114,7 @@ def isolated(graph: Array, epsilon: float) -> fb.System:
         fb.protocols.Never(),
         fb.structures.WeightedGraph(graph, isolated=True),
         fb.privacy.PublishedSums(epsilon),
+        ridge=1.0,
     )
 
 

@@ -85,9 +85,10 @@ class Split:
     def scores(self, i: int, policy: Policy, X: Array, z: Array) -> Array:
         """Eq. (8), or sampled parameters of both parts."""
         total = np.zeros(len(X))
-        parts = [
+        own = slice(self.first, self.first + self.sizes[i])
+        parts: list[tuple[Array, Array, Array, Array]] = [
             (self.shared.V[i], self.shared.b[i], X[:, : self.d_g], z[: self.d_g]),
-            (self.V[i], self.b[i], X[:, self.first : self.first + self.sizes[i]], z[self.d_g :][: self.sizes[i]]),
+            (self.V[i], self.b[i], X[:, own], z[self.d_g :][: self.sizes[i]]),
         ]
         for V, b, x, noise in parts:
             if len(b) == 0:

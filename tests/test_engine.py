@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 
 import fedbandit as fb
+from fedbandit.checks import needs_graph
 from fedbandit.engine.loop import FULL, LIGHT
 from fedbandit.engine.rows import RowsLearner
 from fedbandit.engine.simulation import Simulation
@@ -44,10 +46,15 @@ def test_same_data_for_every_system() -> None:
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
 @pytest.mark.parametrize("rounds", ["one", "all"])
-def test_checkpoint_and_resume(name: str, rounds: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    env = small(rounds=rounds, delay=(0, 3), n_arms=40, dim=8)  # blocks of 1,638 interactions
-    horizon = 4000 if rounds == "one" else 700
+def test_checkpoint_and_resume(
+    name: str, rounds: Literal["one", "all"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     system = PRESETS[name]()
+    kind = fb.environments.collaborative if needs_graph(system) else fb.environments.homogeneous
+    env: fb.environments.Environment = kind(  # blocks of 1,638 interactions
+        n_clients=6, rounds=rounds, delay=(0, 3), n_arms=40, dim=8
+    )
+    horizon = 4000 if rounds == "one" else 700
     whole = fb.simulate(system, env, horizon, seed=2)
     path = tmp_path / "half.npz"
 
@@ -172,10 +179,13 @@ def test_without_the_compiler_everything_is_the_same() -> None:
     """NUMBA_DISABLE_JIT runs the same source as plain Python: equal arms, equal messages."""
     script = (
         "import json, sys; import fedbandit as fb; from fedbandit.presets import PRESETS\n"
-        "env = fb.environments.homogeneous(n_clients=4, dim=5, n_arms=4, pool=30, delay=(0, 3))\n"
+        "env = fb.environments.collaborative(n_clients=4, dim=5, n_arms=4, pool=30, delay=(0, 3))\n"
         "policies = ['ucb', 'lints', 'linphe', 'greedy', 'uniform']\n"
         "systems = [make() for make in PRESETS.values()]\n"
         "systems += [fb.async_linucb(policy=p, gamma_upload=1.2, gamma_download=1.3) for p in policies]\n"
+        "systems += [fb.colin(policy=p) for p in policies]\n"
+        "systems += [fb.async_linucb_am(policy=p, d_global=3, gamma_upload=1.2) for p in policies]\n"
+        "systems += [fb.dp_goblin(mechanism='sums'), fb.dp_goblin(calibration='published')]\n"
         "results = [fb.simulate(s, env, 150, 7) for s in systems]\n"
         "print(json.dumps([[r.arms.tolist(), r.communication.message_curve.tolist()] for r in results]))"
     )

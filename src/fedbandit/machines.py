@@ -44,6 +44,7 @@ from fedbandit.statistics import (
     pending_sums,
     shared_row,
     start_row,
+    take_over,
     zero_sums,
 )
 from fedbandit.streams import Stream, generator, policy_key
@@ -360,7 +361,10 @@ class ClientMachine:
             mixed, slack = mix(own, message.sums, message.slack, self.ridge, alpha)
             shared = [mixed]
         given = shared_row(shared, slack, self.dim, self.ridge, self._work.M)
-        adopt(self.row, given, self.dim, self.ridge, self._work.M)
+        if self._fresh:
+            adopt(self.row, given, self.dim, self.ridge, self._work.M)
+        else:
+            take_over(self.row, given, self.dim)
         self.row[VERSION] = message.version
 
 

@@ -459,6 +459,26 @@ def adopt(row: Array, given: Array, d: int, ridge: float, scratch: Array) -> Non
     multiply(inverse, b, theta_of(row, d))
 
 
+@compiled_lean
+def take_over(row: Array, given: Array, d: int) -> None:
+    """Replace a row's model by `given`, pending observations aside: for models that use only what was released.
+
+    They stay pending and are not put on top, or the arms that are chosen next, whose contexts are sent as they are,
+    would depend on rewards that were never noised.
+    """
+    for k in (LOGDET, SPECTRAL, N):
+        row[k] = given[k]
+    row[BASE_LOGDET] = given[LOGDET]
+    row[UNREFRESHED] = 0
+    for k in range(SLACK, HEAD):
+        row[k] = given[k]
+    copy(theta_of(given, d), theta_of(row, d))
+    copy(b_of(given, d), b_of(row, d))
+    for i in range(d):
+        copy(inverse_of(given, d)[i], inverse_of(row, d)[i])
+        copy(base_of(given, d)[i], base_of(row, d)[i])
+
+
 def light_length(dim: int) -> int:
     """How many numbers a light row has."""
     return HEAD + (1 + LIGHTLY) * dim

@@ -62,6 +62,11 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
                 f"{parts} is refused: this coordinator forms groups of members whom it knows one by one; use a "
                 "structure that says how, such as HomogeneityCliques or EvidenceClusters."
             )
+        if isinstance(self.structure, OnGraph) and self.structure.separate and self.protocol.says != "upload":
+            raise FedbanditError(
+                f"{parts} is refused: users on a graph that keep their own data need a protocol in which they upload, "
+                "such as EventTriggered; or central=True, with Never."
+            )
         if self.privacy.perturbs == "statistics":
             self._check_soundness()
         if self.privacy.perturbs == "reward sums":

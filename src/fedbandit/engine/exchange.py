@@ -27,7 +27,8 @@ from fedbandit.system import System
 class Exchange:
     """The simulated network between the rows of one simulation and its coordinator.
 
-    `thresholds` are those of the compiled trigger; a client that may not speak any more gets an infinite one.
+    `thresholds` are those of the compiled trigger; a client that may not speak any more gets an infinite one. `fresh`
+    says that a row learns from its own observations at once (`Layout`).
     """
 
     def __init__(
@@ -40,11 +41,12 @@ class Exchange:
         seed: int,
         *,
         counted: bool = True,
+        fresh: bool = True,
     ) -> None:
         self.counted = int(counted)  # releases that stay in the house are not messages
         self.dim = dim
         self.protocol = system.protocol
-        self.outlets = Outlets(system, plan, dim, seed)
+        self.outlets = Outlets(system, plan, dim, seed, fresh=fresh)
         self.counting = system.counts_only
         self.coordinator = coordinator
         self.thresholds = thresholds

@@ -23,6 +23,7 @@ from fedbandit.statistics import (
     pending_sums,
     scratch_matrix,
     shared_row,
+    take_over,
     zero_sums,
 )
 from fedbandit.streams import Stream, generator
@@ -32,7 +33,8 @@ from fedbandit.system import System
 class Outlets:
     """The privacy streams of all rows, each made when its row first releases something."""
 
-    def __init__(self, system: System, plan: PolicyPlan, dim: int, seed: int) -> None:
+    def __init__(self, system: System, plan: PolicyPlan, dim: int, seed: int, *, fresh: bool = True) -> None:
+        self.fresh = fresh
         self.dim = dim
         self.ridge = float(system.ridge)
         self.plan = plan
@@ -82,7 +84,10 @@ class Outlets:
             assert own is not None
             sums, slack = mix(own, sums, slack, self.ridge, exact_width(self.plan, own, self.ridge))
         given = shared_row([sums], slack, self.dim, self.ridge, self._scratch)
-        adopt(row, given, self.dim, self.ridge, self._scratch)
+        if self.fresh:
+            adopt(row, given, self.dim, self.ridge, self._scratch)
+        else:
+            take_over(row, given, self.dim)
         row[VERSION] = message.version
 
     def state(self) -> State:

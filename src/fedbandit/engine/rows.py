@@ -107,7 +107,14 @@ class RowsLearner:
             self.exchange = PeerExchange(system, self.rules.thresholds, self.plan, noise, env.dim, seed)
         elif coordinator is not None:
             self.exchange = Exchange(
-                system, coordinator, self.rules.thresholds, self.plan, env.dim, seed, counted=layout.counted
+                system,
+                coordinator,
+                self.rules.thresholds,
+                self.plan,
+                env.dim,
+                seed,
+                counted=layout.counted,
+                fresh=layout.fresh,
             )
         self.explore = Uniform().plan(world, system.ridge, policy_key(seed))
         self.clusters: Partitions | None = None

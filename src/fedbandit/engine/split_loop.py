@@ -107,13 +107,13 @@ def run_split(
             catch_up(hub, i, row_g, d_g, rules.ridge, part_of(work.M, d_g + 1, d_g))
         if acting:
             offered = block.arms[s, : block.counts[s]]
-            if starting:
-                for a in range(offered.shape[0]):
-                    mask(block.X[offered[a]], parts, rows.sizes[i], masked[a])
-                a = choose(plan, rows.first[i], i, masked, positions[: offered.shape[0]], whole)
-            elif d_l == 0:
-                a = choose(plan, row_g, i, block.X, offered, whole)
-                copy(whole.best_u, work.u_g)
+            if starting or d_l == 0:
+                row = rows.first[i] if starting else row_g
+                for k in range(offered.shape[0]):
+                    mask(block.X[offered[k]], parts, rows.sizes[i], masked[k])
+                a = choose(plan, row, i, masked, positions[: offered.shape[0]], whole)
+                if d_l == 0:
+                    copy(whole.best_u, work.u_g)
             else:
                 a = choose_split(plan, row_g, rows.own[i], i, block.X, offered, parts, rows.sizes[i], work)
             x = block.X[offered[a]]

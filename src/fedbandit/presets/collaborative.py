@@ -65,10 +65,14 @@ def _tuned(epsilon: float, calibration: Calibration, common: Common) -> Common:
     Noise asks for a larger ridge, λ = 20 times its variance; and as the noise is known to have mean zero, for less
     optimism than a bound of it would allow: α is one standard deviation of a noisy reward whose own is 0.1. Tuned once,
     on `collaborative` with N = 10, d = 10 and T = 10,000, for ε from 0.5 to 10. Privacy does not depend on either.
+    As published λ is 1, the most that the paper allows and the least that its Lemma 2 needs.
     """
-    if calibration != "proven" or math.isinf(epsilon) or not epsilon > 0:
+    if math.isinf(epsilon) or not epsilon > 0:
         return common
     tuned = common.copy()
+    if calibration == "published":
+        tuned.setdefault("ridge", 1.0)
+        return tuned
     tuned.setdefault("ridge", max(0.1, 40 / epsilon**2))
     if common.get("policy", "ucb") in ("ucb", "lints", "linphe") and not {"alpha", "noise", "confidence"} & set(common):
         tuned["alpha"] = math.hypot(0.1, math.sqrt(2) / epsilon)
@@ -119,7 +123,7 @@ def dp_colin(
     calibration: "proven" (`PrivateRewards`) or "published" (`PublishedSums`).
     mechanism: under "proven", noise on each reward ("rewards"), on users' sums ("sums"), or what has less ("best").
     With thresholds these apply to numbers of observations. Under "proven" ridge and alpha have defaults that suit the
-    noise: λ = max(0.1, 40/ε²), α = √(0.01 + 2/ε²).
+    noise: λ = max(0.1, 40/ε²), α = √(0.01 + 2/ε²); under "published" λ = 1.
     """
     privacy = _privacy(epsilon, delta, mechanism, calibration, "coordinator")
     tuned = _tuned(epsilon, calibration, common)

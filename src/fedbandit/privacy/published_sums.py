@@ -41,7 +41,7 @@ class PublishedSums:
         D2. The levels of a tree are counted as `Tree.levels`, where the paper has log T.
         D3. Widths are the printed ones plus σ where the paper assumes σ = 1: the term for the noise,
             (Δ/ε) log T √(log t) log 1/δ or (1/ε) log 1/δ √(Σ_i log t_i (Δ_i log T_i)²), is added to that of `UCB`.
-            (That it bounds ‖η‖_{A⁻¹} needs λ ≥ 1.)
+            (That it bounds ‖η‖_{A⁻¹} needs λ ≥ 1, which is what presets take.)
         D4. Rewards outside [0, 1] are clipped; the paper assumes that there are none.
     """
 
