@@ -77,8 +77,8 @@ def test_any_log_on_any_graph(seed: int, kind: str, n: int, d: int) -> None:
 
 
 def test_large_models_are_folded_by_blas() -> None:
-    W = random_graph(5, 45)
-    log = random_log(8, horizon=200, n_clients=45, dim=10)
+    W = random_graph(5, 41)
+    log = random_log(8, horizon=80, n_clients=41, dim=10)
     simulation = finish(fb.goblin(graph=W), log)
     assert isinstance(simulation.learner, GraphLearner)
     assert simulation.learner.kernel.P.shape[0] > 400
