@@ -197,10 +197,14 @@ def queue(
             groups = run.clusters = cluster(clients, sigma, d, level, margin)
             for i in range(n):
                 clients[i].threshold = limit(largest(i))
-            before, waiting = [i for group in waiting for i in group], []
+            before, waiting = waiting, []
             due = [g for g in groups if max(growth[i] for i in g) > limit(len(g)) + TIE]
             due = [g for g in due if any(largest(i) == len(g) for i in g)]
-            for group in [g for g in due if set(g) & set(before)] + [g for g in due if not set(g) & set(before)]:
+            for waited in before:  # in their order, whatever their members are in now
+                for group in due:
+                    if set(group) & set(waited):
+                        line_up(group)
+            for group in due:
                 line_up(group)
         if waiting:
             group = waiting[0]

@@ -231,7 +231,7 @@ def test_under_local_privacy_nothing_but_noised_sums_depends_on_rewards() -> Non
     again = Listener(system, world, 3)
     for client in again.clients:
         mine = [m for m in link.sent if isinstance(m, Upload) and m.member == client.member]
-        client.stream = Replay([m.sums.b for m in mine])
+        client.stream = Replay([m.sums.b for m in mine])  # type: ignore[assignment]
     converse(again, env, other_rewards)
     # Other rewards, the same noised sums: not one other bit on the wire, in either direction.
     assert [encode(m) for m in link.sent] == [encode(m) for m in again.sent]

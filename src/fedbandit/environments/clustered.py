@@ -22,9 +22,9 @@ class Clustered(Synthetic):
 
     n_clusters, gap: M centres, so far apart that parameters of different clusters have at least the distance `gap`.
     spread: a client's parameter is at most this far from its centre, in a random direction, and of norm ≤ 1.
-    sizes: None for equal sizes (give or take one), "random" (every client's cluster is drawn, none is empty), or M
-        numbers that sum to N.
-    n_servers: local servers, each with a block of consecutive users; members of a cluster are spread over them.
+    sizes: None for equal sizes, give or take one (client i is in cluster i mod M), "random" (every client's cluster is
+        drawn, none is empty), or M numbers that sum to N, for blocks of consecutive clients.
+    n_servers: local servers, each with a block of consecutive users.
 
     The partition belongs to the environment, the parameters to the seed.
 
@@ -32,7 +32,7 @@ class Clustered(Synthetic):
 
     >>> env = Clustered(n_clients=6, dim=5, n_arms=3, n_clusters=2, gap=0.85, sizes=(2, 4), n_servers=2)
     >>> env.partition.tolist(), env.server_of.tolist()
-    ([1, 0, 1, 1, 0, 1], [0, 0, 0, 1, 1, 1])
+    ([0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1])
     """
 
     n_clusters: int = 4
@@ -80,9 +80,7 @@ class Clustered(Synthetic):
             return rng.permutation(np.concatenate([np.arange(M), rng.integers(0, M, size=N - M)]))
         if self.sizes is None:
             return np.arange(N) % M
-        label = np.repeat(np.arange(M), self.sizes)
-        place = np.concatenate([(np.arange(size) + 0.5) / size for size in self.sizes])
-        return label[np.argsort(place, kind="stable")]
+        return np.repeat(np.arange(M), self.sizes)
 
     @property
     def server_of(self) -> Ints:

@@ -209,15 +209,15 @@ class QueueCoordinator(MemberKeeper):
         if not self.regrouping:
             return self._send()
         self.regrouping = False
-        before = self.queue
+        last = len(self.queue)
+        place = {i: k for k, clique in reversed(list(enumerate(self.queue))) for i in clique}
         changed = self.assembly.regroup(self.members, self.done, self.noise)
         terms = self._terms() if changed else []
-        waiting = {i for clique in before for i in clique}
         self.queue = []
         due = [c for c in self.assembly.groups() if self.growth[c].max() > self.protocol.limit(len(c)) + TIE]
-        # Whoever waits goes first; of cliques, a member's largest only.
+        # Whoever waits keeps its turn; of cliques, a member's largest only.
         due = [c for c in due if any(self.size[i] == len(c) for i in c)]
-        self._wait(sorted(due, key=lambda c: not waiting.intersection(c)))
+        self._wait(sorted(due, key=lambda c: min(place.get(i, last) for i in c)))
         return [*terms, *self._serve(already=range(self.members.n.size))]
 
     def _terms(self) -> Messages:

@@ -53,11 +53,9 @@ class Pairs(NamedTuple):
 def weighted(members: Members, sigma: float, noise: Noise | None) -> Weighted:
     """Each client's statistics, weighted by their noise: that of rewards, and that of privacy."""
     sigma = max(sigma, LEAST_NOISE)
-    if noise is None:
-        return Weighted(members.V / sigma**2, members.b / sigma**2)
-    A, c = np.zeros_like(members.V), np.zeros_like(members.b)
-    tau = noise.deviations(members.releases)
-    for i in np.flatnonzero(members.n > 0):
+    A, c = members.V / sigma**2, members.b / sigma**2
+    tau = np.zeros(len(c)) if noise is None else noise.deviations(members.releases)
+    for i in np.flatnonzero(tau > 0):
         V = (members.V[i] + members.V[i].T) / 2
         values, vectors = np.linalg.eigh(V)
         inverse = (vectors / (sigma**2 * np.maximum(values, 0.0) + tau[i] ** 2)) @ vectors.T
