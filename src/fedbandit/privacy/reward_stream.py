@@ -57,5 +57,5 @@ class RewardStream:
         """Go on from there."""
         self.releases = int(saved["releases"])
         self._state = State(
-            int(saved["spent"]), *(np.asarray(saved[key], dtype=np.float64) for key in ("total", "noisy", "memory"))
+            int(saved["spent"]), *(np.asarray(saved[key], dtype=np.float64) for key in State._fields[1:])
         )
