@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from fedbandit._version import __version__
+from fedbandit.cli_reproduce import add_reproduce_flags, add_run_flags
 from fedbandit.errors import FedbanditError, unknown
 
 DEFAULTS = """
@@ -77,7 +78,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
         commands[name].add_argument("--json", action="store_true", help="print one JSON object instead of text")
         return commands[name]
 
-    command("list", "Show all systems and environments, with one line each.")
+    command("list", "Show all systems, environments and experiments, with one line each.")
 
     one = command("simulate", "Run one system on one environment.", "fedbandit simulate SYSTEM [flags]")
     one.add_argument("system", metavar="SYSTEM", help="name, name:keyword=value,… or file.py:function")
@@ -104,9 +105,14 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     several.add_argument("--out", type=Path, metavar="FOLDER", help="write runs, curves, summary.json and regret.png")
     several.add_argument("--format", choices=("csv", "parquet"), default="csv", help="of runs and curves")
 
+    papers = command("reproduce", "Regenerate figures and tables of the papers, and check what they claim.")
+    add_reproduce_flags(papers)
+    own = command("run", "Run an experiment of your own, written down in one YAML or Python file.")
+    add_run_flags(own)
+
     demo = command("demo", "Compare four systems on a small world: about a minute.")
     demo.add_argument("--out", type=Path, metavar="FOLDER", default=Path("results/demo"), help="default: results/demo")
-    for parallel in (several, demo):
+    for parallel in (several, papers, own, demo):
         parallel.add_argument("--jobs", type=whole_number, metavar="J", help="processes (default: all processors)")
     return parser, commands
 

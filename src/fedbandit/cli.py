@@ -1,4 +1,4 @@
-"""The command line: `fedbandit list`, `simulate`, `compare` and `demo`.
+"""The command line: `fedbandit list`, `simulate`, `compare` and `demo`; `reproduce` and `run` stand in their own file.
 
 What is heavy (NumPy, Numba, the systems) is imported by the command that needs it, so that `fedbandit --help`
 answers at once.
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbandit._version import __version__
 from fedbandit.arguments import add_keyword_flags, build_parser, keyword_flags, unexpected
+from fedbandit.cli_reproduce import run_file, run_reproduce
 from fedbandit.errors import FedbanditError, unknown
 
 if TYPE_CHECKING:
@@ -76,11 +77,13 @@ def run_command(arguments: list[str]) -> int:
         ]
         return run_command(["compare", *DEMO.split(), "--out", str(options.out), *flags])
     options.command_line = shlex.join(["fedbandit", *arguments])
-    return simulate(options) if command == "simulate" else compare(options)
+    run = {"simulate": simulate, "compare": compare, "reproduce": run_reproduce, "run": run_file}
+    return run[command](options)
 
 
 def list_names(options: argparse.Namespace) -> int:
     """Print what there is, with the first line of its docstring."""
+    from fedbandit.experiments.catalogue import catalogue
     from fedbandit.experiments.keywords import keywords_of
     from fedbandit.experiments.specs import ENVIRONMENTS_BY_TEXT, SYSTEMS, hyphenated
 
@@ -92,6 +95,14 @@ def list_names(options: argparse.Namespace) -> int:
             if kind == "systems" and maker.__name__ != name:
                 summary = f"Another name of {hyphenated(maker.__name__)}."
             sections[kind].append({"name": hyphenated(name), "summary": summary, "keywords": list(keywords_of(maker))})
+    sections["experiments"] = [
+        {
+            "name": name,
+            "summary": f"{experiment.title[0].upper()}{experiment.title[1:]}.",
+            "scales": list(experiment.scales),
+        }
+        for name, experiment in catalogue().items()
+    ]
     if options.json:
         print(json.dumps(sections))
         return 0
