@@ -112,8 +112,7 @@ def _carry_out(experiments: Sequence[Experiment], scale: str, options: argparse.
 def _told(summary: dict[str, Any]) -> str:
     """An experiment in a few lines: its claims, and what was not run."""
     lines = [f"{summary['name']} ({summary['scale']}): {summary['title']}"]
-    for claim in summary["claims"]:
-        lines.append(f"  {MARKS[claim['holds']]} {claim['text']}  [{claim['numbers']}]")
+    lines += [f"  {MARKS[claim['holds']]} {claim['text']}  [{claim['numbers']}]" for claim in summary["claims"]]
     for reason in dict.fromkeys(summary["skipped"].values()):
         which = [what for what, why in summary["skipped"].items() if why == reason]
         named = ", ".join(which[:3]) + (f" and {len(which) - 3} more" if len(which) > 3 else "")

@@ -13,14 +13,15 @@ from fedbandit.experiments.plan import made_system
 from fedbandit.experiments.specs import ENVIRONMENTS_BY_TEXT, SYSTEMS, Spec, build_environment
 from tests.command_line import refusal
 
-WANTED = """
-fclub/fig2a fclub/fig2b fclub/parameters hetofedbandit/fig2 hetofedbandit/fig3 hetofedbandit/fig4 hetofedbandit/table1
-private-collaborative/fig1a private-collaborative/fig1b private-collaborative/fig1c private-collaborative/fig2
-private-collaborative/table1 feducb/fig1a feducb/fig1b feducb/fig1c async-linucb/fig2a async-linucb/fig2b
-async-linucb/fig3 async-linucb/fig4a async-linucb/fig4b async-linucb/fig4c async-linucb/table2
-async-linucb/low-communication beyond/private-async beyond/clustered-local-privacy beyond/tight-noise
-beyond/peer-to-peer
-""".split()
+FIGURES = {
+    "fclub": ("fig2a", "fig2b", "parameters"),
+    "hetofedbandit": ("fig2", "fig3", "fig4", "table1"),
+    "private-collaborative": ("fig1a", "fig1b", "fig1c", "fig2", "table1"),
+    "feducb": ("fig1a", "fig1b", "fig1c"),
+    "async-linucb": ("fig2a", "fig2b", "fig3", "fig4a", "fig4b", "fig4c", "table2", "low-communication"),
+    "beyond": ("private-async", "clustered-local-privacy", "tight-noise", "peer-to-peer"),
+}
+WANTED = [f"{paper}/{figure}" for paper, figures in FIGURES.items() for figure in figures]
 DATA = {"lastfm", "delicious", "movielens", "movielens_users"}
 LATER = {
     *("fclub", "fclub_dc", "cdp_fclub_dc", "homo", "homo_dc", "club", "sclub", "async_linucb_am"),
@@ -127,8 +128,8 @@ def test_a_declaration_that_contradicts_itself_is_refused() -> None:
         type(scale)((scale.points[0], scale.points[0]), 1)
     with pytest.raises(FedbanditError, match="no measure 'regert'; did you mean 'regret'"):
         Experiment("x", good.scales, good.panels, measures=("regert",))
+    only = type(scale)([Point("other", "linucb", "homogeneous", 10)], 1)
     with pytest.raises(FedbanditError, match="no series 'Async-LinUCB'"):
-        only = type(scale)([Point("other", "linucb", "homogeneous", 10)], 1)
         Experiment("x", {"quick": only}, good.panels, claims=good.claims)
     with pytest.raises(FedbanditError, match="no scale of x 'papr'; did you mean 'paper'"):
         Experiment("x", good.scales, good.panels).scale("papr")

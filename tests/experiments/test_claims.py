@@ -13,10 +13,10 @@ from fedbandit.experiments.claims import Claim, Finding
 from fedbandit.experiments.measured import Key, Measured, Value
 from fedbandit.experiments.runner import Curve, Run
 
+Numbers = dict[tuple[str, Value], tuple[float, float]]
 
-def measured(
-    numbers: dict[tuple[str, Value], tuple[float, float]], power: float = 1.0, facet: str = "", reward: float = 50.0
-) -> Measured:
+
+def measured(numbers: Numbers, power: float = 1.0, facet: str = "", reward: float = 50.0) -> Measured:
     """Two runs for each (series, value), with mean regret and messages as given and regret growing like t^power."""
     runs: dict[Key, list[Run]] = {}
     rounds = np.arange(1, 101)
@@ -34,7 +34,9 @@ def measured(
                 "downloads": messages / 2,
                 "seconds": 0.0,
             }
-            curve = Curve(rounds, final * (rounds / 100) ** power, 0.5 * rounds, rounds, rounds)
+            regrets = np.asarray(final * (rounds / 100) ** power, dtype=np.float64)
+            rewards = np.asarray(0.5 * rounds, dtype=np.float64)
+            curve = Curve(rounds, regrets, rewards, rounds, rounds)
             runs.setdefault(Key(facet, series, value), []).append(Run(series, report, curve))
     return Measured(runs, dict.fromkeys(runs, 10))
 
@@ -59,9 +61,9 @@ TWO = measured({("a", 1): (10, 100), ("a", 2): (20, 50), ("b", 1): (30, 100), ("
         (claims.trend("a", direction="falls"), False),
         (claims.trend("a", measure="messages", direction="falls"), True),
         (claims.trend("b"), False),  # it stays where it is
-        (claims.near_printed("a", {1: 11, 2: 19}, within=0.1, scales=None), True),
-        (claims.near_printed("a", {1: 12, 2: 19}, within=0.1, scales=None), False),
-        (claims.near_printed("a", {7: 12}, scales=None), None),
+        (claims.near_printed("a", {1.0: 11.0, 2.0: 19.0}, within=0.1, scales=None), True),
+        (claims.near_printed("a", {1.0: 12.0, 2.0: 19.0}, within=0.1, scales=None), False),
+        (claims.near_printed("a", {7.0: 12.0}, scales=None), None),
         (claims.scales_like("a", least=0.9, most=1.1), True),
         (claims.scales_like("a", least=1.5, most=2.5), False),
         (claims.below("a", "c"), None),
@@ -90,14 +92,12 @@ def test_growth_is_the_power_of_the_curve(power: float) -> None:
     assert claims.grows("a", most=power - 0.05).find(world, "").holds is False
 
 
-def front(scale: float, regrets: list[float]) -> dict[float, tuple[float, float]]:
-    return {regret: (regret, scale * 1e4 / regret) for regret in regrets}
+def front(series: str, scale: float, regrets: list[float]) -> Numbers:
+    return {(series, regret): (regret, scale * 1e4 / regret) for regret in regrets}
 
 
 def test_fronts_are_compared_where_they_overlap() -> None:
-    cheap = {("cheap", v): n for v, n in front(1.0, [10, 20, 40, 80]).items()}
-    dear = {("dear", v): n for v, n in front(3.0, [15, 30, 60, 120]).items()}
-    both = measured({**cheap, **dear})
+    both = measured(front("cheap", 1.0, [10, 20, 40, 80]) | front("dear", 3.0, [15, 30, 60, 120]))
     finding = claims.better_front("cheap", "dear").find(both, "")
     assert finding.holds is True
     assert finding.numbers.startswith("3.0")
@@ -107,9 +107,7 @@ def test_fronts_are_compared_where_they_overlap() -> None:
 
 
 def test_fronts_without_a_regret_in_common_are_compared_by_both() -> None:
-    good = {("good", v): n for v, n in front(0.01, [1, 2]).items()}
-    bad = {("bad", v): n for v, n in front(10.0, [10, 20]).items()}
-    world = measured({**good, **bad})
+    world = measured(front("good", 0.01, [1, 2]) | front("bad", 10.0, [10, 20]))
     assert claims.better_front("good", "bad").find(world, "").holds is True
     assert claims.better_front("bad", "good").find(world, "").holds is False
 

@@ -33,7 +33,7 @@ def write_arrays(path: str | os.PathLike[str], header: dict[str, Any], arrays: d
 def read_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read what `write_arrays` wrote."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:  # np.load leaves bad files open
             if not isinstance(file, np.lib.npyio.NpzFile):
                 raise FedbanditError(f"{os.fspath(path)!r} is not a file that fedbandit wrote: it holds one array.")
             arrays = {name: file[name] for name in file.files}

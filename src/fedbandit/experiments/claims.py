@@ -6,8 +6,9 @@ does not hold carries an explanation (`otherwise`), which the report prints besi
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -111,7 +112,7 @@ def ordered(
     def check(measured: Measured) -> Finding:
         keys = [_one(measured, name, at, facet) for name in series]
         means = [measured.mean(key, measure) for key in keys]
-        holds = all(before * (1 - slack) <= after for before, after in zip(means, means[1:], strict=False))
+        holds = all(before * (1 - slack) <= after for before, after in itertools.pairwise(means))
         return Finding(holds, " · ".join(f"{key.series} {_of(measured, key, measure)}" for key in keys))
 
     return Claim(
@@ -141,23 +142,24 @@ def trend(
         if len(means) < 2:
             return Finding(None, "there is one value only")
         if direction == "falls":
-            steps = [after <= before * (1 + slack) for before, after in zip(means, means[1:], strict=False)]
+            steps = [after <= before * (1 + slack) for before, after in itertools.pairwise(means)]
             holds = all(steps) and means[-1] < means[0]
         else:
-            steps = [after * (1 + slack) >= before for before, after in zip(means, means[1:], strict=False)]
+            steps = [after * (1 + slack) >= before for before, after in itertools.pairwise(means)]
             holds = all(steps) and means[-1] > means[0]
         numbers = " → ".join(show(mean) for mean in means)
         return Finding(
             holds, f"{numbers} at {', '.join(format_value(key.value) for key in (keys[0], keys[-1]))} and between"
         )
 
-    said = text or f"{_plain(measure).capitalize()} of {series} {direction}."
+    verb = direction.removesuffix("s") if _plain(measure).endswith("s") else direction
+    said = text or f"{_plain(measure).capitalize()} of {series} {verb}."
     return Claim(said, check, (series,), otherwise, ours, scales)
 
 
 def near_printed(
     series: str,
-    printed: dict[Value, float],
+    printed: Mapping[str, float] | Mapping[float, float],
     *,
     measure: str = "regret",
     within: float = 0.25,
@@ -171,9 +173,10 @@ def near_printed(
 
     def check(measured: Measured) -> Finding:
         parts, holds = [], True
+        known: dict[Value, float] = dict(printed.items())
         for key in measured.line(series, facet):
-            if key.value in printed:
-                mean, paper = measured.mean(key, measure), printed[key.value]
+            if key.value in known:
+                mean, paper = measured.mean(key, measure), known[key.value]
                 holds &= abs(mean - paper) <= within * abs(paper)
                 label = f"{format_value(key.value)}: " if key.value != "" else ""
                 parts.append(f"{label}{show(mean)} (printed {show(paper)})")

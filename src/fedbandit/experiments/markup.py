@@ -10,6 +10,8 @@ from fedbandit.experiments.claims import show
 from fedbandit.experiments.declaration import Experiment
 from fedbandit.experiments.measured import MEASURES, Key, Measured, format_value
 
+_NAMES = "alpha beta gamma delta varepsilon kappa lambda mu rho sigma theta tau varphi psi omega"
+_GREEK = {letter: f"$\\{name}$" for letter, name in zip("αβγδεκλμρσθτφψω", _NAMES.split(" "), strict=True)}
 _LATEX = {
     "\\": r"\textbackslash{}",
     **{mark: "\\" + mark for mark in "&%$#_{}"},
@@ -27,14 +29,7 @@ _LATEX = {
     "→": r"$\to$",
     "−": "$-$",
     "‖": r"$\|$",
-    **{
-        greek: f"$\\{name}$"
-        for greek, name in zip(
-            "αβγδεκλμρσθτφψω",
-            "alpha beta gamma delta varepsilon kappa lambda mu rho sigma theta tau varphi psi omega".split(),
-            strict=True,
-        )
-    },
+    **_GREEK,
     "²": "$^2$",
     "³": "$^3$",
     "√": r"$\surd$",

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from fedbandit.errors import FedbanditError
 from fedbandit.experiments.measured import MEASURES, Key, Measured, format_value
 from fedbandit.experiments.plots import Look, draw_band, look_of, new_figure, scale_costs, thousands
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -49,6 +51,7 @@ class Curves:
             ax.set_yscale("log")
             positive = [end for end in ends if end > 0]
             ax.set_ylim(min(positive) / 4, max(positive) * 1.5)
+            ax.yaxis.set_major_formatter(thousands)
         elif self.y != "normalised_reward":
             ax.set_ylim(bottom=0)
         ax.set_xlim(left=0)
@@ -74,7 +77,7 @@ class Tradeoff:
         if not keys:
             return
         silent = scale_costs(ax, [measured.mean(key, self.x) for key in keys])
-        for name in names:
+        for position, name in enumerate(names):
             line = [key for key in keys if key.series == name]
             if not line:
                 continue
@@ -86,7 +89,7 @@ class Tradeoff:
                     ax.annotate(
                         format_value(key.value),
                         (across, up),
-                        xytext=(4, 4),
+                        xytext=(4, 4 if position % 2 == 0 else -10),
                         textcoords="offset points",
                         fontsize=7,
                         color=looks[name].colour,
@@ -140,10 +143,11 @@ def draw_experiment(panels: Sequence[Panel], measured: Measured, title: str) -> 
     """All panels of an experiment side by side, with one legend below."""
     columns = min(MOST_COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
-    figure = new_figure(5.4 * columns + (2.2 if columns == 1 else 0), 4.3 * rows + 0.8)
+    width = 7.6 if columns == 1 else 5.4 * columns
+    figure = new_figure(width, 4.3 * rows + 0.8)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     looks = {name: look_of(position) for position, name in enumerate(measured.series())}
-    handles: dict[str, object] = {}
+    handles: dict[str, Artist] = {}
     for ax, panel in zip(axes, panels, strict=False):
         panel.draw(ax, measured, looks)
         ax.grid(alpha=0.25)
@@ -158,17 +162,15 @@ def draw_experiment(panels: Sequence[Panel], measured: Measured, title: str) -> 
             list(handles.values()),
             list(handles),
             loc="outside lower center",
-            ncols=max(1, min(len(handles), (60 * columns) // (widest + 9))),
+            ncols=max(1, min(len(handles), int(11 * width) // (widest + 9))),
             frameon=False,
             handlelength=3.5,
         )
-    figure.suptitle(title)
+    figure.suptitle(title, fontsize="medium")
     return figure
 
 
 def _has_curve(measured: Measured, key: Key, measure: str) -> bool:
-    from fedbandit.errors import FedbanditError
-
     try:
         measured.curve(key, measure)
     except FedbanditError:

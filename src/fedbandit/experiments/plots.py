@@ -105,6 +105,11 @@ def thousands(value: float, _position: object = None) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:g}"
 
 
+def _power(k: int) -> str:
+    """10^k as a tick: 100,000 and 10M, as long ones would run into each other."""
+    return thousands(10**k) if k < 6 else f"{10 ** (k - 6):,}M"
+
+
 def _messages(run: Run) -> int:
     return int(run.report["uploads"] + run.report["downloads"])
 
@@ -158,7 +163,7 @@ def scale_costs(ax: Axes, messages: Sequence[float]) -> float:
         ax.set_xticks([0], ["0"])
         return 0.0
     lowest, highest = math.floor(math.log10(min(spoken))), math.ceil(math.log10(max(spoken)))
-    ticks = {float(10**k): thousands(10**k) for k in range(lowest, highest + 1)}
+    ticks = {float(10**k): _power(k) for k in range(lowest, highest + 1)}
     silent = 10 ** (lowest - 0.7)
     if len(spoken) < len(messages):
         ticks[silent] = "0"

@@ -1,4 +1,4 @@
-"""Experiments from plan to report: run what is not yet done, keep each run, write each report when its runs are there."""
+"""Experiments from plan to report: run what is not yet done, keep each run, write each report as it is ready."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from fedbandit._version import __version__
+from fedbandit.engine.plot import require_matplotlib
 from fedbandit.errors import FedbanditError
 from fedbandit.experiments.declaration import Experiment
 from fedbandit.experiments.html_report import index_page, report_page
@@ -18,7 +19,6 @@ from fedbandit.experiments.markup import tables_of
 from fedbandit.experiments.measured import MEASURES, Key, Measured, rows_of
 from fedbandit.experiments.panels import draw_experiment
 from fedbandit.experiments.plan import Plan, make_plan
-from fedbandit.engine.plot import require_matplotlib
 from fedbandit.experiments.plots import save_figure
 from fedbandit.experiments.ray_engine import on_ray, require_ray
 from fedbandit.experiments.runner import Run, Trial, in_processes, run_trial
@@ -139,7 +139,8 @@ def write_experiment(plan: Plan, runs: dict[str, Run | Refusal], out: Path, comm
         tables = tables_of(experiment, measured)
         _write_text(folder / "table.md", "\n".join(table.markdown() for table in tables))
         _write_text(folder / "table.tex", "\n".join(table.latex() for table in tables))
-        figure = draw_experiment(experiment.panels, measured, f"{experiment.title} ({_seeds(summary)})")
+        title = f"{experiment.title[0].upper()}{experiment.title[1:]} ({_seeds(summary)})"
+        figure = draw_experiment(experiment.panels, measured, title)
         save_figure(figure, folder / "figure.pdf")
         picture = save_figure(figure, folder / "figure.png").read_bytes()
     write_json(folder / "summary.json", summary)

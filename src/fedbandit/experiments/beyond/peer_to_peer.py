@@ -57,8 +57,8 @@ EXPERIMENT = Experiment(
             facet="not private",
             slack=0.05,
             text="The more agents are reached, the less regret; any network beats none.",
-            otherwise="An agent that uses γ estimators in turn learns each from a part of its rounds (§4.2): on a sparse "
-            "graph four hops cost more than the farther agents bring at this horizon.",
+            otherwise="An agent that uses γ estimators in turn learns each from a part of its rounds (§4.2): on a "
+            "sparse graph four hops cost more than the farther agents bring at this horizon.",
             ours=True,
         ),
     ),

@@ -28,11 +28,11 @@ def _points(M: int, horizon: int, budgets: tuple[float, ...]) -> list[Point]:
 
 EXPERIMENT = Experiment(
     title="tight against published noise",
-    reference="no paper: FedUCB's mechanism (Dubey & Pentland 2020, Alg. 2) beside a calibration that is proven and tight",
+    reference="no paper: FedUCB's mechanism (Dubey & Pentland 2020, Alg. 2) beside a calibration that is proven",
     remarks=(
-        "Published: a binary tree, σ from composition bounds, a shift that keeps sums positive, widths for all of it, and "
-        "a trigger that reads raw data. Proven: a buffered Toeplitz factorisation, analytic Gaussian calibration, widths "
-        "recomputed, and synchronisation by public counts.",
+        "Published: a binary tree, σ from composition bounds, a shift that keeps sums positive, widths for all of it, "
+        "and a trigger that reads raw data. Proven: a buffered Toeplitz factorisation, analytic Gaussian calibration, "
+        "widths recomputed, and synchronisation by public counts.",
     ),
     scales={
         "quick": Scale(_points(20, 5_000, (1.0, 4.0, 16.0, 64.0)), seeds=2),

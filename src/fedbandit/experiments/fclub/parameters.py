@@ -39,10 +39,10 @@ def _panels(names: Sequence[str]) -> tuple[Sweep, ...]:
 
 EXPERIMENT = Experiment(
     title="users, clusters, dimensions, servers, thresholds and budgets",
-    reference="Liu et al. 2022, App. E.2 (not at hand); sweeps of the authors' code: users 20–80, clusters 2–10, d 5–20, "
-    "servers 2–8, ε 0.1–10",
-    reports="A parameter study. Regret grows with users, clusters and dimensions (the bound is d√(mT) log T), and falls "
-    "as ε grows.",
+    reference="Liu et al. 2022, App. E.2 (not at hand); sweeps of the authors' code: users 20–80, clusters 2–10, "
+    "d 5–20, servers 2–8, ε 0.1–10",
+    reports="A parameter study. Regret grows with users, clusters and dimensions (the bound is d√(mT) log T), and "
+    "falls as ε grows.",
     remarks=("Clusters are mixed over servers, where the coordinator's merging matters.",),
     scales={"quick": Scale(_points(20_000, 3), seeds=2), "paper": Scale(_points(100_000), seeds=10)},
     panels=(*_panels((*SWEEPS, "U = D", "ε")), Sweep(y="messages", x="U = D", facet="U = D", title="communication")),

@@ -10,15 +10,12 @@ AMOUNTS = (("seldom", "T/(d log T)"), ("O(M log T)", "T/(N d log T)"), ("always"
 
 def _points(M: int, horizon: int) -> list[Point]:
     env = f"feducb:n_clients={M},dim=10"
-    points = [Point("learning alone", "linucb", env, horizon)]
-    for name, threshold in AMOUNTS:
-        points.append(Point(f"not private, {name}", f"sync-linucb:threshold={threshold}", env, horizon))
-    for name, threshold in AMOUNTS[:2]:
-        system = f"feducb:epsilon=1,delta={DELTA},calibration=published,threshold={threshold}"
-        points.append(Point(f"ε = 1 as published, {name}", system, env, horizon))
-    for epsilon in (1, 10):
-        points.append(Point(f"ε = {epsilon}, proven", f"feducb:epsilon={epsilon},delta={DELTA}", env, horizon))
-    return points
+    systems = [("learning alone", "linucb")]
+    systems += [(f"not private, {name}", f"sync-linucb:threshold={D}") for name, D in AMOUNTS]
+    private = f"feducb:epsilon=1,delta={DELTA}"
+    systems += [(f"ε = 1 as published, {n}", f"{private},calibration=published,threshold={D}") for n, D in AMOUNTS[:2]]
+    systems += [("ε = 1, proven", private), ("ε = 10, proven", f"feducb:epsilon=10,delta={DELTA}")]
+    return [Point(series, system, env, horizon) for series, system in systems]
 
 
 EXPERIMENT = Experiment(
@@ -48,6 +45,8 @@ EXPERIMENT = Experiment(
             measure="per_client_regret",
             factor=0.95,
             text="Under the published noise, too, more communication is no worse, to within 5 %.",
+            otherwise="The published noise grows with the number of releases and swamps what they say at this horizon; "
+            "random arms have a regret of 0.2 a round.",
         ),
         below(
             "ε = 1, proven",

@@ -52,10 +52,10 @@ EXPERIMENT = Experiment(
         ordered(DYCLU, HFB_E, ALONE, at="M = 4", text="DyClu, which has all data in one place, is best with M = 4."),
         near_printed(
             ALONE,
-            dict(BY_SETTING[ALONE]),
+            BY_SETTING[ALONE],
             within=0.2,
             otherwise="Independent oracles agree with us: 667–726. The printed world is not fully specified.",
         ),
-        near_printed(HFB_E, dict(BY_SETTING[HFB_E]), within=0.3),
+        near_printed(HFB_E, BY_SETTING[HFB_E], within=0.3),
     ),
 )

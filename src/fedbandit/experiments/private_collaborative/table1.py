@@ -31,7 +31,7 @@ def _printed() -> dict[tuple[str, float | int | str], float]:
 EXPERIMENT = Experiment(
     title="regret over the privacy budget",
     reference="Wang et al. 2020, Table 1, §6.3: T = 10,000, 5 runs",
-    reports="Regret falls as ε grows, roughly like 1/ε; locally private systems have far more than globally private ones.",
+    reports="Regret falls as ε grows, roughly like 1/ε; locally private systems have far more than global ones.",
     remarks=(
         *REMARKS,
         "Printed numbers depend on d, σ and the scale of rewards, none of which is printed: orders and trends are "
