@@ -106,8 +106,8 @@ def list_names(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(sections))
         return 0
-    width = max(len(entry["name"]) for entries in sections.values() for entry in entries)
     for kind, entries in sections.items():
+        width = max(len(entry["name"]) for entry in entries)
         print(f"{kind}:")
         for entry in entries:
             print(f"  {entry['name']:{width}}  {entry['summary']}")

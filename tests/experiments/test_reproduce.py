@@ -85,7 +85,7 @@ def test_everything_is_written(whole: Path) -> None:
     assert summary["code"] == code_version()
     table = (folder / "table.md").read_text().splitlines()
     assert table[0].startswith("| system | value | cumulative regret | messages (uploads + downloads) |")
-    assert re.fullmatch(r"\| alone \|  \| [\d.,]+ ± [\d.]+ \| 0.000 ± 0.000 \| .* \| – \| 12.5 \|", table[2])
+    assert re.fullmatch(r"\| alone \|  \| [\d.,]+ ± [\d.]+ \| 0 ± 0 \| .* \| – \| 12.5 \|", table[2])
     tex = (folder / "table.tex").read_text()
     assert tex.count(r"\\") == len(table) - 1
     assert r"$\pm$" in tex

@@ -54,10 +54,10 @@ class Claim:
 def show(number: float, error: float | None = None) -> str:
     """A number with as many digits as are worth reading.
 
-    >>> show(1234.5), show(0.1234, 0.01), show(7.0)
-    ('1,234', '0.123 ± 0.010', '7.0')
+    >>> show(1234.5), show(0.1234, 0.01), show(7.0), show(0.0)
+    ('1,234', '0.123 ± 0.010', '7.0', '0')
     """
-    digits = 0 if abs(number) >= 100 else 1 if abs(number) >= 2 else 3
+    digits = 0 if abs(number) >= 100 or number == 0 else 1 if abs(number) >= 2 else 3
     text = f"{number:,.{digits}f}"
     return text if error is None else f"{text} ± {error:,.{digits}f}"
 
@@ -85,7 +85,8 @@ def below(
         ratios = [_ratio(measured.mean(high, measure), measured.mean(low, measure)) for low, high in pairs]
         worst = int(np.argmin(ratios))
         low, high = pairs[worst]
-        where = "" if len(pairs) == 1 else f" at {format_value(low.value)}, the least of {len(pairs)}"
+        place = low.value if low.value != "" else high.value
+        where = "" if len(pairs) == 1 else f" at {format_value(place)}, the least of {len(pairs)}"
         numbers = f"{_of(measured, low, measure)} against {_of(measured, high, measure)}: {ratios[worst]:.2f}×{where}"
         return Finding(min(ratios) >= factor, numbers)
 

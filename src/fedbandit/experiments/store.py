@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 
-import fedbandit
 from fedbandit._version import __version__
 from fedbandit.engine.checkpoint import fingerprint
 from fedbandit.engine.files import read_arrays, write_arrays
@@ -36,7 +35,7 @@ _COMPUTES_NOT = ("experiments", "transports", "dashboard")
 @lru_cache(maxsize=1)
 def code_version() -> str:
     """A digest of the source code on which results depend, and of the libraries below it."""
-    root = Path(fedbandit.__file__).parent
+    root = Path(__file__).parents[1]
     digest = hashlib.sha256(f"numpy {version('numpy')} numba {version('numba')}".encode())
     for path in _sources(root):
         digest.update(f"\n{path.relative_to(root).as_posix()}\n".encode())
