@@ -9,7 +9,7 @@ import pytest
 
 from fedbandit.errors import FedbanditError
 from fedbandit.experiments import claims
-from fedbandit.experiments.claims import Claim, Finding
+from fedbandit.experiments.claims import Claim
 from fedbandit.experiments.measured import Key, Measured, Value
 from fedbandit.experiments.runner import Curve, Run
 
@@ -125,14 +125,6 @@ def test_measures_follow_from_runs() -> None:
     alone = measured({("a", ""): (100, 40)})
     assert not alone.has(key, "normalised_reward")
     assert math.isnan(measured({("a", ""): (1, 1), ("random", ""): (1, 1)}, reward=0.0).mean(key, "normalised_reward"))
-
-
-def test_all_of_several_claims() -> None:
-    yes, no = claims.below("a", "b"), claims.below("b", "a")
-    assert claims.every([yes, yes], "both").find(TWO, "").holds is True
-    assert claims.every([yes, no], "both").find(TWO, "").holds is False
-    open_ = Claim("?", lambda _: Finding(None, "who knows"))
-    assert claims.every([yes, open_], "both").find(TWO, "").holds is None
 
 
 def test_bad_claims_are_refused() -> None:

@@ -23,7 +23,8 @@ from fedbandit.experiments.declaration import Experiment, Point, Scale
 from fedbandit.experiments.panels import Curves, Sweep, Tradeoff
 from fedbandit.experiments.reproduce import Where, reproduce
 from fedbandit.experiments.runner import Run, Trial, run_trial
-from fedbandit.experiments.store import Store, address_of, code_version
+from fedbandit.experiments.specs import Spec
+from fedbandit.experiments.store import Store, address, code_version
 from fedbandit.presets import async_linucb
 from fedbandit.privacy import NoisyRewards
 from tests.command_line import refusal, report
@@ -241,6 +242,12 @@ def test_a_broken_cell_is_run_again(tmp_path: Path) -> None:
 def test_an_address_depends_on_all_that_matters(monkeypatch: pytest.MonkeyPatch) -> None:
     env = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5)
     trial = Trial("a", fb.linucb(), env, 300, 0)
+
+    def address_of(trial: Trial) -> str:
+        assert isinstance(trial.system, fb.System)
+        assert not isinstance(trial.env, Spec)
+        return address(trial, trial.system, trial.env)
+
     others = [
         trial,
         replace(trial, system=fb.linucb(ridge=0.2)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -347,15 +347,3 @@ CLAIMS: dict[str, Callable[..., Claim]] = {
     "better_front": better_front,
 }
 """Those that a YAML file can make."""
-
-
-def every(claims: Sequence[Claim], text: str, otherwise: str = "") -> Claim:
-    """All of them, as one."""
-
-    def check(measured: Measured) -> Finding:
-        found = [claim.check(measured) for claim in claims]
-        holds = None if any(finding.holds is None for finding in found) else all(bool(f.holds) for f in found)
-        return Finding(holds, "; ".join(finding.numbers for finding in found))
-
-    needs = tuple(dict.fromkeys(series for claim in claims for series in claim.needs))
-    return Claim(text, check, needs, otherwise)

@@ -61,8 +61,8 @@ class Scale:
 class Experiment:
     """A figure or a table: what is run at which scale, what the paper says, and what we check.
 
-    reference: where it stands; reports: what the paper says in words; `printed`: its numbers, by series and value (of
-    `printed_measure`); remarks: where we differ on purpose; panels: pictures; measures: columns of the table;
+    reference: where it stands; reports: what the paper says in words; printed: its numbers, by series and value, of
+    the first measure; remarks: where we differ on purpose; panels: pictures; measures: columns of the table;
     pivot: the table has a line for each value and a column for each series, of the first measure.
     """
 
@@ -75,7 +75,6 @@ class Experiment:
     claims: Sequence[Claim] = ()
     measures: Sequence[str] = ("regret", "messages")
     printed: Mapping[tuple[str, Value], float] = field(default_factory=dict)
-    printed_measure: str = ""
     pivot: bool = False
     value_name: str = "value"
     name: str = ""
@@ -85,8 +84,6 @@ class Experiment:
         require(len(self.scales) > 0, "scales", self.scales, "at least one")
         for measure in (*self.measures, *(panel.y for panel in self.panels)):
             check_measure(measure)
-        if not self.printed_measure:
-            object.__setattr__(self, "printed_measure", self.measures[0])
         everywhere = {point.series for scale in self.scales.values() for point in scale.points}
         for claim in self.claims:
             for series in claim.needs:

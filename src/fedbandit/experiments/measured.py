@@ -49,7 +49,7 @@ class Key(NamedTuple):
 
 
 def format_value(value: Value) -> str:
-    """A value as a label: few digits, and 10⁻² rather than 0.01 is not worth it.
+    """A value as a label, with few digits.
 
     >>> [format_value(v) for v in (0.01, 9.5, 1000.0, 123456789.0, "M = 4")]
     ['0.01', '9.5', '1,000', '1.2e+08', 'M = 4']
@@ -76,7 +76,7 @@ class Measured:
 
     def numbers(self, key: Key, measure: str = "regret") -> Array:
         """A measure of each run, in the order of seeds."""
-        return np.array([self._number(run, key, measure) for run in self.runs[key]], dtype=np.float64)
+        return np.array([self.number(run, key, measure) for run in self.runs[key]], dtype=np.float64)
 
     def mean(self, key: Key, measure: str = "regret") -> float:
         """Its mean over seeds."""
@@ -127,7 +127,8 @@ class Measured:
             return np.asarray(getattr(curve, measure), dtype=np.float64)
         raise FedbanditError(f"There is no curve of {measure}.")
 
-    def _number(self, run: Run, key: Key, measure: str) -> float:
+    def number(self, run: Run, key: Key, measure: str) -> float:
+        """A measure of one run."""
         if measure == "messages":
             return float(run.report["uploads"] + run.report["downloads"])
         if measure == "per_client_regret":
@@ -168,6 +169,6 @@ def rows_of(measured: Measured, names: Iterable[str]) -> list[dict[str, object]]
 
 def _or_none(measured: Measured, run: Run, key: Key, name: str) -> float | None:
     try:
-        return measured._number(run, key, name)
+        return measured.number(run, key, name)
     except FedbanditError:
         return None

@@ -28,7 +28,7 @@ MOST_COLUMNS = 3
 
 @dataclass(frozen=True)
 class Curves:
-    """A measure over rounds: means with bands of one standard error. `values` chooses among those of each series."""
+    """A measure over rounds: means with bands of one standard error."""
 
     y: str = "regret"
     facet: str = ""

@@ -23,7 +23,7 @@ from fedbandit.engine.files import read_arrays, write_arrays
 from fedbandit.environments import Environment
 from fedbandit.errors import FedbanditError
 from fedbandit.experiments.runner import Curve, Run, Trial
-from fedbandit.experiments.specs import Spec, build_environment, build_system
+from fedbandit.experiments.specs import Spec
 from fedbandit.experiments.tables import make_folder, write_json
 from fedbandit.system import System
 
@@ -61,13 +61,6 @@ def address(trial: Trial, system: System, env: Environment) -> str:
         if isinstance(spec, Spec) and ".py:" in spec.name:
             digest.update(Path(spec.name.partition(".py:")[0] + ".py").read_bytes())
     return digest.hexdigest()[:40]
-
-
-def address_of(trial: Trial) -> str:
-    """The same, of a trial whose parts have not been built."""
-    system = build_system(trial.system) if isinstance(trial.system, Spec) else trial.system
-    env = build_environment(trial.env) if isinstance(trial.env, Spec) else trial.env
-    return address(trial, system, env)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ EXPERIMENT = Experiment(
     remarks=NOISE_REMARKS,
     scales={
         "quick": Scale(_points(20, (4, 6, 9, 13), 1_500), seeds=2),
-        "paper": Scale(_points(100, (5, 10, 15, 20), 100_000), seeds=3),
+        "paper": Scale(_points(100, (5, 10, 15, 20), 20_000), seeds=2),
     },
     panels=(Sweep(y="per_client_regret", x="dimension d", log=True, log_x=True),),
     measures=("per_client_regret", "messages"),
