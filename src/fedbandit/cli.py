@@ -85,6 +85,7 @@ def list_names(options: argparse.Namespace) -> int:
     """Print what there is, with the first line of its docstring."""
     from fedbandit.experiments.catalogue import catalogue
     from fedbandit.experiments.keywords import keywords_of
+    from fedbandit.experiments.measured import capitalised
     from fedbandit.experiments.specs import ENVIRONMENTS_BY_TEXT, SYSTEMS, hyphenated
 
     sections: dict[str, list[dict[str, Any]]] = {}
@@ -98,7 +99,7 @@ def list_names(options: argparse.Namespace) -> int:
     sections["experiments"] = [
         {
             "name": name,
-            "summary": f"{experiment.title[0].upper()}{experiment.title[1:]}.",
+            "summary": f"{capitalised(experiment.title)}.",
             "scales": list(experiment.scales),
         }
         for name, experiment in catalogue().items()

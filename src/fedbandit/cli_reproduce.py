@@ -73,8 +73,8 @@ def _carry_out(experiments: Sequence[Experiment], scale: str, options: argparse.
 
         def begin(total: int, done: int) -> None:
             bar.reset(total=total)
-            bar.initial = done
-            bar.update(done)
+            bar.initial = bar.n = bar.last_print_n = done  # what was done before says nothing about the time left
+            bar.refresh()
 
         def finished(summary: dict[str, Any]) -> None:
             if not options.json:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from fedbandit.experiments import reproduce as reproducing
 from fedbandit.experiments import store as storing
 from fedbandit.experiments.claims import below, trend
 from fedbandit.experiments.declaration import Experiment, Point, Scale
-from fedbandit.experiments.panels import Curves, Sweep, Tradeoff
+from fedbandit.experiments.panels import Curves, Panel, Sweep, Tradeoff
 from fedbandit.experiments.reproduce import Where, reproduce
 from fedbandit.experiments.runner import Run, Trial, run_trial
 from fedbandit.experiments.specs import Spec
@@ -33,8 +34,11 @@ WORLD = "homogeneous:n_clients=4,dim=3,n_arms=5"
 HERE = Where(jobs=1)
 
 
-def tiny() -> Experiment:
-    """Five points of three kinds, one of which cannot be run; two seeds."""
+ALL_PANELS = (Curves(), Tradeoff(), Sweep(x="γ"), Curves(y="estimation_error"))
+
+
+def tiny(panels: Sequence[Panel] = (Curves(),)) -> Experiment:
+    """Six points of four kinds, one of which cannot be run; two seeds."""
     points = [
         Point("alone", "linucb", WORLD, 300),
         Point("random", "uniform", WORLD, 300),
@@ -49,7 +53,7 @@ def tiny() -> Experiment:
         reports="async <is> better & cheaper",
         remarks=("a remark",),
         scales={"quick": Scale(points, 2)},
-        panels=(Curves(), Tradeoff(), Sweep(x="γ"), Curves(y="estimation_error")),
+        panels=panels,
         measures=("regret", "messages", "normalised_reward", "estimation_error"),
         printed={("alone", ""): 12.5},
         claims=(
@@ -68,7 +72,7 @@ def files(folder: Path) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("whole")
-    reproduce([tiny()], "quick", out, where=HERE)
+    reproduce([tiny(ALL_PANELS)], "quick", out, where=HERE)
     return out
 
 
@@ -184,16 +188,6 @@ def test_a_killed_process_leaves_whole_runs_only(tmp_path: Path) -> None:
         assert one.read_bytes() == two.read_bytes()
 
 
-def test_processes_give_the_same_bytes(whole: Path, tmp_path: Path) -> None:
-    experiment = tiny()
-    scale = experiment.scales["quick"]
-    text_only = replace(experiment, scales={"quick": Scale([p for p in scale.points if isinstance(p.system, str)], 2)})
-    reproduce([text_only], "quick", tmp_path / "two", where=Where(jobs=2))
-    reproduce([text_only], "quick", tmp_path / "one", where=HERE)
-    assert files(tmp_path / "two") == files(tmp_path / "one")
-    assert files(whole) != files(tmp_path / "one")  # there is a point more
-
-
 @pytest.mark.filterwarnings("ignore")  # Ray's own
 def test_ray_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray", reason="needs fedbandit[ray]")
@@ -226,9 +220,7 @@ def test_a_folder_of_another_version_is_refused(
 
 
 def test_a_broken_cell_is_run_again(tmp_path: Path) -> None:
-    small = replace(
-        tiny(), scales={"quick": Scale(tiny().scales["quick"].points[:4], 1)}, panels=(Curves(),), claims=()
-    )
+    small = replace(tiny(), scales={"quick": Scale(tiny().scales["quick"].points[:4], 1)}, claims=())
     reproduce([small], "quick", tmp_path, where=HERE)
     before = files(tmp_path)
     cell = next((tmp_path / "cells").rglob("*.npz"))

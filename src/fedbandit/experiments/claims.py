@@ -149,9 +149,7 @@ def trend(
             steps = [after * (1 + slack) >= before for before, after in itertools.pairwise(means)]
             holds = all(steps) and means[-1] > means[0]
         numbers = " → ".join(show(mean) for mean in means)
-        return Finding(
-            holds, f"{numbers} at {', '.join(format_value(key.value) for key in (keys[0], keys[-1]))} and between"
-        )
+        return Finding(holds, f"{numbers} at {format_value(keys[0].value)} … {format_value(keys[-1].value)}")
 
     verb = direction.removesuffix("s") if _plain(measure).endswith("s") else direction
     said = text or f"{_plain(measure).capitalize()} of {series} {verb}."

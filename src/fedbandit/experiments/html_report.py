@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from fedbandit.experiments.markup import Table
+from fedbandit.experiments.measured import capitalised
 
 MARKS = {True: "✔", False: "✘", None: "–"}
 _STYLE = """
@@ -82,7 +83,7 @@ def index_page(summaries: Iterable[Mapping[str, Any]]) -> str:
         why = "".join(f"<p class=small>Not run: {escape(reason)}</p>" for reason in _reasons(summary))
         cards.append(
             f'<div class=card><h3><a href="{folder}/report.html">{escape(summary["name"])}</a></h3>'
-            f"<p>{escape(summary['title'])}</p>{picture}<p>{marks}</p>{why}"
+            f"<p>{escape(capitalised(summary['title']))}</p>{picture}<p>{marks}</p>{why}"
             f"<p class=small>{escape(_facts(summary))}</p></div>"
         )
     told = f"{counts[True]} claims hold ✔, {counts[False]} do not ✘, {counts[None]} could not be checked here (–)."

@@ -61,6 +61,11 @@ def format_value(value: Value) -> str:
     return f"{value:.2g}"
 
 
+def capitalised(text: str) -> str:
+    """The text as a sentence begins: only its first letter changes, as `str.capitalize` would spoil names."""
+    return text[:1].upper() + text[1:]
+
+
 def check_measure(name: str) -> None:
     """Refuse a measure that does not exist."""
     if name not in MEASURES:

@@ -16,7 +16,7 @@ from fedbandit.errors import FedbanditError
 from fedbandit.experiments.declaration import Experiment
 from fedbandit.experiments.html_report import index_page, report_page
 from fedbandit.experiments.markup import tables_of
-from fedbandit.experiments.measured import MEASURES, Key, Measured, rows_of
+from fedbandit.experiments.measured import MEASURES, Key, Measured, capitalised, rows_of
 from fedbandit.experiments.panels import draw_experiment
 from fedbandit.experiments.plan import Plan, make_plan
 from fedbandit.experiments.plots import save_figure
@@ -139,8 +139,7 @@ def write_experiment(plan: Plan, runs: dict[str, Run | Refusal], out: Path, comm
         tables = tables_of(experiment, measured)
         _write_text(folder / "table.md", "\n".join(table.markdown() for table in tables))
         _write_text(folder / "table.tex", "\n".join(table.latex() for table in tables))
-        title = f"{experiment.title[0].upper()}{experiment.title[1:]} ({_seeds(summary)})"
-        figure = draw_experiment(experiment.panels, measured, title)
+        figure = draw_experiment(experiment.panels, measured, f"{capitalised(experiment.title)} ({_seeds(summary)})")
         save_figure(figure, folder / "figure.pdf")
         picture = save_figure(figure, folder / "figure.png").read_bytes()
     write_json(folder / "summary.json", summary)
