@@ -11,7 +11,7 @@ WORLDS = {"Last.FM": "lastfm:n_clusters=100", "Delicious": "delicious:n_clusters
 def _points(horizon: int | None) -> list[Point]:
     points = []
     for facet, env in WORLDS.items():
-        points += compared(env, horizon, facet=facet, common="alpha=0.3,ridge=0.2")
+        points += compared(env, horizon, facet=facet, common="alpha=0.3,ridge=0.2", isolated=True)
         points.append(Point("random arms", "uniform", env, horizon, facet=facet))
     return points
 
@@ -22,6 +22,7 @@ EXPERIMENT = Experiment(
     reports="Non-private collaboration collects most, globally private ones less, locally private ones much less; "
     "DP-CoLin and DP-GOBLin more than DP-LinUCB.",
     remarks=(
+        "A cluster of friends that has no friends outside is a user without neighbours: it learns alone.",
         "Delicious is left out where its contact graph (user_contacts.dat) is missing: there is then no W.",
         "Rewards of likes are 0 or 1, so what is hidden is whether one recommendation was liked.",
     ),

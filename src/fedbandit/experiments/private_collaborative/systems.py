@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 from fedbandit.experiments.declaration import Point
 from fedbandit.experiments.measured import Value
+from fedbandit.experiments.specs import Spec, build_system
+from fedbandit.system import System
 
 PUBLISHED = ("DP-CoLin", "DP-GOBLin", "LDP-CoLin", "LDP-GOBLin")
 REMARKS = (
@@ -33,8 +37,12 @@ def compared(
     common: str = "",
     plain: bool = True,
     only: Sequence[str] | None = None,
+    isolated: bool = False,
 ) -> list[Point]:
-    """Plain, private as published, and private as proven; `common` are keywords for all."""
+    """Plain, private as published, and private as proven; `common` are keywords for all.
+
+    `isolated` lets users be without neighbours, as some clusters of friends are.
+    """
     systems = [("LinUCB", "linucb"), ("CoLin", "colin"), ("GOBLin", "goblin")] if plain else []
     systems.append(("DP-LinUCB, proven", f"dp-linucb:epsilon={epsilon:g}"))
     for name in PUBLISHED:
@@ -45,5 +53,19 @@ def compared(
     for series, text in systems:
         if only is None or series in only:
             more = f"{text}{',' if ':' in text else ':'}{common}" if common else text
-            points.append(Point(series, more, env, horizon, value=value, facet=facet, extra=extra))
+            system = lonely(more) if isolated else more
+            points.append(Point(series, system, env, horizon, value=value, facet=facet, extra=extra))
     return points
+
+
+def lonely(text: str) -> Callable[[], System]:
+    """The system, on a graph in which users may be without neighbours (no preset has a keyword for that)."""
+
+    def make() -> System:
+        system = build_system(Spec.parse(text))
+        structure: Any = system.structure
+        return (
+            replace(system, structure=replace(structure, isolated=True)) if hasattr(structure, "isolated") else system
+        )
+
+    return make
