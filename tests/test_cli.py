@@ -50,11 +50,12 @@ def test_list_names_every_system_and_environment(capsys: pytest.CaptureFixture[s
     names = report(capsys, "list")
     assert {entry["name"] for entry in names["systems"]} >= {"linucb-central", "async-linucb", "dislinucb"}
     assert {entry["name"] for entry in names["environments"]} >= {"homogeneous", "recorded"}
+    assert {entry["name"] for entry in names["experiments"]} >= {"async-linucb/fig2a", "hetofedbandit/table1"}
     assert all(entry["summary"] for entries in names.values() for entry in entries)
     assert main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "dislinucb Another name of sync-linucb." in [" ".join(line.split()) for line in lines]
-    assert len(lines) == len(names["systems"]) + len(names["environments"]) + len(names)
+    assert len(lines) == len(names) + sum(map(len, names.values()))
 
 
 def test_simulate_prints_the_contract_and_equals_the_library(capsys: pytest.CaptureFixture[str]) -> None:

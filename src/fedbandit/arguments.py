@@ -14,6 +14,7 @@ from typing import NoReturn, cast
 from fedbandit._version import __version__
 from fedbandit.cli_data import add_data_commands
 from fedbandit.cli_replay import add_replay_flags
+from fedbandit.cli_reproduce import add_reproduce_flags, add_run_flags
 from fedbandit.commands import add_commands
 from fedbandit.errors import FedbanditError, unknown
 
@@ -82,7 +83,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
         commands[name].add_argument("--json", action="store_true", help="print one JSON object instead of text")
         return commands[name]
 
-    command("list", "Show all systems and environments, with one line each.")
+    command("list", "Show all systems, environments and experiments, with one line each.")
 
     one = command("simulate", "Run one system on one environment.", "fedbandit simulate SYSTEM [flags]")
     one.add_argument("system", metavar="SYSTEM", help="name, name:keyword=value,… or file.py:function")
@@ -107,8 +108,6 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     )
     several.add_argument("--out", type=Path, metavar="FOLDER", help="write runs, curves, summary.json and regret.png")
     several.add_argument("--format", choices=("csv", "parquet"), default="csv", help="of runs and curves")
-
-    several.add_argument("--jobs", type=whole_number, metavar="J", help="processes (default: all processors)")
 
     data = command("data", "Check or prepare a data set: Last.FM, Delicious or MovieLens.")
     commands["data prepare"] = cast(Parser, add_data_commands(data))
@@ -136,6 +135,13 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
         )
     audit.add_argument("--out", type=Path, metavar="FILE.png", help="draw the scores of one system in both worlds")
 
+    papers = command("reproduce", "Regenerate figures and tables of the papers, and check what they claim.")
+    add_reproduce_flags(papers)
+    own = command("run", "Run an experiment of your own, written down in one YAML or Python file.")
+    add_run_flags(own)
+
+    for parallel in (several, papers, own):
+        parallel.add_argument("--jobs", type=whole_number, metavar="J", help="processes (default: all processors)")
     add_commands(command)
     return parser, commands
 

@@ -20,6 +20,7 @@ from fedbandit._version import __version__
 from fedbandit.arguments import add_keyword_flags, build_parser, keyword_flags, unexpected
 from fedbandit.cli_data import run_data
 from fedbandit.cli_replay import run_replay
+from fedbandit.cli_reproduce import run_file, run_reproduce
 from fedbandit.commands import COMMANDS
 from fedbandit.commands import run as run_network_command
 from fedbandit.errors import FedbanditError, unknown
@@ -82,12 +83,15 @@ def run_command(arguments: list[str]) -> int:
     if command in COMMANDS:
         return run_network_command(command, options)
     options.command_line = shlex.join(["fedbandit", *arguments])
-    return simulate(options) if command == "simulate" else compare(options)
+    run = {"simulate": simulate, "compare": compare, "reproduce": run_reproduce, "run": run_file}
+    return run[command](options)
 
 
 def list_names(options: argparse.Namespace) -> int:
     """Print what there is, with the first line of its docstring."""
+    from fedbandit.experiments.catalogue import catalogue
     from fedbandit.experiments.keywords import keywords_of
+    from fedbandit.experiments.measured import capitalised
     from fedbandit.experiments.specs import ENVIRONMENTS_BY_TEXT, SYSTEMS, hyphenated
 
     sections: dict[str, list[dict[str, Any]]] = {}
@@ -98,11 +102,19 @@ def list_names(options: argparse.Namespace) -> int:
             if kind == "systems" and maker.__name__ != name:
                 summary = f"Another name of {hyphenated(maker.__name__)}."
             sections[kind].append({"name": hyphenated(name), "summary": summary, "keywords": list(keywords_of(maker))})
+    sections["experiments"] = [
+        {
+            "name": name,
+            "summary": f"{capitalised(experiment.title)}.",
+            "scales": list(experiment.scales),
+        }
+        for name, experiment in catalogue().items()
+    ]
     if options.json:
         print(json.dumps(sections))
         return 0
-    width = max(len(entry["name"]) for entries in sections.values() for entry in entries)
     for kind, entries in sections.items():
+        width = max(len(entry["name"]) for entry in entries)
         print(f"{kind}:")
         for entry in entries:
             print(f"  {entry['name']:{width}}  {entry['summary']}")

@@ -14,6 +14,7 @@ from fedbandit.errors import FedbanditError
 from fedbandit.experiments.compare import by_label, standard_error
 from fedbandit.experiments.runner import Run
 from fedbandit.experiments.tables import writing
+from fedbandit.statistics import Array, Ints
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,14 +56,14 @@ def draw_comparison(runs: Sequence[Run], title: str) -> Figure:
     columns = max(1, min(len(groups), 110 // (max(map(len, groups)) + 9)))
     figure = new_figure(10.5, 4.4 + 0.22 * math.ceil(len(groups) / columns))
     over_rounds, against_messages = figure.subplots(1, 2, sharey=True)
-    silent = _scale_messages(against_messages, [_messages(run) for run in runs])
+    silent = scale_costs(against_messages, [_messages(run) for run in runs])
     for position, (label, group) in enumerate(groups.items()):
         _draw_curve(over_rounds, label, group, look_of(position))
         _draw_cost(against_messages, group, look_of(position), silent)
     _scale_regret(over_rounds, [np.mean([run.report["regret"] for run in group]) for group in groups.values()])
     over_rounds.set(xlabel="round", ylabel="cumulative regret", title="Regret over rounds")
     over_rounds.set_xlim(0, runs[0].report["horizon"])
-    over_rounds.xaxis.set_major_formatter(_thousands)
+    over_rounds.xaxis.set_major_formatter(thousands)
     against_messages.set(xlabel="messages (uploads + downloads)", title="Final regret against communication")
     for ax in (over_rounds, against_messages):
         ax.grid(alpha=0.25)
@@ -99,8 +100,14 @@ def require_image_name(path: Path) -> None:
         raise FedbanditError(f"{str(path)!r} must end in .{', .'.join(sorted(known))}.")
 
 
-def _thousands(value: float, _position: object = None) -> str:
+def thousands(value: float, _position: object = None) -> str:
+    """A tick: 30,000 or 0.5."""
     return f"{value:,.0f}" if value == int(value) else f"{value:g}"
+
+
+def _power(k: int) -> str:
+    """10^k as a tick: 100,000 and 10M, as long ones would run into each other."""
+    return thousands(10**k) if k < 6 else f"{10 ** (k - 6):,}M"
 
 
 def _messages(run: Run) -> int:
@@ -108,9 +115,12 @@ def _messages(run: Run) -> int:
 
 
 def _draw_curve(ax: Axes, label: str, group: Sequence[Run], look: Look) -> None:
-    rounds = group[0].curve.round
-    regret = np.stack([run.curve.regret for run in group])  # (seeds, points)
-    mean = regret.mean(axis=0)
+    draw_band(ax, group[0].curve.round, np.stack([run.curve.regret for run in group]), look, label)
+
+
+def draw_band(ax: Axes, rounds: Ints, curves: Array, look: Look, label: str) -> None:
+    """The mean of curves (seeds, points) over rounds, with a band of one standard error."""
+    mean = curves.mean(axis=0)
     ax.plot(
         rounds,
         mean,
@@ -122,8 +132,8 @@ def _draw_curve(ax: Axes, label: str, group: Sequence[Run], look: Look) -> None:
         linewidth=1.8,
         label=label,
     )
-    if len(group) > 1:
-        error = regret.std(axis=0, ddof=1) / math.sqrt(len(group))
+    if len(curves) > 1:
+        error = curves.std(axis=0, ddof=1) / math.sqrt(len(curves))
         ax.fill_between(rounds, mean - error, mean + error, color=look.colour, alpha=0.2, linewidth=0)
 
 
@@ -146,14 +156,14 @@ def _draw_cost(ax: Axes, group: Sequence[Run], look: Look, silent: float) -> Non
     )
 
 
-def _scale_messages(ax: Axes, messages: Sequence[int]) -> float:
+def scale_costs(ax: Axes, messages: Sequence[float]) -> float:
     """Make the axis logarithmic, with a place of its own for systems that never speak; say where that is."""
     spoken = [count for count in messages if count > 0]
     if not spoken:
         ax.set_xticks([0], ["0"])
         return 0.0
     lowest, highest = math.floor(math.log10(min(spoken))), math.ceil(math.log10(max(spoken)))
-    ticks = {float(10**k): _thousands(10**k) for k in range(lowest, highest + 1)}
+    ticks = {float(10**k): _power(k) for k in range(lowest, highest + 1)}
     silent = 10 ** (lowest - 0.7)
     if len(spoken) < len(messages):
         ticks[silent] = "0"
@@ -171,4 +181,4 @@ def _scale_regret(ax: Axes, finals: Sequence[float]) -> None:
         ax.set_ylim(min(finals) / 4, max(finals) * 1.5)
     else:
         ax.set_ylim(bottom=0)
-    ax.yaxis.set_major_formatter(_thousands)
+    ax.yaxis.set_major_formatter(thousands)

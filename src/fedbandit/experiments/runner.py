@@ -1,4 +1,4 @@
-"""Runs trials, each one system on one environment with one seed, in parallel processes."""
+"""Runs trials, each one system on one environment with one seed: here, in parallel processes, or on Ray."""
 
 from __future__ import annotations
 
@@ -10,31 +10,41 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from fedbandit.engine import Result, simulate
 from fedbandit.engine.thinning import thinned
 from fedbandit.environments import Environment
 from fedbandit.errors import FedbanditError
+from fedbandit.experiments.extras import Traces, measure
 from fedbandit.experiments.specs import Spec, build_environment, build_system, hyphenated
 from fedbandit.statistics import Array, Ints
 from fedbandit.system import System
 
 CURVE_POINTS = 200
-_THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One run to be done. Systems and environments may be given as specs, which the worker builds."""
+    """One run to be done. Systems and environments may be given as specs, which the worker builds.
+
+    `extra` names what is measured beside totals and curves (`extras.EXTRAS`). A long run saves its state to
+    `checkpoint` now and then, and goes on from there.
+    """
 
     label: str
     system: System | Spec
     env: Environment | Spec
     horizon: int
     seed: int
+    extra: str = ""
+    checkpoint: str | None = None
 
 
 class Curve(NamedTuple):
@@ -54,6 +64,8 @@ class Run:
     label: str
     report: dict[str, Any]
     curve: Curve
+    extra: dict[str, Any] = field(default_factory=dict)
+    traces: Traces = field(default_factory=dict)
 
 
 def report_of(result: Result, seconds: float) -> dict[str, Any]:
@@ -69,8 +81,8 @@ def run_trial(trial: Trial) -> Run:
     env = build_environment(trial.env) if isinstance(trial.env, Spec) else trial.env
     _load_compiled_code()
     start = time.perf_counter()
-    result = simulate(system, env, trial.horizon, trial.seed)
-    return Run(trial.label, report_of(result, time.perf_counter() - start), curve_of(result))
+    result, extra, traces = measure(system, env, trial.horizon, trial.seed, trial.extra, trial.checkpoint)
+    return Run(trial.label, report_of(result, time.perf_counter() - start), curve_of(result), extra, traces)
 
 
 def curve_of(result: Result, most: int = CURVE_POINTS) -> Curve:
@@ -90,17 +102,37 @@ def run_trials(
     By default there are as many processes as processors; with one, trials run in this process.
     A script that calls this needs `if __name__ == "__main__":`, as the workers import it.
     """
-    processes = min(processes or usable_processors(), len(trials))
+    runs: dict[int, Run] = {}
+
+    def keep(position: int, run: Run) -> None:
+        runs[position] = run
+        if progress is not None:
+            progress(run)
+
+    in_processes(run_trial, trials, keep, processes)
+    return [runs[position] for position in range(len(trials))]
+
+
+def in_processes(
+    work: Callable[[Item], Answer],
+    items: Sequence[Item],
+    done: Callable[[int, Answer], object],
+    processes: int | None = None,
+) -> None:
+    """Call `work` on every item in worker processes, and `done` here with its position and answer as each is ready."""
+    processes = min(processes or usable_processors(), len(items))
     if processes <= 1:
-        return [_told(run_trial(trial), progress) for trial in trials]
+        for position, item in enumerate(items):
+            done(position, work(item))
+        return
     others = set(multiprocessing.active_children())
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=spawn, initializer=_die_quietly_when_interrupted) as pool:
         try:
             with _one_thread_each():
-                futures = [pool.submit(run_trial, trial) for trial in trials]
+                futures = {pool.submit(work, item): position for position, item in enumerate(items)}
             for future in as_completed(futures):
-                _told(future.result(), progress)
+                done(futures[future], future.result())
         except BrokenProcessPool:
             raise FedbanditError(
                 "A worker process ended abruptly, perhaps for lack of memory; try fewer processes at once."
@@ -110,7 +142,6 @@ def run_trials(
             for child in set(multiprocessing.active_children()) - others:
                 child.terminate()
             raise
-    return [future.result() for future in futures]
 
 
 def usable_processors() -> int:
@@ -118,12 +149,6 @@ def usable_processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _told(run: Run, progress: Callable[[Run], object] | None) -> Run:
-    if progress is not None:
-        progress(run)
-    return run
 
 
 @lru_cache(maxsize=1)
@@ -145,8 +170,8 @@ def _one_thread_each() -> Iterator[None]:
 
     The libraries read these variables when they are loaded, which in a worker is before any of our code runs.
     """
-    before = {name: os.environ.get(name) for name in _THREAD_LIMITS}
-    os.environ.update(dict.fromkeys(_THREAD_LIMITS, "1"))
+    before = {name: os.environ.get(name) for name in THREAD_LIMITS}
+    os.environ.update(dict.fromkeys(THREAD_LIMITS, "1"))
     try:
         yield
     finally:

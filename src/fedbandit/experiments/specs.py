@@ -169,7 +169,7 @@ def _maker(kind: str, name: str, table: Mapping[str, Callable[..., Any]]) -> Cal
 
 
 def _function_in(path: str, name: str) -> Callable[..., Any]:
-    module = _module_at(Path(path).resolve())
+    module = module_at(Path(path).resolve())
     function = getattr(module, name.replace("-", "_"), None)
     if not callable(function):
         own = [key for key, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__]
@@ -178,7 +178,7 @@ def _function_in(path: str, name: str) -> Callable[..., Any]:
 
 
 @lru_cache
-def _module_at(path: Path) -> ModuleType:
+def module_at(path: Path) -> ModuleType:
     """Run a user's file as a module. It may import its neighbours, as it could if Python ran it."""
     if not path.is_file():
         raise FedbanditError(f"There is no file {str(path)!r}.")

@@ -1,0 +1,1 @@
+"""Combinations that no paper has: fronts of privacy, regret and communication."""

@@ -1,0 +1,1 @@
+"""Liu et al., Federated Online Clustering of Bandits, UAI 2022."""

@@ -1,0 +1,1 @@
+"""Dubey & Pentland, Differentially-Private Federated Linear Bandits, NeurIPS 2020."""

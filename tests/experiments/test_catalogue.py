@@ -1,0 +1,136 @@
+"""All experiments of the papers are there, and what they declare makes sense."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedbandit.environments.block import actions_per_round, world_of
+from fedbandit.errors import FedbanditError
+from fedbandit.experiments.catalogue import catalogue, choose
+from fedbandit.experiments.declaration import Experiment, Point
+from fedbandit.experiments.measured import Key
+from fedbandit.experiments.plan import made_system
+from fedbandit.experiments.specs import ENVIRONMENTS_BY_TEXT, SYSTEMS, Spec, build_environment
+from tests.command_line import refusal
+
+FIGURES = {
+    "fclub": ("fig2a", "fig2b", "parameters"),
+    "hetofedbandit": ("fig2", "fig3", "fig4", "table1"),
+    "private-collaborative": ("fig1a", "fig1b", "fig1c", "fig2", "table1"),
+    "feducb": ("fig1a", "fig1b", "fig1c"),
+    "async-linucb": ("fig2a", "fig2b", "fig3", "fig4a", "fig4b", "fig4c", "table2", "low-communication"),
+    "beyond": ("private-async", "clustered-local-privacy", "tight-noise", "peer-to-peer"),
+}
+WANTED = [f"{paper}/{figure}" for paper, figures in FIGURES.items() for figure in figures]
+DATA = {"lastfm", "delicious", "movielens", "movielens_users"}
+LATER = {
+    *("fclub", "fclub_dc", "cdp_fclub_dc", "homo", "homo_dc", "club", "sclub", "async_linucb_am"),
+    *("hetofedbandit", "hetofedbandit_pq", "hetofedbandit_dr", "hetofedbandit_e", "hetofedbandit_async", "dyclu"),
+    *("clustered_linucb", "colin", "goblin", "dp_colin", "ldp_colin", "dp_goblin", "ldp_goblin"),
+    *("clustered", "collaborative", "global_local"),
+    *DATA,
+}
+"""Names of the contract that another branch brings; where they are here, what is said about them must be right."""
+
+MOST_AT_QUICK = 6_000_000
+"""Interactions of an experiment at the scale quick: at 40 µs each, two minutes on two cores."""
+
+
+def points() -> list[tuple[str, Point]]:
+    return [
+        (f"{name}:{scale}", point)
+        for name, experiment in catalogue().items()
+        for scale, declared in experiment.scales.items()
+        for point in declared.points
+    ]
+
+
+def test_every_figure_and_table_is_there() -> None:
+    assert sorted(catalogue()) == sorted(WANTED)
+    for experiment in catalogue().values():
+        assert set(experiment.scales) == {"quick", "paper"}
+        assert experiment.panels
+        assert experiment.claims
+        assert experiment.reference
+        assert experiment.reports or experiment.name.startswith("beyond/")
+
+
+def test_every_system_and_environment_can_be_made() -> None:
+    for where, point in points():
+        spec = Spec.parse(point.env)
+        if isinstance(point.system, str) and Spec.parse(point.system).name not in SYSTEMS:
+            assert Spec.parse(point.system).name in LATER, (where, point)
+        else:
+            try:
+                made_system(point.system)
+            except FedbanditError as error:
+                missing = next(name for name in LATER if f"'{name}'" in str(error).replace("-", "_"))
+                assert missing not in SYSTEMS, where
+        if spec.name in DATA:
+            continue  # may not be at hand
+        if spec.name not in ENVIRONMENTS_BY_TEXT:
+            assert spec.name in LATER, where
+        else:
+            assert point.horizon is not None, where
+            world_of(build_environment(spec), point.horizon)
+
+
+def test_what_is_quick_is_small() -> None:
+    for name, experiment in catalogue().items():
+        total = 0
+        scale = experiment.scales["quick"]
+        for point in scale.points:
+            spec = Spec.parse(point.env)
+            if spec.name in ENVIRONMENTS_BY_TEXT and spec.name not in DATA:
+                assert point.horizon is not None
+                total += scale.seeds * point.horizon * actions_per_round(build_environment(spec))
+        assert total <= MOST_AT_QUICK, name
+
+
+def test_every_claim_says_something_about_what_is_run() -> None:
+    for experiment in catalogue().values():
+        for scale in experiment.scales.values():
+            series = {point.series for point in scale.points}
+            for claim in experiment.claims:
+                if claim.scales is None:
+                    assert set(claim.needs) <= series, (experiment.name, claim.text)
+        texts = [claim.text for claim in experiment.claims]
+        assert len(set(texts)) == len(texts), experiment.name
+        facets = {point.facet for scale in experiment.scales.values() for point in scale.points}
+        assert {panel.facet for panel in experiment.panels} <= facets, experiment.name
+
+
+def test_printed_numbers_belong_to_points() -> None:
+    for experiment in catalogue().values():
+        keys = {(p.series, p.value) for scale in experiment.scales.values() for p in scale.points}
+        assert set(experiment.printed) <= keys, experiment.name
+
+
+def test_names_choose_experiments() -> None:
+    chosen = choose(["feducb", "async_linucb/fig2a", "feducb/fig1a"])
+    assert [e.name for e in chosen] == ["feducb/fig1a", "feducb/fig1b", "feducb/fig1c", "async-linucb/fig2a"]
+    assert len(choose([], everything=True)) == len(WANTED)
+    for names, everything in (([], False), (["feducb"], True)):
+        with pytest.raises(FedbanditError, match="--all"):
+            choose(names, everything)
+
+
+def test_an_unknown_experiment_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    said = refusal(capsys, "reproduce", "async-linucb/fig2c")
+    assert said.startswith("There is no experiment 'async-linucb/fig2c'; did you mean 'async-linucb/fig")
+    assert "did you mean 'hetofedbandit/table1'?" in refusal(capsys, "reproduce", "hetofedbandits/table1")
+
+
+def test_a_declaration_that_contradicts_itself_is_refused() -> None:
+    good = catalogue()["async-linucb/fig2a"]
+    scale = good.scales["quick"]
+    with pytest.raises(FedbanditError, match="Two points"):
+        type(scale)((scale.points[0], scale.points[0]), 1)
+    with pytest.raises(FedbanditError, match="no measure 'regert'; did you mean 'regret'"):
+        Experiment("x", good.scales, good.panels, measures=("regert",))
+    only = type(scale)([Point("other", "linucb", "homogeneous", 10)], 1)
+    with pytest.raises(FedbanditError, match="no series 'Async-LinUCB'"):
+        Experiment("x", {"quick": only}, good.panels, claims=good.claims)
+    with pytest.raises(FedbanditError, match="no scale of x 'papr'; did you mean 'paper'"):
+        Experiment("x", good.scales, good.panels).scale("papr")
+    assert Key("", "Async", 0.5).text == "Async, 0.5"

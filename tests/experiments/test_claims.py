@@ -1,0 +1,136 @@
+"""Claims hold when they should, fail when they should, and say their numbers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from fedbandit.errors import FedbanditError
+from fedbandit.experiments import claims
+from fedbandit.experiments.claims import Claim
+from fedbandit.experiments.measured import Key, Measured, Value
+from fedbandit.experiments.runner import Curve, Run
+
+Numbers = dict[tuple[str, Value], tuple[float, float]]
+
+
+def measured(numbers: Numbers, power: float = 1.0, facet: str = "", reward: float = 50.0) -> Measured:
+    """Two runs for each (series, value), with mean regret and messages as given and regret growing like t^power."""
+    runs: dict[Key, list[Run]] = {}
+    rounds = np.arange(1, 101)
+    for (series, value), (regret, messages) in numbers.items():
+        for seed, shift in enumerate((-0.1, 0.1)):
+            final = regret * (1 + shift)
+            report = {
+                "system": "uniform" if series == "random" else series,
+                "environment": "world",
+                "horizon": 100,
+                "seed": seed,
+                "regret": final,
+                "reward": reward if series == "random" else 100.0,
+                "uploads": messages / 2,
+                "downloads": messages / 2,
+                "seconds": 0.0,
+            }
+            regrets = np.asarray(final * (rounds / 100) ** power, dtype=np.float64)
+            rewards = np.asarray(0.5 * rounds, dtype=np.float64)
+            curve = Curve(rounds, regrets, rewards, rounds, rounds)
+            runs.setdefault(Key(facet, series, value), []).append(Run(series, report, curve))
+    return Measured(runs, dict.fromkeys(runs, 10))
+
+
+TWO = measured({("a", 1): (10, 100), ("a", 2): (20, 50), ("b", 1): (30, 100), ("b", 2): (30, 10)})
+
+
+@pytest.mark.parametrize(
+    ("claim", "holds"),
+    [
+        (claims.below("a", "b"), True),
+        (claims.below("b", "a"), False),
+        (claims.below("a", "b", factor=1.5), True),
+        (claims.below("a", "b", factor=1.6), False),
+        (claims.below("a", "b", factor=3.0, at=1), True),
+        (claims.below("a", "b", measure="messages"), False),
+        (claims.below("a", "b", measure="messages", at=1), True),
+        (claims.ordered("a", "b"), True),
+        (claims.ordered("b", "a"), False),
+        (claims.ordered("b", "a", slack=0.5), True),
+        (claims.trend("a"), True),
+        (claims.trend("a", direction="falls"), False),
+        (claims.trend("a", measure="messages", direction="falls"), True),
+        (claims.trend("b"), False),  # it stays where it is
+        (claims.near_printed("a", {1.0: 11.0, 2.0: 19.0}, within=0.1, scales=None), True),
+        (claims.near_printed("a", {1.0: 12.0, 2.0: 19.0}, within=0.1, scales=None), False),
+        (claims.near_printed("a", {7.0: 12.0}, scales=None), None),
+        (claims.scales_like("a", least=0.9, most=1.1), True),
+        (claims.scales_like("a", least=1.5, most=2.5), False),
+        (claims.below("a", "c"), None),
+        (claims.below("a", "b", facet="elsewhere"), None),
+        (claims.ordered("a", "b", at=5), None),
+        (claims.below("a", "b", scales=("paper",)), None),
+    ],
+)
+def test_claims_on_means(claim: Claim, holds: bool | None) -> None:
+    finding = claim.find(TWO, "quick")
+    assert finding.holds is holds
+    assert finding.numbers
+
+
+def test_a_trend_lets_small_steps_pass() -> None:
+    nearly = measured({("a", 1): (10, 1), ("a", 2): (9.7, 1), ("a", 3): (20, 1)})
+    assert claims.trend("a", slack=0.05).find(nearly, "").holds is True
+    assert claims.trend("a", slack=0.01).find(nearly, "").holds is False
+
+
+@pytest.mark.parametrize("power", [0.3, 0.5, 1.0])
+def test_growth_is_the_power_of_the_curve(power: float) -> None:
+    world = measured({("a", ""): (100, 1)}, power)
+    assert claims.grows("a", least=power - 0.01, most=power + 0.01).find(world, "").holds is True
+    assert claims.grows("a", least=power + 0.05).find(world, "").holds is False
+    assert claims.grows("a", most=power - 0.05).find(world, "").holds is False
+
+
+def front(series: str, scale: float, regrets: list[float]) -> Numbers:
+    return {(series, regret): (regret, scale * 1e4 / regret) for regret in regrets}
+
+
+def test_fronts_are_compared_where_they_overlap() -> None:
+    both = measured(front("cheap", 1.0, [10, 20, 40, 80]) | front("dear", 3.0, [15, 30, 60, 120]))
+    finding = claims.better_front("cheap", "dear").find(both, "")
+    assert finding.holds is True
+    assert finding.numbers.startswith("3.0")
+    assert claims.better_front("cheap", "dear", factor=2.9).find(both, "").holds is True
+    assert claims.better_front("cheap", "dear", factor=3.2).find(both, "").holds is False
+    assert claims.better_front("dear", "cheap").find(both, "").holds is False
+
+
+def test_fronts_without_a_regret_in_common_are_compared_by_both() -> None:
+    world = measured(front("good", 0.01, [1, 2]) | front("bad", 10.0, [10, 20]))
+    assert claims.better_front("good", "bad").find(world, "").holds is True
+    assert claims.better_front("bad", "good").find(world, "").holds is False
+
+
+def test_measures_follow_from_runs() -> None:
+    world = measured({("a", ""): (100, 40), ("random", ""): (500, 0)})
+    key = Key("", "a", "")
+    assert world.mean(key, "per_client_regret") == pytest.approx(10)
+    assert world.mean(key, "messages") == 40
+    assert world.mean(key, "normalised_reward") == pytest.approx(2.0)
+    assert world.error(key) == pytest.approx(10)
+    _, curve = world.curve(key, "normalised_reward")
+    np.testing.assert_allclose(curve, 1.0)
+    assert not world.has(key, "clusters")
+    alone = measured({("a", ""): (100, 40)})
+    assert not alone.has(key, "normalised_reward")
+    assert math.isnan(measured({("a", ""): (1, 1), ("random", ""): (1, 1)}, reward=0.0).mean(key, "normalised_reward"))
+
+
+def test_bad_claims_are_refused() -> None:
+    with pytest.raises(FedbanditError, match="no measure 'regrets'; did you mean 'regret'"):
+        claims.below("a", "b", measure="regrets")
+    with pytest.raises(FedbanditError, match="at least two"):
+        claims.ordered("a")
+    with pytest.raises(FedbanditError, match="direction is 'up'"):
+        claims.trend("a", direction="up")  # type: ignore[arg-type]
