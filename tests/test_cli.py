@@ -53,7 +53,7 @@ def test_list_names_every_system_and_environment(capsys: pytest.CaptureFixture[s
     assert all(entry["summary"] for entries in names.values() for entry in entries)
     assert main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "  dislinucb       Another name of sync-linucb." in lines
+    assert "dislinucb Another name of sync-linucb." in [" ".join(line.split()) for line in lines]
     assert len(lines) == len(names["systems"]) + len(names["environments"]) + len(names)
 
 
