@@ -12,14 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedbandit as fb
-from fedbandit.engine.loop import draw_reward
+from fedbandit.checks import run_peers
 from fedbandit.engine.peer_exchange import PeerExchange
 from fedbandit.engine.rows import RowsLearner
 from fedbandit.engine.simulation import Simulation
-from fedbandit.environments.block import world_of
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Ask, Join, Tell, decode, encode
-from fedbandit.peers import PeerMachine
 from fedbandit.protocols import PeerNode
 from fedbandit.protocols.topology import TOPOLOGIES, neighbours_of
 from fedbandit.statistics import Sums, b_of, base_of
@@ -148,24 +146,10 @@ def test_complete_graph_with_one_hop_has_the_central_systems_statistics() -> Non
 def test_machines_and_simulator_agree(keywords: dict[str, object]) -> None:
     system = fb.feducb(**keywords)  # type: ignore[arg-type]
     env = fb.environments.feducb(n_clients=5, dim=DIM)
-    horizon = 120
-    result = fb.simulate(system, env, horizon, seed=2)
-    world = world_of(env, horizon)
-    peers = [PeerMachine(i, system, world, seed=2) for i in range(5)]
-    block = env.open(2).block(0, world.horizon)
-    arms, tells = np.zeros(world.horizon, dtype=np.int64), 0
-    for s, i in enumerate(block.clients):
-        choice = peers[i].select(block.X[block.arms[s]])
-        peers[i].observe(choice.number, draw_reward(block, s, choice.arm))
-        arms[s] = choice.arm
-        if (s + 1) % 5 == 0:
-            for sender, receiver, message in [(p.member, *sent) for p in peers for sent in p.send()]:
-                tells += isinstance(message, Tell)
-                peers[receiver].receive(sender, decode(encode(message)))
-            for peer in peers:
-                peer.end_round()
+    result = fb.simulate(system, env, 120, seed=2)
+    arms, told = run_peers(system, env, 120, seed=2)
     assert np.array_equal(result.arms.ravel(), arms)
-    assert result.communication.uploads == tells > 0
+    assert result.communication.uploads == told > 0
 
 
 def test_a_line_is_no_worse_than_learning_alone() -> None:

@@ -17,10 +17,13 @@ from typing import Any
 import numpy as np
 
 from fedbandit.engine.loop import draw_reward
+from fedbandit.engine.peer_exchange import PeerExchange
 from fedbandit.engine.rows import RowsLearner
 from fedbandit.engine.simulation import Simulation, simulate
 from fedbandit.environments import Homogeneous, recorded
 from fedbandit.environments.block import Environment, world_of
+from fedbandit.messages import Tell, decode, encode
+from fedbandit.peers import PeerMachine
 from fedbandit.policies import Policy, Uniform
 from fedbandit.privacy import Privacy
 from fedbandit.protocols import MessageProtocol
@@ -54,14 +57,20 @@ def checks_for(thing: Any) -> Iterator[tuple[str, Callable[[], None]]]:
                 yield function.__name__, partial(function, thing)
 
 
-def small_world(**options: Any) -> Homogeneous:
-    """The environment that the checks run on."""
-    return Homogeneous(n_clients=CLIENTS, dim=3, n_arms=5, **options)
+def small_world(system: System, **options: Any) -> Homogeneous:
+    """The environment that the checks run on; peers need rounds in which everybody acts."""
+    rounds: Any = "all" if system.protocol.says == "gossip" else "one"
+    return Homogeneous(n_clients=CLIENTS, dim=3, n_arms=5, rounds=rounds, **options)
+
+
+def horizon_of(system: System) -> int:
+    """Rounds that make HORIZON interactions."""
+    return HORIZON // CLIENTS if system.protocol.says == "gossip" else HORIZON
 
 
 def repeats_itself(system: System) -> None:
     """The same arguments give the same arms, rewards and messages; another seed gives others."""
-    first, again, other = (simulate(system, small_world(), HORIZON, seed) for seed in (1, 1, 2))
+    first, again, other = (simulate(system, small_world(system), horizon_of(system), seed) for seed in (1, 1, 2))
     assert np.array_equal(first.arms, again.arms), "two runs with one seed pulled different arms"
     assert np.array_equal(first.communication.message_curve, again.communication.message_curve)
     assert not np.array_equal(first.reward, other.reward), "another seed gave the same rewards"
@@ -73,16 +82,21 @@ def pulls_what_is_offered(system: System) -> None:
     counts = rng.integers(1, 6, size=HORIZON)
     arms = [rng.standard_normal((k, 3)) / 3 for k in counts]
     payoffs = [x @ np.ones(3) for x in arms]
-    env = recorded(rng.integers(0, CLIENTS, HORIZON), arms, payoffs, payoffs, n_clients=CLIENTS)
-    result = simulate(system, env, HORIZON)
-    assert ((result.arms >= 0) & (result.arms < counts)).all(), "an arm was pulled that was not offered"
+    everybody = system.protocol.says == "gossip"
+    clients = np.arange(HORIZON) % CLIENTS if everybody else rng.integers(0, CLIENTS, HORIZON)
+    rounds: Any = "all" if everybody else "one"
+    env = recorded(clients, arms, payoffs, payoffs, n_clients=CLIENTS, rounds=rounds)
+    result = simulate(system, env, horizon_of(system))
+    assert ((result.arms.ravel() >= 0) & (result.arms.ravel() < counts)).all(), "an arm was pulled that was not offered"
     assert (np.diff(result.regret) >= -1e-12).all(), "cumulative regret fell"
 
 
 def loses_no_observation(system: System) -> None:
     """Uploaded + pending = observed, for counts and for V, under delays too."""
-    for env in (small_world(), small_world(delay=(0, 7), arrivals="skewed")):
-        simulation = Simulation(system, env, HORIZON, 0)
+    everybody = system.protocol.says == "gossip"
+    late = small_world(system, delay=(0, 7), arrivals="uniform" if everybody else "skewed")
+    for env in (small_world(system), late):
+        simulation = Simulation(system, env, horizon_of(system), 0)
         while not simulation.finished:
             simulation.advance()
         learner = simulation.learner
@@ -91,17 +105,34 @@ def loses_no_observation(system: System) -> None:
         learner.settle()
         taken = learner.rows[: learner.seats.taken[0]]
         own, pending = taken[:, N_OWN].sum(), taken[:, N_PENDING].sum()
-        if learner.rules.speaks:
-            applied = learner.hub.pool[:, N].sum()
+        applied = applied_by(learner)
+        if applied is not None:
             assert applied + pending == own, f"{own:g} observed, but {applied:g} uploaded and {pending:g} pending"
+        if learner.rules.speaks and system.privacy.perturbs != "statistics":
             trace = sum(np.trace(base_of(row, env.dim)) for row in learner.hub.pool)
-            assert trace <= applied * env.bound**2 + 1e-9, "the coordinator's V is larger than its observations can be"
+            assert trace <= own * env.bound**2 + 1e-9, "the coordinator's V is larger than its observations can be"
         assert own <= HORIZON, "more was observed than happened"
+
+
+def applied_by(learner: RowsLearner) -> int | None:
+    """Observations that have reached a coordinator or peers; None if there is nobody to send them to."""
+    if isinstance(learner.exchange, PeerExchange):
+        own = ((i, tell) for i, node in enumerate(learner.exchange.nodes) for tell in node.told.values())
+        return sum(tell.sums.n for i, tell in own if tell.member == i)
+    if learner.members is not None:
+        return int(learner.members.members.n.sum())
+    return int(learner.hub.pool[:, N].sum()) if learner.rules.speaks else None
 
 
 def machines_agree(system: System) -> None:
     """Separate client machines and a coordinator, joined by a link, pull the same arms and send the same messages."""
-    env = small_world()
+    env = small_world(system)
+    if system.protocol.says == "gossip":
+        result = simulate(system, env, horizon_of(system), seed=3)
+        arms, told = run_peers(system, env, horizon_of(system), seed=3)
+        assert np.array_equal(result.arms.ravel(), arms), "peers pulled other arms than the simulator"
+        assert result.communication.uploads == told, "peers told another number of times"
+        return
     if not system.structure.separate:
         return  # one model for all: there are no separate clients
     result = simulate(system, env, HORIZON, seed=3)
@@ -134,9 +165,28 @@ def run_machines(
     return arms, uploads, downloads
 
 
+def run_peers(system: System, env: Environment, horizon: int, seed: int) -> tuple[np.ndarray[Any, Any], int]:
+    """Arms of each interaction, and how often statistics were sent, when peers do what `simulate` does."""
+    world = world_of(env, horizon)
+    peers = [PeerMachine(i, system, world, seed) for i in range(world.n_clients)]
+    block = env.open(seed).block(0, world.horizon)
+    arms, told = np.zeros(world.horizon, dtype=np.int64), 0
+    for s, i in enumerate(block.clients):
+        choice = peers[i].select(block.X[block.arms[s, : block.counts[s]]])
+        peers[i].observe(choice.number, draw_reward(block, s, choice.arm))
+        arms[s] = choice.arm
+        if (s + 1) % world.per_round == 0:
+            for sender, receiver, message in [(peer.member, *sent) for peer in peers for sent in peer.send()]:
+                told += isinstance(message, Tell)
+                peers[receiver].receive(sender, decode(encode(message)))
+            for peer in peers:
+                peer.end_round()
+    return arms, told
+
+
 def fused_or_not_agrees(system: System) -> None:
     """An exchange that is compiled into the loop does what the coordinator machine does."""
-    simulations = [Simulation(system, small_world(), HORIZON, 5, fuse=fuse) for fuse in (True, False)]
+    simulations = [Simulation(system, small_world(system), horizon_of(system), 5, fuse=fuse) for fuse in (True, False)]
     for simulation in simulations:
         while not simulation.finished:
             simulation.advance()

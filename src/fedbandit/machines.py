@@ -19,7 +19,8 @@ from fedbandit.mixing import mix
 from fedbandit.policies import Uniform, choose, scratch
 from fedbandit.policies.plan import exact_width
 from fedbandit.protocols import Coordinator, MemberKeeper
-from fedbandit.protocols.hub import empty_hub, measure
+from fedbandit.protocols.hub import empty_hub
+from fedbandit.protocols.protocol import known_by
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import learnt, refused, reward_plan
 from fedbandit.statistics import (
@@ -186,7 +187,7 @@ class ClientMachine:
                 sums = self.stream.release(sums)
             mark_sent(self.row, self.dim)
         self._sequence += 1
-        upload = Upload(self.member, self._sequence, sums, measure(self.row, self.protocol.counting))
+        upload = Upload(self.member, self._sequence, sums, known_by(self.row, self.protocol))
         self.outbox[self._sequence] = self._on_top[self._sequence] = upload
         return upload
 

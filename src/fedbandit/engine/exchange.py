@@ -17,7 +17,7 @@ from fedbandit.engine.outlets import Outlets
 from fedbandit.messages import Collect, Download, Message, Receipt, Request, Upload
 from fedbandit.policies import PolicyPlan
 from fedbandit.protocols import Broadcast, Coordinator, MemberKeeper, SynchronousCoordinator
-from fedbandit.protocols.hub import measure
+from fedbandit.protocols.protocol import known_by
 from fedbandit.statistics import (
     N_PENDING,
     Array,
@@ -108,7 +108,7 @@ class Exchange:
         self.sequence[r] = self.sequence.get(r, 0) + 1
         row = rows[seat]
         sums = self.outlets.release(r, row)
-        known = measure(row, self.protocol.counting)
+        known = known_by(row, self.protocol)
         out.uploads[s] += self.counted
         return list(self.coordinator.receive(Upload(r, self.sequence[r], sums, known)))
 

@@ -26,6 +26,7 @@ from fedbandit.engine.loop import (
 from fedbandit.engine.peer_exchange import PeerExchange
 from fedbandit.environments.block import Block, Environment
 from fedbandit.memory import enlarged, lazy_zeros
+from fedbandit.messages import Join
 from fedbandit.policies import Uniform, scratch
 from fedbandit.protocols import Coordinator, MemberKeeper
 from fedbandit.protocols.hub import Hub, empty_hub, make_room
@@ -139,6 +140,7 @@ class RowsLearner:
 
     def run(self, start: int, stop: int, before: int, block: Block, out: Outcome) -> int:
         """Run the compiled loop until it needs something, give it that, and say where to go on."""
+        stop = self._greet(start, stop, block, out)
         pause = run(
             start,
             stop,
@@ -168,6 +170,16 @@ class RowsLearner:
             self.lights = enlarged(self.lights, capacity)
             self.seats = self.seats._replace(row_at=grown(self.seats.row_at, capacity))
         return pause.resume
+
+    def _greet(self, start: int, stop: int, block: Block, out: Outcome) -> int:
+        """Let a client that first acts join a coordinator that knows its members; where the next such one acts."""
+        if not isinstance(self.exchange, Exchange) or self.members is None or self.members.joined.all():
+            return stop
+        newcomer = int(block.clients[start])
+        if not self.members.joined[newcomer]:
+            self.exchange.deliver(self.members.receive(Join(newcomer)), self.rows, self.seats, out, start)
+        new = np.flatnonzero(~self.members.joined[block.clients[start:stop]])
+        return start + int(new[0]) if new.size else stop
 
     def next_wake(self, done: int) -> int:
         """When the coordinator wants to look at everybody; rows alone have nothing to do between rounds."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from fedbandit.assembly import Assembly, Noise
 from fedbandit.protocols.coordinator import Coordinator
-from fedbandit.protocols.hub import Hub
+from fedbandit.protocols.hub import Hub, measure
 from fedbandit.protocols.members import MemberKeeper
 from fedbandit.protocols.trigger import Joining, Reads, Says, Trigger
 from fedbandit.statistics import Array
@@ -65,3 +65,11 @@ class MessageProtocol(typing.Protocol):
     def coordinator(self, hub: Hub, ridge: float, dim: int, noise: Noise | None = None) -> Coordinator | None:
         """The coordinator's machine on this memory, if the protocol has one; `noise` is that of private uploads."""
         ...
+
+
+def known_by(row: Array, protocol: MessageProtocol) -> float:
+    """What an upload says of how much its client knows: nothing, where no download depends on it.
+
+    A log-determinant is one of exact data, so it may not leave a client that noises its statistics for nothing.
+    """
+    return measure(row, protocol.counting) if protocol.says == "upload" else 0.0
