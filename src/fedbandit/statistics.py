@@ -438,8 +438,8 @@ def adopt(row: Array, given: Array, d: int, ridge: float, scratch: Array) -> Non
     b = b_of(row, d)
     copy(b_of(given, d), b)
     add(pending_b_of(row, d), b)
-    for k in range(SLACK, HEAD):
-        row[k] = given[k]
+    for scalar in range(SLACK, HEAD):
+        row[scalar] = given[scalar]
     row[SPECTRAL] = given[SPECTRAL]  # still a bound: pending observations only make V larger
     if k > row[N_LISTED]:
         recompute(row, d, ridge, scratch)
