@@ -2,7 +2,7 @@
 
 from fedbandit.experiments.claims import below, ordered
 from fedbandit.experiments.declaration import Experiment, Scale
-from fedbandit.experiments.fclub.systems import NOT_A_TARGET, PRIVATE, compared
+from fedbandit.experiments.fclub.systems import AUTHORS_CLUB, AUTHORS_SCLUB, NOT_A_TARGET, PRIVATE, compared
 from fedbandit.experiments.panels import Curves
 
 WORLD = "movielens-users:n_clients=100"
@@ -19,13 +19,21 @@ EXPERIMENT = Experiment(
         "quick": Scale(compared(WORLD, 60_000, servers=5), seeds=2),
         "paper": Scale(compared(WORLD, 200_000, servers=5), seeds=10),
     },
-    panels=(Curves(log=False), Curves(y="messages", log=True, without=("LinUCB", "CLUB", "SCLUB"))),
+    panels=(
+        Curves(log=False),
+        Curves(y="messages", log=True, without=("LinUCB", "CLUB", "SCLUB", AUTHORS_CLUB, AUTHORS_SCLUB)),
+    ),
     measures=("regret", "messages", "clusters", "rand_index"),
     claims=(
         below("FCLUB-DC", "LinUCB"),
         below("FCLUB-DC", "CLUB"),
         below("FCLUB-DC", "SCLUB"),
-        below("FCLUB-DC", "Homo-DC"),
+        below(
+            "FCLUB-DC",
+            "Homo-DC",
+            otherwise="Ten clusters are mixed on every server: until they are told apart, which takes most of this "
+            "horizon, one model of all users is the better one. The paper, too, finds that it needs time here.",
+        ),
         ordered("FCLUB", "FCLUB-DC", PRIVATE, slack=0.1, text="Delay and privacy cost regret, in this order."),
         below(PRIVATE, "LinUCB", text="CDP-FCLUB-DC, too, is below LinUCB.", otherwise=NOT_A_TARGET),
     ),
