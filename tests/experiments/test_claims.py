@@ -16,12 +16,17 @@ from fedbandit.experiments.runner import Curve, Run
 Numbers = dict[tuple[str, Value], tuple[float, float]]
 
 
-def measured(numbers: Numbers, power: float = 1.0, facet: str = "", reward: float = 50.0) -> Measured:
-    """Two runs for each (series, value), with mean regret and messages as given and regret growing like t^power."""
+def measured(
+    numbers: Numbers, power: float = 1.0, facet: str = "", reward: float = 50.0, against: str = ""
+) -> Measured:
+    """Two runs for each (series, value), 10 % below and above these means of regret; regret grows like t^power.
+
+    Seeds that are bad for the others are good for the series `against`.
+    """
     runs: dict[Key, list[Run]] = {}
     rounds = np.arange(1, 101)
     for (series, value), (regret, messages) in numbers.items():
-        for seed, shift in enumerate((-0.1, 0.1)):
+        for seed, shift in enumerate((0.1, -0.1) if series == against else (-0.1, 0.1)):
             final = regret * (1 + shift)
             report = {
                 "system": "uniform" if series == "random" else series,
@@ -76,6 +81,23 @@ def test_claims_on_means(claim: Claim, holds: bool | None) -> None:
     finding = claim.find(TWO, "quick")
     assert finding.holds is holds
     assert finding.numbers
+
+
+def test_a_difference_within_noise_decides_nothing() -> None:
+    numbers: Numbers = {("a", ""): (100, 1), ("b", ""): (105, 1), ("c", ""): (300, 1)}
+    near = measured(numbers, against="b")  # b − a is 5 ± 20.5
+    orders = (claims.ordered("a", "b"), claims.ordered("b", "a", "c"))
+    for claim in (claims.below("a", "b"), claims.below("b", "a"), *orders):
+        finding = claim.find(near, "")
+        assert finding.holds is None
+        assert "within noise" in finding.numbers
+    assert claims.below("a", "c").find(near, "").holds is True
+    assert claims.below("c", "a").find(near, "").holds is False
+    assert claims.ordered("c", "a", "b").find(near, "").holds is False  # refuted whatever a and b are
+    assert claims.below("a", "b", factor=0.5).find(near, "").holds is True  # the margin is beyond noise
+    paired = measured(numbers)  # seeds are bad for all alike: b − a is 5 ± 0.5
+    assert claims.below("a", "b").find(paired, "").holds is True
+    assert claims.ordered("b", "a").find(paired, "").holds is False
 
 
 def test_a_trend_lets_small_steps_pass() -> None:

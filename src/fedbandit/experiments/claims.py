@@ -1,15 +1,16 @@
 """What a paper says about its figures, as checks: orders, trends, factors, growth, fronts, printed numbers.
 
 Each function makes a `Claim`; it is checked on the means over seeds and says the numbers that it found. A claim that
-does not hold carries an explanation (`otherwise`), which the report prints beside the cross.
+does not hold carries an explanation (`otherwise`), which the report prints beside the cross. Where means differ by less
+than `NOISE` standard errors of their difference, an order is neither confirmed nor refuted: the claim is left open.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -18,6 +19,9 @@ from fedbandit.errors import FedbanditError, require
 from fedbandit.experiments.measured import MEASURES, Key, Measured, Value, check_measure, format_value
 
 Scales = tuple[str, ...]
+
+NOISE = 2.0
+"""Standard errors of a difference below which it decides nothing."""
 
 
 class Finding(NamedTuple):
@@ -88,6 +92,8 @@ def below(
         place = low.value if low.value != "" else high.value
         where = "" if len(pairs) == 1 else f" at {format_value(place)}, the least of {len(pairs)}"
         numbers = f"{_of(measured, low, measure)} against {_of(measured, high, measure)}: {ratios[worst]:.2f}×{where}"
+        if _within_noise(measured, low, high, measure, factor):
+            return Finding(None, f"{numbers}, within noise")
         return Finding(min(ratios) >= factor, numbers)
 
     by = "" if factor == 1.0 else f", by a factor of at least {factor:g}"
@@ -113,8 +119,18 @@ def ordered(
     def check(measured: Measured) -> Finding:
         keys = [_one(measured, name, at, facet) for name in series]
         means = [measured.mean(key, measure) for key in keys]
-        holds = all(before * (1 - slack) <= after for before, after in itertools.pairwise(means))
-        return Finding(holds, " · ".join(f"{key.series} {_of(measured, key, measure)}" for key in keys))
+        steps = list(pairwise(keys))
+        holds = all(before * (1 - slack) <= after for before, after in pairwise(means))
+        unclear = [two for one, two in steps if _within_noise(measured, one, two, measure, 1 - slack)]
+        refuted = any(
+            measured.mean(one, measure) * (1 - slack) > measured.mean(two, measure)
+            for one, two in steps
+            if two not in unclear
+        )
+        numbers = " · ".join(f"{key.series} {_of(measured, key, measure)}" for key in keys)
+        if unclear and not refuted:
+            return Finding(None, f"{numbers}, within noise at {', '.join(key.series for key in unclear)}")
+        return Finding(holds, numbers)
 
     return Claim(
         text or f"In order of {_plain(measure)}: {', '.join(series)}.", check, tuple(series), otherwise, ours, scales
@@ -143,10 +159,10 @@ def trend(
         if len(means) < 2:
             return Finding(None, "there is one value only")
         if direction == "falls":
-            steps = [after <= before * (1 + slack) for before, after in itertools.pairwise(means)]
+            steps = [after <= before * (1 + slack) for before, after in pairwise(means)]
             holds = all(steps) and means[-1] < means[0]
         else:
-            steps = [after * (1 + slack) >= before for before, after in itertools.pairwise(means)]
+            steps = [after * (1 + slack) >= before for before, after in pairwise(means)]
             holds = all(steps) and means[-1] > means[0]
         numbers = " → ".join(show(mean) for mean in means)
         return Finding(holds, f"{numbers} at {format_value(keys[0].value)} … {format_value(keys[-1].value)}")
@@ -320,6 +336,15 @@ def _one(measured: Measured, series: str, at: Value | None, facet: str) -> Key:
 
 def _of(measured: Measured, key: Key, measure: str) -> str:
     return show(measured.mean(key, measure), measured.error(key, measure))
+
+
+def _within_noise(measured: Measured, low: Key, high: Key, measure: str, factor: float) -> bool:
+    """Whether high − factor · low, seed by seed on the same data, is smaller than its noise; one seed has none."""
+    one, two = measured.numbers(low, measure), measured.numbers(high, measure)
+    if len(one) != len(two) or len(one) < 2:
+        return False
+    differences = two - factor * one
+    return abs(float(differences.mean())) < NOISE * float(differences.std(ddof=1)) / math.sqrt(len(differences))
 
 
 def _ratio(high: float, low: float) -> float:

@@ -20,7 +20,7 @@ EXPERIMENT = Experiment(
         "ratings of users who are not replayed, and the 54 most active users are kept.",
     ),
     scales={
-        "quick": Scale(liked_fronts((0.1, 4.0, 100.0), "movielens", None), seeds=1),
+        "quick": Scale(liked_fronts((0.1, 4.0, 100.0), "movielens", None), seeds=2),
         "paper": Scale(liked_fronts(TWELVE, "movielens"), seeds=5),
     },
     panels=(Tradeoff(y="normalised_reward", without=("random arms",)),),

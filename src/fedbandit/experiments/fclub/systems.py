@@ -5,10 +5,13 @@ from __future__ import annotations
 from fedbandit.experiments.declaration import Point
 
 PRIVATE = "CDP-FCLUB-DC"
+AUTHORS_CLUB, AUTHORS_SCLUB = "CLUB, authors' constants", "SCLUB, authors' constants"
 SYSTEMS = (
     ("LinUCB", "linucb"),
     ("CLUB", "club"),
     ("SCLUB", "sclub"),
+    (AUTHORS_CLUB, "club:alpha_split=0.25"),
+    (AUTHORS_SCLUB, "sclub:alpha_split=1.5,alpha_merge=0.75"),
     ("Homo", "homo"),
     ("Homo-DC", "homo-dc:upload=1.01,download=1.01"),
     ("FCLUB", "fclub"),

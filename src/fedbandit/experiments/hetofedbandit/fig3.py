@@ -14,7 +14,7 @@ def _points() -> list[Point]:
         (ALONE, f"linucb:{WIDTH}"),
         (DIS, f"dislinucb:{WIDTH}"),
         (FCLUB, f"fclub-dc:upload=1.2,download=1.2,n_servers=54,{WIDTH}"),
-        (HFB, f"hetofedbandit:test_threshold=0.01,exploration=5000,{WIDTH}"),
+        (HFB, f"hetofedbandit:test_threshold=0.01,exploration=93,{WIDTH}"),
         (HFB_E, f"hetofedbandit-e:test_threshold=0.01,{WIDTH}"),
         ("random arms", "uniform"),
     )
@@ -28,9 +28,10 @@ EXPERIMENT = Experiment(
     reports="HetoFedBandit-E has the highest normalised reward of the decentralised ones; independent learning beats "
     "DisLinUCB, and also the basic HetoFedBandit. The paper's two communicate least, -E more than the base.",
     remarks=(
+        "T₀ = 5,000 interactions of all clients are 93 of each.",
         "Our copy of Last.FM has days instead of milliseconds, so that N = 54 and T = 33,881 are left of the filter.",
     ),
-    scales={"quick": Scale(_points(), seeds=1), "paper": Scale(_points(), seeds=10)},
+    scales={"quick": Scale(_points(), seeds=2), "paper": Scale(_points(), seeds=10)},
     panels=(
         Curves(y="normalised_reward", without=("random arms",)),
         Curves(y="messages", log=True, without=("random arms", ALONE)),
@@ -40,7 +41,14 @@ EXPERIMENT = Experiment(
         below(DIS, ALONE, measure="normalised_reward", text="Independent learning beats DisLinUCB."),
         below(HFB, ALONE, measure="normalised_reward", text="Independent learning beats the basic HetoFedBandit."),
         below(ALONE, HFB_E, measure="normalised_reward", text="HetoFedBandit-E beats independent learning."),
-        below(HFB_E, FCLUB, measure="messages", text="HetoFedBandit-E communicates less than FCLUB_DC."),
+        below(
+            HFB_E,
+            FCLUB,
+            measure="messages",
+            text="HetoFedBandit-E communicates less than FCLUB_DC.",
+            otherwise="-E has everybody upload at each re-clustering (Alg. 5), which is counted. Why the paper's "
+            "has so few we have not found out.",
+        ),
         below(HFB, HFB_E, measure="messages", text="HetoFedBandit communicates less than -E."),
     ),
 )

@@ -38,7 +38,7 @@ EXPERIMENT = Experiment(
         "σ = λ = δ = 0.1 as in §4.2. With M = 30 every client is a cluster of its own: nothing can be gained.",
         "An independent oracle gives 667–726 for LinUCB where 772–785 is printed.",
     ),
-    scales={"quick": Scale(_points(1_000), seeds=1), "paper": Scale(_points(3_000), seeds=10)},
+    scales={"quick": Scale(_points(1_000), seeds=2), "paper": Scale(_points(3_000), seeds=10)},
     panels=(Sweep(x="setting"), Sweep(y="messages", x="setting", without=(ALONE, DYCLU))),
     printed={(name, setting): float(n) for name, row in BY_SETTING.items() for setting, n in row.items()},
     pivot=True,

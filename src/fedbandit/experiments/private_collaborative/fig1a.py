@@ -3,7 +3,7 @@
 from fedbandit.experiments.claims import below, ordered
 from fedbandit.experiments.declaration import Experiment, Scale
 from fedbandit.experiments.panels import Curves
-from fedbandit.experiments.private_collaborative.systems import REMARKS, compared, world
+from fedbandit.experiments.private_collaborative.systems import REMARKS, WORSE_THAN_RANDOM, compared, world
 
 EXPERIMENT = Experiment(
     title="collaboration on a graph, with and without privacy",
@@ -23,7 +23,15 @@ EXPERIMENT = Experiment(
         ordered(
             "CoLin", "DP-CoLin, as published", "LDP-CoLin, as published", text="Privacy costs, local privacy more."
         ),
-        ordered("GOBLin", "DP-GOBLin, as published", "LDP-GOBLin, as published", text="The same for GOBLin."),
+        ordered(
+            "GOBLin",
+            "DP-GOBLin, as published",
+            "LDP-GOBLin, as published",
+            text="The same for GOBLin.",
+            otherwise=WORSE_THAN_RANDOM,
+        ),
+        below("DP-CoLin, as published", "random arms", text="DP-CoLin learns.", otherwise=WORSE_THAN_RANDOM),
+        below("DP-CoLin, proven", "random arms", text="With proven noise it does.", ours=True),
         below("DP-CoLin, proven", "DP-LinUCB, proven", text="Private collaboration beats private learning alone."),
         below("DP-GOBLin, proven", "DP-LinUCB, proven", text="Also for GOBLin."),
     ),

@@ -3,9 +3,13 @@
 from fedbandit.experiments.claims import below, trend
 from fedbandit.experiments.declaration import Experiment, Point, Scale
 from fedbandit.experiments.panels import Sweep
-from fedbandit.experiments.private_collaborative.systems import REMARKS, compared, world
+from fedbandit.experiments.private_collaborative.systems import REMARKS, WORSE_THAN_RANDOM, compared, world
 
+SCALE_FALLS = (
+    "The scale of regret itself falls with N in this world: that of random arms does, too (see 'random arms')."
+)
 SHOWN = (
+    "random arms",
     "CoLin",
     "GOBLin",
     "DP-CoLin, as published",
@@ -34,10 +38,19 @@ EXPERIMENT = Experiment(
     measures=("regret",),
     value_name="N",
     claims=(
-        trend("CoLin", text="Regret of CoLin rises with the number of users."),
-        trend("DP-CoLin, as published", text="Regret of DP-CoLin rises with the number of users."),
-        below("DP-CoLin, as published", "LDP-CoLin, as published", text="Local privacy costs more, at any N (CoLin)."),
-        below("DP-GOBLin, as published", "LDP-GOBLin, as published", text="Also for GOBLin."),
+        trend("CoLin", text="Regret of CoLin rises with the number of users.", otherwise=SCALE_FALLS),
+        trend(
+            "DP-CoLin, as published", text="Regret of DP-CoLin rises with the number of users.", otherwise=SCALE_FALLS
+        ),
+        below(
+            "DP-CoLin, as published",
+            "LDP-CoLin, as published",
+            text="Local privacy costs more, at any N (CoLin).",
+            otherwise=WORSE_THAN_RANDOM,
+        ),
+        below(
+            "DP-GOBLin, as published", "LDP-GOBLin, as published", text="Also for GOBLin.", otherwise=WORSE_THAN_RANDOM
+        ),
         below("DP-CoLin, proven", "LDP-CoLin, as published", text="Proven global privacy is below it.", ours=True),
     ),
 )

@@ -12,6 +12,10 @@ from fedbandit.experiments.specs import Spec, build_system
 from fedbandit.system import System
 
 PUBLISHED = ("DP-CoLin", "DP-GOBLin", "LDP-CoLin", "LDP-GOBLin")
+WORSE_THAN_RANDOM = (
+    "With the published noise these systems are no better than random arms at this horizon (see 'random arms'): what "
+    "is left between them is chance."
+)
 REMARKS = (
     "d and σ are not printed: d = 10 and σ = 0.1 here. Rewards are in [0, 1] before noise, as privacy needs: rows of W "
     "sum to one.",
@@ -43,7 +47,8 @@ def compared(
 
     `isolated` lets users be without neighbours, as some clusters of friends are.
     """
-    systems = [("LinUCB", "linucb"), ("CoLin", "colin"), ("GOBLin", "goblin")] if plain else []
+    systems = [("random arms", "uniform")]
+    systems += [("LinUCB", "linucb"), ("CoLin", "colin"), ("GOBLin", "goblin")] if plain else []
     systems.append(("DP-LinUCB, proven", f"dp-linucb:epsilon={epsilon:g}"))
     for name in PUBLISHED:
         preset = name.lower()
@@ -52,7 +57,7 @@ def compared(
     points = []
     for series, text in systems:
         if only is None or series in only:
-            more = f"{text}{',' if ':' in text else ':'}{common}" if common else text
+            more = f"{text}{',' if ':' in text else ':'}{common}" if common and text != "uniform" else text
             system = lonely(more) if isolated else more
             points.append(Point(series, system, env, horizon, value=value, facet=facet, extra=extra))
     return points

@@ -3,7 +3,7 @@
 from fedbandit.experiments.claims import below, trend
 from fedbandit.experiments.declaration import Experiment, Point, Scale
 from fedbandit.experiments.panels import Sweep
-from fedbandit.experiments.private_collaborative.systems import PUBLISHED, REMARKS, compared, world
+from fedbandit.experiments.private_collaborative.systems import PUBLISHED, REMARKS, WORSE_THAN_RANDOM, compared, world
 
 BUDGETS = (0.5, 1.0, 2.0, 5.0, 10.0)
 PRINTED = {
@@ -49,8 +49,18 @@ EXPERIMENT = Experiment(
             for name in PUBLISHED
         ),
         trend("DP-LinUCB, proven", direction="falls", text="Regret of DP-LinUCB falls as ε grows."),
-        below("DP-CoLin, as published", "LDP-CoLin, as published", text="At every ε, DP-CoLin is below LDP-CoLin."),
-        below("DP-GOBLin, as published", "LDP-GOBLin, as published", text="At every ε, DP-GOBLin is below LDP-GOBLin."),
+        below(
+            "DP-CoLin, as published",
+            "LDP-CoLin, as published",
+            text="At every ε, DP-CoLin is below LDP-CoLin.",
+            otherwise=WORSE_THAN_RANDOM,
+        ),
+        below(
+            "DP-GOBLin, as published",
+            "LDP-GOBLin, as published",
+            text="At every ε, DP-GOBLin is below LDP-GOBLin.",
+            otherwise=WORSE_THAN_RANDOM,
+        ),
         below("DP-CoLin, proven", "DP-LinUCB, proven", text="At every ε, DP-CoLin is below DP-LinUCB."),
     ),
 )
