@@ -431,10 +431,11 @@ def test_bad_systems_are_refused(make: Callable[[], object], words: str) -> None
         make()
 
 
-def test_a_protocol_without_members_is_refused_when_it_is_run() -> None:
-    system = fb.System(protocol=Synchronous(), structure=HomogeneityCliques())
-    with pytest.raises(fb.FedbanditError, match="no coordinator that knows members one by one"):
-        fb.simulate(system, small_world(), 10)
+def test_synchronous_federations_form_groups_too() -> None:
+    system = fb.System(protocol=Synchronous(), structure=HomogeneityCliques(exploration=20))
+    result = fb.simulate(system, small_world(), 200)
+    assert len(result.clusters) > 1
+    assert result.communication.messages > 0
 
 
 def test_exploration_beyond_the_horizon_and_thresholds_that_never_trigger_leave_everybody_alone() -> None:

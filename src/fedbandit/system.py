@@ -197,8 +197,8 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
         if machine is None:
             raise FedbanditError(
                 f"{type(self.structure).__name__} with {type(self.protocol).__name__} is refused: this protocol has no "
-                "coordinator that knows members one by one; use ServerQueue, Scheduled, EventTriggered or "
-                "CountTriggered."
+                "coordinator that knows members one by one; use ServerQueue, Scheduled, Synchronous, EventTriggered "
+                "or CountTriggered."
             )
         if self.privacy.site == "coordinator":
             machine.privatise = lambda i: self.privacy.stream(i, partial(generator, seed, Stream.NOISE, i))

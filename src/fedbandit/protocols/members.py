@@ -154,12 +154,18 @@ class MemberKeeper:
         return [] if self.awaited else self.collected()
 
     def welcome(self, message: Join) -> Messages:
-        """A member joins again: it is called again if its answer is awaited, and sent what it has missed."""
+        """A member joins, perhaps again: it is called if its answer is awaited, and sent what it has missed."""
         member = message.member
+        self.check_member(member)
         again: Messages = [Collect(member, self.epoch)] if member in self.awaited else []
         if self.sent[member] > message.version:
-            again.append(self.download(member, self.share(member)))
-        return again
+            return [*again, self.download(member, self.share(member))]
+        first, self.joined[member] = not self.joined[member], True
+        return [*again, *self.newcomer(member)] if first else again
+
+    def newcomer(self, member: int) -> Messages:  # noqa: ARG002
+        """What a member is sent that joins for the first time."""
+        return []
 
     def check_member(self, member: int) -> None:
         """Refuse numbers that are none."""
@@ -206,6 +212,7 @@ class MemberKeeper:
         """The next download for a member."""
         self.version += 1
         self.sent[member] = self.version
+        self.joined[member] = True  # whoever joins after it was sent something is sent that
         (self.mixed.discard if share.sums.n == self.members.n[member] else self.mixed.add)(member)
         return Download(member, self.version, self.applied.get(member, 0), share.sums, share.slack, share.own)
 
@@ -262,12 +269,8 @@ class MemberStar(MemberKeeper):
     def receive(self, message: Message) -> Messages:
         """Apply a Join or an Upload."""
         match message:
-            case Join(member):
-                self.check_member(member)
-                if self.joined[member]:
-                    return self.welcome(message)
-                self.joined[member] = True
-                return self._refresh([member]) if self.warm else []
+            case Join():
+                return self.welcome(message)
             case Upload(member, sequence, _, known):
                 if not self.add(message):
                     return [Receipt(member, self.applied[member])]
@@ -279,6 +282,10 @@ class MemberStar(MemberKeeper):
                 return [Receipt(member, sequence), *self._refresh(stale)]
             case _:
                 raise FedbanditError(f"This coordinator does not take a {type(message).__name__}.")
+
+    def newcomer(self, member: int) -> Messages:
+        """A warm start, if that is how clients join."""
+        return self._refresh([member]) if self.warm else []
 
     def _sum(self, member: int) -> Array:
         return self.assembly.share(member, self.members, None, self.ridge).sums.V
@@ -318,28 +325,42 @@ class MemberStar(MemberKeeper):
 class MemberSync(MemberKeeper):
     """When one asks, all of its group upload, and then all are sent their shares (Async-LinUCB, Alg. 4, per member).
 
-    One group is called at a time; who asks meanwhile is heard when it asks again.
+    One group is called at a time; who asks meanwhile is heard when it asks again. When the assembly wakes, everybody is
+    called, and groups are formed anew first.
     """
 
     called: list[int]
+    regrouping: bool
 
     def __init__(self, assembly: Assembly, n_clients: int, dim: int, ridge: float, noise: Noise | None) -> None:
         super().__init__(assembly, n_clients, dim, ridge, noise)
         self.called = []
+        self.regrouping = False
+
+    def end_round(self, done: int) -> Messages:
+        """Call everybody, to form groups anew."""
+        self.done = done
+        if self.awaited:
+            return []
+        self.regrouping, self.called = True, list(range(self.members.n.size))
+        return self.collect(self.called)
+
+    def newcomer(self, member: int) -> Messages:
+        """Whoever comes after the first synchronisation is sent what there is."""
+        return [self.download(member, self.share(member))] if self.version > 0 else []
 
     def collected(self) -> Messages:
         """Everybody who was called is sent its share."""
+        if self.regrouping:
+            self.assembly.regroup(self.members, self.done, self.noise)
+            self.regrouping = False
         return [self.download(j, self.share(j)) for j in self.called]
 
     def receive(self, message: Message) -> Messages:
         """Apply a Join, a Request or an Upload."""
         match message:
-            case Join(member):
-                self.check_member(member)
-                if self.joined[member]:
-                    return self.welcome(message)
-                self.joined[member] = True
-                return [self.download(member, self.share(member))] if self.version > 0 else []
+            case Join():
+                return self.welcome(message)
             case Request(member):
                 self.check_member(member)
                 if self.awaited:
@@ -356,11 +377,12 @@ class MemberSync(MemberKeeper):
                 raise FedbanditError(f"This coordinator does not take a {type(message).__name__}.")
 
     def state(self) -> State:
-        """Also who was called."""
+        """Also who was called, and what for."""
         header, arrays = super().state()
-        return State({**header, "called": self.called}, arrays)
+        return State({**header, "called": self.called, "regrouping": self.regrouping}, arrays)
 
     def restore(self, state: State) -> None:
         """Go on in the middle of a collection."""
         super().restore(state)
         self.called = list(state.header["called"])
+        self.regrouping = state.header["regrouping"]

@@ -183,8 +183,7 @@ class QueueCoordinator(MemberKeeper):
     def receive(self, message: Message) -> Messages:
         """Apply a Request or an Upload; joining changes nothing."""
         match message:
-            case Join(member):
-                self.check_member(member)
+            case Join():
                 return self.welcome(message)
             case Request(member, growth):
                 self.check_member(member)

@@ -104,8 +104,7 @@ class ScheduledCoordinator(MemberKeeper):
     def receive(self, message: Message) -> Messages:
         """Apply an Upload; joining changes nothing."""
         match message:
-            case Join(member):
-                self.check_member(member)
+            case Join():
                 return self.welcome(message)
             case Upload(member, sequence):
                 if not self.add(message):
