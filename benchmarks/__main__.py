@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import clusters, collaborative, graph, hetofed, network, scale, speed, tradeoff
+from benchmarks import clusters, collaborative, graph, hetofed, network, privacy, scale, speed, tradeoff
 
 BENCHMARKS = {
     "speed": speed.main,
@@ -12,6 +12,7 @@ BENCHMARKS = {
     "tradeoff": tradeoff.main,
     "fclub": clusters.main,
     "network": network.main,
+    "privacy": privacy.main,
     "table1": hetofed.table1,
     "imbalanced": hetofed.imbalanced,
     "recovery": hetofed.recovery,
