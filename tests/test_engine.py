@@ -19,8 +19,9 @@ from fedbandit.engine.rows import RowsLearner
 from fedbandit.engine.simulation import Simulation
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Download, Request, Upload, encoded_size
+from fedbandit.packed import unpacked
 from fedbandit.presets import PRESETS
-from fedbandit.statistics import inverse_of, row_length
+from fedbandit.statistics import add_pending, base_of, inverse_of, row_length
 from fedbandit.transports import Link
 
 
@@ -238,13 +239,11 @@ def test_an_inverse_stays_an_inverse() -> None:
     simulation = Simulation(fb.linucb(ridge=0.5), env, 20_000, 0)
     while not simulation.finished:
         simulation.advance()
-    from fedbandit.statistics import add_pending, base_of
-
     V = base_of(rows_of(simulation).rows[0], 10).copy()
     add_pending(rows_of(simulation).rows[0], 10, V)
     exact = np.linalg.inv(V + 0.5 * np.eye(10))
     np.testing.assert_allclose(
-        inverse_of(rows_of(simulation).rows[0], 10), exact, rtol=1e-8, atol=1e-8 * np.abs(exact).max()
+        unpacked(inverse_of(rows_of(simulation).rows[0], 10), 10), exact, rtol=1e-8, atol=1e-8 * np.abs(exact).max()
     )
 
 

@@ -10,6 +10,7 @@ from scipy import stats
 
 from fedbandit import mixing
 from fedbandit.mixing import WEIGHTS, mix
+from fedbandit.packed import unpacked
 from fedbandit.policies import UCB
 from fedbandit.policies.plan import exact_width, noise_width, width
 from fedbandit.privacy.noise import draw_symmetric
@@ -94,7 +95,7 @@ def failures(n_others: int, s: float, *, honest: bool) -> int:
         sums, slack = mix(own, others, known, RIDGE, exact_width(PLAN, own, RIDGE))
         row = shared_row([sums], slack, DIM, RIDGE, scratch)
         X = rng.standard_normal((40, DIM))
-        U = X @ inverse_of(row, DIM)
+        U = X @ unpacked(inverse_of(row, DIM), DIM)
         bound = width(PLAN, row) * np.sqrt(np.einsum("ij,ij->i", X, U))
         bound += noise_width(PLAN, row) * np.linalg.norm(U, axis=1)
         count += bool((np.abs(X @ (theta_of(row, DIM) - theta)) > bound).any())

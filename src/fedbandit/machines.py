@@ -18,6 +18,7 @@ from fedbandit.assembly import prior_share
 from fedbandit.errors import FedbanditError, require, whole_number
 from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Terms, Upload, decode, encode
 from fedbandit.mixing import mix
+from fedbandit.packed import multiply_packed
 from fedbandit.policies import Uniform, choose, scratch
 from fedbandit.policies.plan import exact_width
 from fedbandit.privacy.noise import Source, label_of, perturb
@@ -39,7 +40,6 @@ from fedbandit.statistics import (
     hold,
     inverse_of,
     mark_sent,
-    multiply,
     observe,
     pending_sums,
     shared_row,
@@ -219,7 +219,7 @@ class ClientMachine:
     def learn(self, x: Array, y: float) -> None:
         """Learn from one observation without saying anything: past logs, or what is on record from before a crash."""
         if self._fresh:
-            multiply(inverse_of(self.row, self.dim), x, self._work.best_u)
+            multiply_packed(inverse_of(self.row, self.dim), x, self._work.best_u)
             observe(self.row, x, y, self._work.best_u, self.ridge, self._work.M)
         else:
             hold(self.row, x, y)

@@ -8,11 +8,12 @@ from numpy.typing import ArrayLike
 from fedbandit.errors import FedbanditError
 from fedbandit.machines import Choice, ClientMachine
 from fedbandit.messages import Message
+from fedbandit.packed import multiply_packed
 from fedbandit.policies import choose, scratch
 from fedbandit.policies.split import choose_split, split_scratch
 from fedbandit.split_model import begin, cut, mask, may_begin, observe_split
 from fedbandit.state import State
-from fedbandit.statistics import N_OWN, VERSION, Array, empty_rows, inverse_of, multiply, observe, part_of, start_row
+from fedbandit.statistics import N_OWN, VERSION, Array, empty_rows, inverse_of, observe, scratch_in, start_row
 from fedbandit.structures import GlobalLocal
 from fedbandit.system import System
 from fedbandit.world import World
@@ -69,13 +70,13 @@ class SplitClientMachine(ClientMachine):
         if self.starting:
             self._start(x, y)
             return
-        multiply(inverse_of(self.row, d_g), x[:d_g], work.u_g)
+        multiply_packed(inverse_of(self.row, d_g), x[:d_g], work.u_g)
         M = work.M
         if d_l == 0:
-            observe(self.row, x, y, work.u_g, self.ridge, part_of(M, d_g + 1, d_g))
+            observe(self.row, x, y, work.u_g, self.ridge, scratch_in(M, d_g))
         else:
             cut(x, self.parts, self.size, work.x_l)
-            multiply(inverse_of(self.own, d_l), work.x_l, work.u_l)
+            multiply_packed(inverse_of(self.own, d_l), work.x_l, work.u_l)
             observe_split(self.row, self.own, x[:d_g], work.x_l, y, work.u_g, work.u_l, self.ridge, M)
 
     def speak(self) -> list[Message]:
@@ -97,7 +98,7 @@ class SplitClientMachine(ClientMachine):
     def _start(self, x: Array, y: float) -> None:
         seen = np.empty_like(x)
         mask(x, self.parts, self.size, seen)
-        multiply(inverse_of(self.first, self.whole), seen, self._whole.best_u)
+        multiply_packed(inverse_of(self.first, self.whole), seen, self._whole.best_u)
         observe(self.first, seen, y, self._whole.best_u, self.ridge, self._whole.M)
         if self.row[VERSION] == self._looked and self.first[N_OWN] < self.parts.shared:
             return

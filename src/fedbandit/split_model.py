@@ -32,6 +32,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit.compiled import compiled_inline, compiled_lean
+from fedbandit.packed import pack
 from fedbandit.statistics import (
     N_LISTED,
     N_OWN,
@@ -47,9 +48,9 @@ from fedbandit.statistics import (
     dot,
     folded_of,
     observe,
-    part_of,
     pending_b_of,
     refresh,
+    scratch_in,
     scratch_matrix,
     theta_of,
 )
@@ -88,8 +89,8 @@ def observe_split(
     d_g, d_l = x_g.shape[0], x_l.shape[0]
     partial_g = dot(x_g, theta_of(row_g, d_g)) + (1.0 + dot(x_g, u_g)) * r
     partial_l = dot(x_l, theta_of(row_l, d_l)) + (1.0 + dot(x_l, u_l)) * r
-    observe(row_g, x_g, partial_g, u_g, ridge, part_of(M, d_g + 1, d_g))
-    observe(row_l, x_l, partial_l, u_l, ridge, part_of(M, d_l + 1, d_l))
+    observe(row_g, x_g, partial_g, u_g, ridge, scratch_in(M, d_g))
+    observe(row_l, x_l, partial_l, u_l, ridge, scratch_in(M, d_l))
 
 
 def full_rank(V: Array) -> bool:
@@ -124,7 +125,7 @@ def begin(row: Array, row_g: Array, row_l: Array, parts: Parts, size: int, dim: 
     joint[d_g:, d_g:] = S[L, L]
     theta = np.linalg.solve(joint + ridge * np.eye(d_g + size), np.r_[b_of(row_g, d_g) + s[G], s[L]])
     moved = s[G] - S[G, L] @ theta[d_g:]
-    folded_of(row_g, d_g)[:] = S[G, G]
+    pack(S[G, G], folded_of(row_g, d_g))
     pending_b_of(row_g, d_g)[:] = moved
     b_of(row_g, d_g)[:] += moved
     row_g[N_LISTED] = 0

@@ -11,9 +11,9 @@ Sherman–Morrison formula and the matrix determinant lemma, in O(d²) an observ
 `pending` is a short list of contexts and a matrix into which the list is folded when it is full: with many models,
 memory traffic counts, and an observation then touches O(d) of pending instead of O(d²).
 
-A row is 3d² + 11d + 16 numbers side by side: scalars, θ̂, b, Δb, the list, then inverse, folded pending and base. Rows
-exist only for models that have acted. Coordinators keep their own statistics, and what they broadcast, as rows
-without pending.
+A row is about 2d² + 11d + 16 numbers side by side: scalars, θ̂, b, Δb, the list, then inverse and folded pending, both
+packed (`fedbandit.packed`), and base. Rows exist only for models that have acted. Coordinators keep their own
+statistics, and what they broadcast, as rows without pending.
 """
 
 from __future__ import annotations
@@ -26,7 +26,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.compiled import compiled_inline, compiled_lean, compiled_view
-from fedbandit.vectors import load, matrix_at, store, total, zeros
+from fedbandit.packed import (
+    add_outer_packed,
+    add_outers_packed,
+    add_unpacked,
+    add_upper,
+    multiply_packed,
+    pack,
+    packed_length,
+)
+from fedbandit.vectors import lane, load, matrix_at, store, total, zeros
 
 Array: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -60,7 +69,7 @@ LIGHTLY = 2
 
 def row_length(dim: int) -> int:
     """How many numbers a row has."""
-    return HEAD + (3 + LISTED) * dim + 3 * dim * dim
+    return HEAD + (3 + LISTED) * dim + 2 * packed_length(dim) + dim * dim
 
 
 def empty_rows(capacity: int, dim: int) -> Array:
@@ -69,8 +78,8 @@ def empty_rows(capacity: int, dim: int) -> Array:
 
 
 def scratch_matrix(dim: int) -> Array:
-    """The memory that `refresh` and `observe` need beside a row."""
-    return np.zeros((dim + 1, dim))
+    """The memory that `refresh` and `observe` need beside a row: two matrices, and five rows."""
+    return np.zeros((2 * dim + 5, dim))
 
 
 def grown(array: NDArray[Any], capacity: int) -> NDArray[Any]:
@@ -81,9 +90,21 @@ def grown(array: NDArray[Any], capacity: int) -> NDArray[Any]:
 
 
 @compiled_view
+def scratch_in(M: Array, d: int) -> Array:
+    """A scratch matrix for rows of dimension d in the memory of a larger one."""
+    return matrix_at(M, 0, 2 * d + 5, d)
+
+
+@compiled_view
 def part_of(M: Array, n: int, d: int) -> Array:
     """An (n, d) matrix in the memory of a larger one: kernels want rows that follow one another."""
     return M.reshape(M.size)[: n * d].reshape((n, d))
+
+
+@compiled_view
+def matrix_in(M: Array, first: int, n: int) -> Array:
+    """Rows first, …, first + n − 1 of a matrix."""
+    return matrix_at(M, first * M.shape[1], n, M.shape[1])
 
 
 @compiled_view
@@ -112,20 +133,22 @@ def listed_of(row: Array, d: int) -> Array:
 
 @compiled_view
 def inverse_of(row: Array, d: int) -> Array:
-    """V(λ)⁻¹."""
-    return matrix_at(row, HEAD + (3 + LISTED) * d, d, d)
+    """V(λ)⁻¹, packed."""
+    start = HEAD + (3 + LISTED) * d
+    return row[start : start + packed_length(d)]
 
 
 @compiled_view
 def folded_of(row: Array, d: int) -> Array:
-    """Σ x xᵀ of the pending observations that are no longer listed; meaningless while all are."""
-    return matrix_at(row, HEAD + (3 + LISTED) * d + d * d, d, d)
+    """Σ x xᵀ of the pending observations that are no longer listed, packed; meaningless while all are."""
+    start = HEAD + (3 + LISTED) * d + packed_length(d)
+    return row[start : start + packed_length(d)]
 
 
 @compiled_view
 def base_of(row: Array, d: int) -> Array:
     """V − ΔV: what coordinator and row have in common."""
-    return matrix_at(row, HEAD + (3 + LISTED) * d + 2 * d * d, d, d)
+    return matrix_at(row, HEAD + (3 + LISTED) * d + 2 * packed_length(d), d, d)
 
 
 @compiled_inline
@@ -194,8 +217,8 @@ def multiply(A: Array, x: Array, out: Array) -> None:
         x0, x1, x2, x3 = x[c], x[c + 1], x[c + 2], x[c + 3]
         a0, a1, a2, a3 = A[c], A[c + 1], A[c + 2], A[c + 3]
         for i in range(0, whole, 4):
-            four = (load(a0, i) * x0 + load(a1, i) * x1) + (load(a2, i) * x2 + load(a3, i) * x3)
-            store(out, i, load(out, i) + four)
+            part = (load(a0, i) * x0 + load(a1, i) * x1) + (load(a2, i) * x2 + load(a3, i) * x3)
+            store(out, i, load(out, i) + part)
     for c in range(whole, d):
         x0, a0 = x[c], A[c]
         for i in range(0, whole, 4):
@@ -219,69 +242,141 @@ def add_outer(A: Array, x: Array, scale: float) -> None:
 
 @compiled_lean
 def invert(A: Array, scratch: Array) -> float:
-    """Replace a symmetric positive definite A by its inverse and return log det A; `scratch` is (2, d) or more.
+    """Replace a symmetric positive definite A by its inverse and return log det A; `scratch` is (4, d) or more."""
+    logdet = sweep(A, scratch)
+    mirror(A)
+    return logdet
 
-    The sweep operator, two pivots at a time: A −= Cᵀ P⁻¹ C with C the rows of the pivots and P their 2×2 block, then
-    the rows and columns of the pivots become P⁻¹ C and their block −P⁻¹. Swept all over, A is −A⁻¹. P is factored
-    (P = L D Lᵀ), never inverted: with nearly parallel contexts its determinant would cancel. Only the upper triangle
-    is worked on, and mirrored at the end.
+
+@compiled_lean
+def sweep(A: Array, scratch: Array) -> float:
+    """The same for the upper triangle alone; what is below it is not read, and means nothing afterwards.
+
+    The sweep operator, four pivots at a time: A −= Cᵀ P⁻¹ C with C the rows of the pivots and P their block, then the
+    rows and columns of the pivots become P⁻¹ C and their block −P⁻¹. Swept all over, A is −A⁻¹. P is factored
+    (P = L D Lᵀ, and C is replaced by L⁻¹ C), never inverted: with nearly parallel contexts its determinant cancels.
     """
     d = A.shape[0]
+    whole = d - d % 4
     logdet = 0.0
-    first, other = scratch[0], scratch[1]
-    for k in range(0, d - 1, 2):
-        m = k + 1
-        pivot = A[k, k]
-        r = A[k, m] / pivot
-        second = A[m, m] - r * A[k, m]
-        logdet += math.log(pivot) + math.log(second)
-        pivot, second = 1.0 / pivot, 1.0 / second
-        for j in range(k):
-            first[j] = A[j, k]
-            other[j] = A[j, m] - r * A[j, k]
-        first[k], first[m] = A[k, k], A[k, m]
-        other[k], other[m] = 0.0, A[m, m] - r * A[k, m]
-        for j in range(m + 1, d):
-            first[j] = A[k, j]
-            other[j] = A[m, j] - r * A[k, j]
-        add_upper(A, first, -pivot, other, -second)
-        for j in range(k):
-            A[j, m] = other[j] * second
-            A[j, k] = first[j] * pivot - r * A[j, m]
-        for j in range(m + 1, d):
-            A[m, j] = other[j] * second
-            A[k, j] = first[j] * pivot - r * A[m, j]
-        A[k, k] = -pivot - r * r * second
-        A[k, m] = r * second
-        A[m, m] = -second
-    if d % 2 == 1:
-        k = d - 1
+    c0, c1, c2, c3 = scratch[0], scratch[1], scratch[2], scratch[3]
+    for k in range(0, whole, 4):
+        r0, r1, r2, r3 = A[k], A[k + 1], A[k + 2], A[k + 3]
+        p0 = r0[k]
+        l10, l20, l30 = r0[k + 1] / p0, r0[k + 2] / p0, r0[k + 3] / p0
+        p1 = r1[k + 1] - l10 * r0[k + 1]
+        l21 = (r1[k + 2] - l10 * r0[k + 2]) / p1
+        l31 = (r1[k + 3] - l10 * r0[k + 3]) / p1
+        p2 = r2[k + 2] - l20 * r0[k + 2] - l21 * l21 * p1
+        l32 = (r2[k + 3] - l20 * r0[k + 3] - l21 * l31 * p1) / p2
+        p3 = r3[k + 3] - l30 * r0[k + 3] - l31 * l31 * p1 - l32 * l32 * p2
+        logdet += math.log(p0 * p1) + math.log(p2 * p3)
+        p0, p1, p2, p3 = 1.0 / p0, 1.0 / p1, 1.0 / p2, 1.0 / p3
+        for j in range(0, whole, 4):  # C, by columns above the pivots; then L⁻¹ C
+            if j < k:
+                w, x, y, z = load(A[j], k), load(A[j + 1], k), load(A[j + 2], k), load(A[j + 3], k)
+                x0, x1, x2, x3 = lane(w, x, y, z, 0), lane(w, x, y, z, 1), lane(w, x, y, z, 2), lane(w, x, y, z, 3)
+            elif j > k:
+                x0, x1, x2, x3 = load(r0, j), load(r1, j), load(r2, j), load(r3, j)
+            else:
+                x0, x1, x2, x3 = zeros(), zeros(), zeros(), zeros()  # these are replaced below
+            x1 = x1 + x0 * -l10
+            x2 = x2 + (x0 * -l20 + x1 * -l21)
+            store(c0, j, x0)
+            store(c1, j, x1)
+            store(c2, j, x2)
+            store(c3, j, x3 + ((x0 * -l30 + x1 * -l31) + x2 * -l32))
+        for j in range(whole, d):
+            c0[j] = r0[j]
+            c1[j] = r1[j] - c0[j] * l10
+            c2[j] = r2[j] - (c0[j] * l20 + c1[j] * l21)
+            c3[j] = r3[j] - ((c0[j] * l30 + c1[j] * l31) + c2[j] * l32)
+        subtract_upper(A, c0, p0, c1, p1, c2, p2, c3, p3)
+        for j in range(0, whole, 4):  # P⁻¹ C = L⁻ᵀ D⁻¹ L⁻¹ C
+            x3 = load(c3, j) * p3
+            x2 = load(c2, j) * p2 + x3 * -l32
+            x1 = load(c1, j) * p1 + (x2 * -l21 + x3 * -l31)
+            x0 = load(c0, j) * p0 + ((x1 * -l10 + x2 * -l20) + x3 * -l30)
+            if j < k:
+                store(A[j], k, lane(x0, x1, x2, x3, 0))
+                store(A[j + 1], k, lane(x0, x1, x2, x3, 1))
+                store(A[j + 2], k, lane(x0, x1, x2, x3, 2))
+                store(A[j + 3], k, lane(x0, x1, x2, x3, 3))
+            elif j > k:
+                store(r0, j, x0)
+                store(r1, j, x1)
+                store(r2, j, x2)
+                store(r3, j, x3)
+        for j in range(whole, d):
+            r3[j] = c3[j] * p3
+            r2[j] = c2[j] * p2 - r3[j] * l32
+            r1[j] = c1[j] * p1 - (r2[j] * l21 + r3[j] * l31)
+            r0[j] = c0[j] * p0 - ((r1[j] * l10 + r2[j] * l20) + r3[j] * l30)
+        # −P⁻¹ = −L⁻ᵀ D⁻¹ L⁻¹, with m the entries of L⁻¹
+        m10, m21, m32 = -l10, -l21, -l32
+        m20 = -l20 + l21 * l10
+        m31 = -l31 + l32 * l21
+        m30 = -l30 - l31 * m10 - l32 * m20
+        r0[k] = -(p0 + m10 * m10 * p1 + m20 * m20 * p2 + m30 * m30 * p3)
+        r0[k + 1] = -(m10 * p1 + m20 * m21 * p2 + m30 * m31 * p3)
+        r0[k + 2] = -(m20 * p2 + m30 * m32 * p3)
+        r0[k + 3] = -m30 * p3
+        r1[k + 1] = -(p1 + m21 * m21 * p2 + m31 * m31 * p3)
+        r1[k + 2] = -(m21 * p2 + m31 * m32 * p3)
+        r1[k + 3] = -m31 * p3
+        r2[k + 2] = -(p2 + m32 * m32 * p3)
+        r2[k + 3] = -m32 * p3
+        r3[k + 3] = -p3
+    for k in range(whole, d):
         pivot = 1.0 / A[k, k]
         logdet += math.log(A[k, k])
         for j in range(d):
-            first[j] = A[j, k]
-        add_upper(A, first, -pivot, first, 0.0)
+            c0[j] = A[min(j, k), max(j, k)]
+        c0[k] = 0.0
+        subtract_upper(A, c0, pivot, c0, 0.0, c0, 0.0, c0, 0.0)
         for j in range(k):
-            A[j, k] = first[j] * pivot
+            A[j, k] = c0[j] * pivot
+        for j in range(k + 1, d):
+            A[k, j] = c0[j] * pivot
         A[k, k] = -pivot
     for i in range(d):
-        for j in range(i, d):
-            A[i, j] = -A[i, j]
-            A[j, i] = A[i, j]
+        a = A[i]
+        for j in range(i - i % 4, whole, 4):
+            store(a, j, load(a, j) * -1.0)
+        for j in range(whole, d):
+            a[j] = -a[j]
     return logdet
 
 
 @compiled_inline
-def add_upper(A: Array, x: Array, s: float, y: Array, t: float) -> None:
-    """A += s · x xᵀ + t · y yᵀ in the upper triangle; what is written below the diagonal means nothing."""
-    d = x.shape[0]
+def subtract_upper(
+    A: Array, x0: Array, p0: float, x1: Array, p1: float, x2: Array, p2: float, x3: Array, p3: float
+) -> None:
+    """A −= Σ p x xᵀ in the upper triangle; what is written below the diagonal means nothing."""
+    d = x0.shape[0]
     whole = d - d % 4
-    for i in range(d):
-        xi, yi, a = s * x[i], t * y[i], A[i]
+    twos = d - d % 2
+    for i in range(0, twos, 2):
+        s0, s1, s2, s3, a = -p0 * x0[i], -p1 * x1[i], -p2 * x2[i], -p3 * x3[i], A[i]
+        t0, t1, t2, t3, b = -p0 * x0[i + 1], -p1 * x1[i + 1], -p2 * x2[i + 1], -p3 * x3[i + 1], A[i + 1]
         for j in range(i - i % 4, whole, 4):
-            store(a, j, load(a, j) + (load(x, j) * xi + load(y, j) * yi))
+            y0, y1, y2, y3 = load(x0, j), load(x1, j), load(x2, j), load(x3, j)
+            store(a, j, load(a, j) + ((y0 * s0 + y1 * s1) + (y2 * s2 + y3 * s3)))
+            store(b, j, load(b, j) + ((y0 * t0 + y1 * t1) + (y2 * t2 + y3 * t3)))
         for j in range(whole, d):
-            a[j] += xi * x[j] + yi * y[j]
+            a[j] += (x0[j] * s0 + x1[j] * s1) + (x2[j] * s2 + x3[j] * s3)
+            b[j] += (x0[j] * t0 + x1[j] * t1) + (x2[j] * t2 + x3[j] * t3)
+    if twos < d:
+        i = d - 1
+        A[i, i] -= (p0 * x0[i] * x0[i] + p1 * x1[i] * x1[i]) + (p2 * x2[i] * x2[i] + p3 * x3[i] * x3[i])
+
+
+@compiled_inline
+def mirror(A: Array) -> None:
+    """Copy the upper triangle to the lower one."""
+    for i in range(A.shape[0]):
+        for j in range(i + 1, A.shape[0]):
+            A[j, i] = A[i, j]
 
 
 @compiled_lean
@@ -302,8 +397,10 @@ def spectral_bound(A: Array, scratch: Array) -> float:
 def start_row(row: Array, d: int, ridge: float) -> None:
     """Make a zero row the model of no observations: V(λ) = λI."""
     inverse = inverse_of(row, d)
+    at = 0
     for i in range(d):
-        inverse[i, i] = 1.0 / ridge
+        inverse[at + i % 4] = 1.0 / ridge
+        at += d - (i - i % 4)
     row[SPECTRAL] = 1.0 / ridge
 
 
@@ -318,8 +415,8 @@ def add_listed(row: Array, d: int, V: Array) -> None:
         for i in range(d):
             x0, x1, x2, x3, v = w[i], x[i], y[i], z[i], V[i]
             for j in range(0, fours, 4):
-                four = (load(w, j) * x0 + load(x, j) * x1) + (load(y, j) * x2 + load(z, j) * x3)
-                store(v, j, load(v, j) + four)
+                part = (load(w, j) * x0 + load(x, j) * x1) + (load(y, j) * x2 + load(z, j) * x3)
+                store(v, j, load(v, j) + part)
             for j in range(fours, d):
                 v[j] += (w[j] * x0 + x[j] * x1) + (y[j] * x2 + z[j] * x3)
     for c in range(whole, k):
@@ -330,9 +427,7 @@ def add_listed(row: Array, d: int, V: Array) -> None:
 def add_pending(row: Array, d: int, V: Array) -> None:
     """V += ΔV: what was folded and what is still listed."""
     if row[N_PENDING] > row[N_LISTED]:
-        folded = folded_of(row, d)
-        for i in range(d):
-            add(folded[i], V[i])
+        add_unpacked(folded_of(row, d), V)
     add_listed(row, d, V)
 
 
@@ -343,10 +438,9 @@ def keep_pending(row: Array, d: int, x: Array) -> None:
     if k == LISTED:
         folded = folded_of(row, d)
         if row[N_PENDING] == LISTED:  # the first fold since the last upload: what is there is old
-            for i in range(d):
-                for j in range(d):
-                    folded[i, j] = 0.0
-        add_listed(row, d, folded)
+            for i in range(folded.shape[0]):
+                folded[i] = 0.0
+        add_outers_packed(folded, listed_of(row, d), LISTED)
         k = 0
     copy(x, listed_of(row, d)[k])
     row[N_LISTED] = k + 1
@@ -355,23 +449,28 @@ def keep_pending(row: Array, d: int, x: Array) -> None:
 
 @compiled_lean
 def recompute(row: Array, d: int, ridge: float, scratch: Array) -> None:
-    """Compute the inverse, θ̂ and logdet afresh from V = base + pending; `scratch` is (d+1, d)."""
-    A = inverse_of(row, d)
+    """Compute the inverse, θ̂ and logdet afresh from V = base + pending; `scratch` is left with the inverse first."""
+    A = matrix_in(scratch, 0, d)
     base = base_of(row, d)
     for i in range(d):
         copy(base[i], A[i])
         A[i, i] += ridge
-    add_pending(row, d, A)
-    row[LOGDET] = invert(A, scratch) - d * math.log(ridge) + row[OFFSET]
+    if row[N_PENDING] > row[N_LISTED]:
+        add_upper(folded_of(row, d), A)
+    add_listed(row, d, A)
+    row[LOGDET] = sweep(A, matrix_in(scratch, d, 4)) - d * math.log(ridge) + row[OFFSET]
     row[UNREFRESHED] = 0
-    multiply(A, b_of(row, d), theta_of(row, d))
+    pack(A, inverse_of(row, d))
+    multiply_packed(inverse_of(row, d), b_of(row, d), theta_of(row, d))
 
 
 @compiled_lean
 def refresh(row: Array, d: int, ridge: float, scratch: Array) -> None:
     """`recompute`, and tighten the spectral bound too."""
     recompute(row, d, ridge, scratch)
-    row[SPECTRAL] = spectral_bound(inverse_of(row, d), scratch)
+    A = matrix_in(scratch, 0, d)
+    mirror(A)
+    row[SPECTRAL] = spectral_bound(A, matrix_in(scratch, d, d + 1))
 
 
 @compiled_lean
@@ -387,7 +486,7 @@ def observe(row: Array, x: Array, y: float, u: Array, ridge: float, scratch: Arr
     pending_b = pending_b_of(row, d)
     growth = 1.0 + dot(x, u)
     step = (y - dot(x, theta)) / growth
-    add_outer(inverse_of(row, d), u, -1.0 / growth)
+    add_outer_packed(inverse_of(row, d), u, -1.0 / growth)
     for i in range(d):
         theta[i] += step * u[i]
         b[i] += x[i] * y
@@ -445,18 +544,17 @@ def adopt(row: Array, given: Array, d: int, ridge: float, scratch: Array) -> Non
         recompute(row, d, ridge, scratch)
         return
     inverse = inverse_of(row, d)
-    for i in range(d):
-        copy(inverse_of(given, d)[i], inverse[i])
+    copy(inverse_of(given, d), inverse)
     row[LOGDET] = given[LOGDET]
     row[UNREFRESHED] = k
     listed = listed_of(row, d)
     u = scratch[d]
     for i in range(k):
-        multiply(inverse, listed[i], u)
+        multiply_packed(inverse, listed[i], u)
         growth = 1.0 + dot(listed[i], u)
-        add_outer(inverse, u, -1.0 / growth)
+        add_outer_packed(inverse, u, -1.0 / growth)
         row[LOGDET] += math.log(growth)
-    multiply(inverse, b, theta_of(row, d))
+    multiply_packed(inverse, b, theta_of(row, d))
 
 
 @compiled_lean
@@ -474,8 +572,8 @@ def take_over(row: Array, given: Array, d: int) -> None:
         row[k] = given[k]
     copy(theta_of(given, d), theta_of(row, d))
     copy(b_of(given, d), b_of(row, d))
+    copy(inverse_of(given, d), inverse_of(row, d))
     for i in range(d):
-        copy(inverse_of(given, d)[i], inverse_of(row, d)[i])
         copy(base_of(given, d)[i], base_of(row, d)[i])
 
 

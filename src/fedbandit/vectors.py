@@ -91,9 +91,36 @@ def _lower_store(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return context.get_dummy_value()
 
 
+def _lower_four(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    four = ir.Constant(_VECTOR, ir.Undefined)
+    for k, number in enumerate(args):
+        four = builder.insert_element(four, number, _INDEX(k))
+    return four
+
+
 def _lower_total(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     a, b, c, d = (builder.extract_element(args[0], _INDEX(k)) for k in range(4))
     return builder.fadd(builder.fadd(a, c), builder.fadd(b, d))
+
+
+def _shuffle(builder: Any, a: Any, b: Any, lanes: list[int]) -> Any:
+    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_INDEX, 4), lanes))
+
+
+def _lower_totals(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    halves = []
+    for a, b in (args[:2], args[2:]):
+        low, high = _shuffle(builder, a, b, [0, 4, 1, 5]), _shuffle(builder, a, b, [2, 6, 3, 7])
+        halves.append(builder.fadd(low, high))
+    return builder.fadd(_shuffle(builder, *halves, [0, 1, 4, 5]), _shuffle(builder, *halves, [2, 3, 6, 7]))
+
+
+def _lower_lane(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    a, b, c, d, lane = args
+    which = sig.args[4].literal_value
+    outer = [0, 4, 1, 5] if which < 2 else [2, 6, 3, 7]
+    pairs = _shuffle(builder, a, b, outer), _shuffle(builder, c, d, outer)
+    return _shuffle(builder, *pairs, [0, 1, 4, 5] if which % 2 == 0 else [2, 3, 6, 7])
 
 
 def _lower_zeros(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -118,8 +145,23 @@ def _store(typing_context: Any, array: Any, index: Any, four: Any) -> Any:
 
 
 @intrinsic
+def _four(typing_context: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    return signature(_FOUR, *[types.float64] * 4), _lower_four
+
+
+@intrinsic
 def _total(typing_context: Any, four: Any) -> Any:
     return signature(types.float64, four), _lower_total
+
+
+@intrinsic
+def _totals(typing_context: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    return signature(_FOUR, *[_FOUR] * 4), _lower_totals
+
+
+@intrinsic(prefer_literal=True)
+def _lane(typing_context: Any, a: Any, b: Any, c: Any, d: Any, k: Any) -> Any:
+    return signature(_FOUR, _FOUR, _FOUR, _FOUR, _FOUR, k), _lower_lane
 
 
 @intrinsic
@@ -135,8 +177,20 @@ def _store_plain(array: NDArray[np.float64], i: int, four: Four) -> None:
     array[i : i + 4] = four
 
 
+def _four_plain(a: float, b: float, c: float, d: float) -> Four:
+    return np.array([a, b, c, d])
+
+
 def _total_plain(four: Four) -> float:
     return float((four[0] + four[2]) + (four[1] + four[3]))
+
+
+def _totals_plain(a: Four, b: Four, c: Four, d: Four) -> Four:
+    return np.array([_total_plain(four) for four in (a, b, c, d)])
+
+
+def _lane_plain(a: Four, b: Four, c: Four, d: Four, k: int) -> Four:
+    return np.array([a[k], b[k], c[k], d[k]])
 
 
 def _zeros_plain() -> Four:
@@ -151,8 +205,17 @@ load: Callable[[NDArray[np.float64], int], Four] = _load_plain if _PLAIN else _l
 store: Callable[[NDArray[np.float64], int, Four], None] = _store_plain if _PLAIN else _store
 """Put four numbers in entries i, …, i + 3 of a contiguous vector."""
 
+four: Callable[[float, float, float, float], Four] = _four_plain if _PLAIN else _four
+"""Four numbers side by side."""
+
 total: Callable[[Four], float] = _total_plain if _PLAIN else _total
 """(first + third) + (second + fourth)."""
+
+totals: Callable[[Four, Four, Four, Four], Four] = _totals_plain if _PLAIN else _totals
+"""The `total` of each."""
+
+lane: Callable[[Four, Four, Four, Four, int], Four] = _lane_plain if _PLAIN else _lane
+"""Entry k, a constant, of each: row k of the transpose."""
 
 zeros: Callable[[], Four] = _zeros_plain if _PLAIN else _zeros
 """Four zeros."""
@@ -177,16 +240,17 @@ def _lower_matrix_at(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 
 @intrinsic
 def _matrix_at(typing_context: Any, vector: Any, start: Any, n: Any, d: Any) -> Any:
-    _check(vector)
-    matrix = types.Array(vector.dtype, 2, "C")
+    matrix = types.Array(types.float64, 2, "C")
+    if vector != matrix:
+        _check(vector)
     return signature(matrix, vector, types.intp, types.intp, types.intp), _lower_matrix_at
 
 
 def _matrix_at_plain(vector: NDArray[np.float64], start: int, n: int, d: int) -> NDArray[np.float64]:
-    return vector[start : start + n * d].reshape((n, d))
+    return vector.reshape(-1)[start : start + n * d].reshape((n, d))
 
 
 matrix_at: Callable[[NDArray[np.float64], int, int, int], NDArray[np.float64]] = (
     _matrix_at_plain if _PLAIN else _matrix_at
 )
-"""The (n, d) matrix that starts at entry `start` of a contiguous vector: Numba's own reshape calls a C function."""
+"""The (n, d) matrix at entry `start` of a contiguous vector or matrix: Numba's own reshape calls a C function."""

@@ -13,11 +13,12 @@ from fedbandit.compiled import compiled_lean
 from fedbandit.engine.groups import Groups, check_off, end_phase, leaves, mergeable, prune, still_together
 from fedbandit.engine.loop import DONE, EVENT, HUB_FULL, REFUSED, Late, Outcome, Pause, Rules, draw_reward, send_later
 from fedbandit.environments.block import Block
+from fedbandit.packed import multiply_packed
 from fedbandit.policies import PolicyPlan, Scratch, choose
 from fedbandit.protocols.hub import SNAPSHOT, Hub, catch_up, current_cohort, has_room, upload_row
 from fedbandit.protocols.trigger import triggered
 from fedbandit.rewards import learnt
-from fedbandit.statistics import STEPS, VERSION, Array, Ints, N, b_of, copy, inverse_of, keep_pending, multiply, observe
+from fedbandit.statistics import STEPS, VERSION, Array, Ints, N, b_of, copy, inverse_of, keep_pending, observe
 from fedbandit.structures import Law, Rule
 
 PRUNING, SETS = int(Rule.PRUNING), int(Rule.SETS)
@@ -109,7 +110,7 @@ def run_clusters(
             x = late.x[entry]
             y = late.y[entry]
         if not acting or not law.fresh:
-            multiply(inverse_of(row, d), x, work.best_u)
+            multiply_packed(inverse_of(row, d), x, work.best_u)
 
         if rules.perturbed:
             y = learnt(rules.rewards, y, user, int(own[user, N]))
@@ -117,7 +118,7 @@ def run_clusters(
                 return Pause(s, REFUSED, r, s - 1 if acting else s)
         observe(row, x, y, work.best_u, rules.ridge, work.M)
         if law.rule >= PRUNING:
-            multiply(inverse_of(own[user], d), x, work.u)
+            multiply_packed(inverse_of(own[user], d), x, work.u)
             observe(own[user], x, y, work.u, rules.ridge, work.M)
         else:
             note(own[user], x, y)

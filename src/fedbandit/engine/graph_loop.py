@@ -20,6 +20,7 @@ import numpy as np
 from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.engine.loop import DONE, EVENT, REFUSED, Late, Outcome, Pause, draw_reward, send_later
 from fedbandit.environments.block import Block
+from fedbandit.packed import pack
 from fedbandit.policies import PolicyPlan, Scratch, choose
 from fedbandit.policies.sampling import cholesky
 from fedbandit.rewards import RewardPlan, learnt
@@ -35,6 +36,7 @@ from fedbandit.statistics import (
     dot,
     inverse_of,
     invert,
+    matrix_in,
     multiply,
     spectral_bound,
     theta_of,
@@ -215,8 +217,9 @@ def own_logdet(block: Array, start: float, L: Array) -> float:
 @compiled_lean
 def seat_user(kernel: Kernel, rules: GraphRules, plan: PolicyPlan, u: int, d: int, bench: Array, work: Scratch) -> None:
     """Make `bench` the row of user u: what a policy scores arms with."""
-    block = inverse_of(bench, d)
+    block = matrix_in(work.M, d + 5, d)  # what is before that is scratch of others
     read_block(kernel, u, d, block)
+    pack(block, inverse_of(bench, d))
     theta = theta_of(bench, d)
     copy(kernel.theta[u * d : (u + 1) * d], theta)
     bench[BIAS] = rules.bias[u]
@@ -324,8 +327,9 @@ def run_graph(
             late.first[now % ring] = late.following[entry]
             x = late.x[entry]
             y = late.y[entry]
-            read_block(kernel, u, d, inverse_of(bench, d))
-            multiply(inverse_of(bench, d), x, work.best_u)
+            whole = matrix_in(work.M, 0, d)
+            read_block(kernel, u, d, whole)
+            multiply(whole, x, work.best_u)
         if rules.perturbed:
             y = learnt(rules.rewards, y, u, kernel.own[u])
             if math.isnan(y):

@@ -10,6 +10,7 @@ import numpy as np
 
 from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.environments.block import Block
+from fedbandit.packed import multiply_packed
 from fedbandit.policies import PolicyPlan, Scratch, choose
 from fedbandit.protocols.hub import (
     ISSUE,
@@ -35,7 +36,6 @@ from fedbandit.statistics import (
     hold,
     inverse_of,
     load_light,
-    multiply,
     observe,
     store_light,
 )
@@ -271,7 +271,8 @@ def run(
             y = draw_reward(block, s, a)
             best = block.means[s, 0]
             for k in range(1, offered.shape[0]):
-                best = max(best, block.means[s, k])
+                if block.means[s, k] > best:
+                    best = block.means[s, k]
             out.arms[s] = a
             out.reward[s] = y
             out.regret[s] = best - block.means[s, a]
@@ -285,7 +286,7 @@ def run(
             late.first[now % ring] = late.following[entry]
             x = late.x[entry]
             y = late.y[entry]
-            multiply(inverse_of(row, d), x, work.best_u)
+            multiply_packed(inverse_of(row, d), x, work.best_u)
 
         if rules.perturbed:
             y = learnt(rules.rewards, y, r, int(row[N_OWN]))

@@ -8,13 +8,14 @@ from typing import NamedTuple
 from fedbandit.compiled import compiled_lean
 from fedbandit.engine.loop import DONE, EVENT, HUB_FULL, REFUSED, Late, Outcome, Pause, draw_reward, send_later
 from fedbandit.environments.block import Block
+from fedbandit.packed import multiply_packed
 from fedbandit.policies import PolicyPlan, Scratch, choose
 from fedbandit.policies.split import SplitScratch, choose_split
 from fedbandit.protocols.hub import Hub, catch_up, has_room, join, upload_row
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import RewardPlan, learnt
 from fedbandit.split_model import Parts, cut, mask, observe_split
-from fedbandit.statistics import N_OWN, VERSION, Array, Ints, copy, inverse_of, multiply, observe, part_of
+from fedbandit.statistics import N_OWN, VERSION, Array, Ints, copy, inverse_of, observe, scratch_in
 
 BEGIN = 32  # a client in its start-up may have full rank: beyond the codes of `loop.Status`
 ABSENT, STARTING, RUNNING = -1, 0, 1
@@ -104,7 +105,7 @@ def run_split(
         row_g = rows.shared[i]
         starting = rows.phase[i] == STARTING
         if rules.speaks:
-            catch_up(hub, i, row_g, d_g, rules.ridge, part_of(work.M, d_g + 1, d_g))
+            catch_up(hub, i, row_g, d_g, rules.ridge, scratch_in(work.M, d_g))
         if acting:
             offered = block.arms[s, : block.counts[s]]
             if starting or d_l == 0:
@@ -133,10 +134,10 @@ def run_split(
             x = late.x[entry]
             y = late.y[entry]
             if not starting:
-                multiply(inverse_of(row_g, d_g), x[:d_g], work.u_g)
+                multiply_packed(inverse_of(row_g, d_g), x[:d_g], work.u_g)
                 if d_l > 0:
                     cut(x, parts, rows.sizes[i], work.x_l)
-                    multiply(inverse_of(rows.own[i], d_l), work.x_l, work.u_l)
+                    multiply_packed(inverse_of(rows.own[i], d_l), work.x_l, work.u_l)
         if rules.perturbed:
             y = learnt(rules.rewards, y, i, int((rows.first[i] if starting else row_g)[N_OWN]))
             if math.isnan(y):
@@ -144,20 +145,18 @@ def run_split(
         if starting:
             row = rows.first[i]
             mask(x, parts, rows.sizes[i], masked[0])
-            multiply(inverse_of(row, d), masked[0], whole.best_u)
+            multiply_packed(inverse_of(row, d), masked[0], whole.best_u)
             observe(row, masked[0], y, whole.best_u, rules.ridge, whole.M)
             if row_g[VERSION] != rows.looked[i] or row[N_OWN] >= d_g:
                 return Pause(s, BEGIN, i, at)
             continue
         if d_l == 0:
-            observe(row_g, x, y, work.u_g, rules.ridge, part_of(work.M, d_g + 1, d_g))
+            observe(row_g, x, y, work.u_g, rules.ridge, scratch_in(work.M, d_g))
         else:
             observe_split(row_g, rows.own[i], x[:d_g], work.x_l, y, work.u_g, work.u_l, rules.ridge, work.M)
         if triggered(rules.kind, pick(rules.thresholds, i), rules.batch, row_g):
             if not rules.fused:
                 return Pause(s, EVENT, i, at)
             out.uploads[at] += 1
-            out.downloads[at] += upload_row(
-                hub, i, row_g, d_g, rules.ridge, rules.counting, part_of(work.M, d_g + 1, d_g)
-            )
+            out.downloads[at] += upload_row(hub, i, row_g, d_g, rules.ridge, rules.counting, scratch_in(work.M, d_g))
     return Pause(stop, DONE, -1, stop)

@@ -7,11 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit.compiled import compiled_inline, compiled_lean
+from fedbandit.packed import multiply_packed
 from fedbandit.policies.perturbed_history import sample_perturbed
 from fedbandit.policies.plan import Code, PolicyPlan
 from fedbandit.policies.thompson import sample_thompson
 from fedbandit.policies.ucb import choose_ucb
-from fedbandit.statistics import STEPS, TIE, Array, Ints, dot_each, inverse_of, multiply, theta_of
+from fedbandit.statistics import STEPS, TIE, Array, Ints, dot_each, inverse_of, scratch_matrix, theta_of
 from fedbandit.streams import uniform_index
 
 UNIFORM, GREEDY, UCB = int(Code.UNIFORM), int(Code.GREEDY), int(Code.UCB)
@@ -26,14 +27,15 @@ class Scratch(NamedTuple):
     best_u: Array  # (d,)  V(λ)⁻¹ x of the arm chosen
     theta: Array  # (d,)  sampled parameter
     z: Array  # (d,)
-    M: Array  # (d + 1, d)
+    M: Array  # as `scratch_matrix`
     V: Array  # (d, d)
+    tile: Array  # (4 d + 8,)  four contexts, their numbers and scores
 
 
 def scratch(n_arms: int, dim: int) -> Scratch:
     """Memory for sets of up to `n_arms` arms."""
-    sizes = ((n_arms,), (dim,), (dim,), (dim,), (dim,), (dim + 1, dim), (dim, dim))
-    return Scratch._make(np.zeros(size) for size in sizes)
+    vectors = [np.zeros(size) for size in (n_arms, dim, dim, dim, dim)]
+    return Scratch._make((*vectors, scratch_matrix(dim), np.zeros((dim, dim)), np.zeros(4 * dim + 8)))
 
 
 @compiled_lean
@@ -59,11 +61,11 @@ def choose_other(plan: PolicyPlan, row: Array, client: int, X: Array, arms: Ints
         a = choose_best_mean(theta_of(row, d), X, arms, work.scores)
     else:
         if plan.code == THOMPSON:
-            sample_thompson(plan, row, client, work.M, work.z, work.theta)
+            sample_thompson(plan, row, client, work.M, work.z, work.theta, work.V)
         else:
             sample_perturbed(plan, row, client, work.M, work.z, work.theta, work.V)
         a = choose_best_mean(work.theta, X, arms, work.scores)
-    multiply(inverse_of(row, d), X[arms[a]], work.best_u)
+    multiply_packed(inverse_of(row, d), X[arms[a]], work.best_u)
     return a
 
 
@@ -74,7 +76,7 @@ def choose(plan: PolicyPlan, row: Array, client: int, X: Array, arms: Ints, work
     Ties go to the lowest position within 1e-9 of the largest score. Counts one step of the row's random stream.
     """
     if plan.code == UCB:
-        a = choose_ucb(plan, row, X, arms, work.scores, work.u, work.best_u)
+        a = choose_ucb(plan, row, X, arms, work.scores, work.u, work.best_u, work.tile)
     else:
         a = choose_other(plan, row, client, X, arms, work)
     row[STEPS] += 1

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.compiled import compiled_lean
+from fedbandit.packed import multiply_packed
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, sampling_width
 from fedbandit.policies.sampling import cholesky
 from fedbandit.statistics import (
@@ -18,7 +19,6 @@ from fedbandit.statistics import (
     copy,
     dot,
     inverse_of,
-    multiply,
     part_of,
     theta_of,
 )
@@ -57,7 +57,7 @@ def spread_perturbed(plan: PolicyPlan, row: Array, z: Array, M: Array, theta: Ar
     perturbed = M[d, :d]
     for i in range(d):
         perturbed[i] = alpha * dot(M[i, : i + 1], z[: i + 1])
-    multiply(inverse_of(row, d), perturbed, theta)
+    multiply_packed(inverse_of(row, d), perturbed, theta)
     estimate = theta_of(row, d)
     for i in range(d):
         theta[i] += estimate[i]

@@ -8,13 +8,14 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit.compiled import compiled_lean
+from fedbandit.packed import multiply_packed
 from fedbandit.policies.choose import GREEDY, THOMPSON, UCB, UNIFORM
 from fedbandit.policies.perturbed_history import spread_perturbed
 from fedbandit.policies.plan import PolicyPlan, noise_width, width
 from fedbandit.policies.thompson import spread_thompson
 from fedbandit.policies.ucb import bonus
 from fedbandit.split_model import Parts, cut
-from fedbandit.statistics import SPECTRAL, STEPS, TIE, Array, Ints, copy, dot, inverse_of, multiply, theta_of
+from fedbandit.statistics import SPECTRAL, STEPS, TIE, Array, Ints, copy, dot, inverse_of, scratch_matrix, theta_of
 from fedbandit.streams import normal, uniform_index
 
 
@@ -37,8 +38,8 @@ class SplitScratch(NamedTuple):
 def split_scratch(n_arms: int, parts: Parts, dim: int) -> SplitScratch:
     """Memory for sets of up to `n_arms` arms."""
     d_g, d_l, most = parts.shared, parts.own, max(parts.shared, parts.own, dim)
-    vectors = ((n_arms,), (d_g,), (d_l,), (d_g,), (d_l,), (d_l,), (d_g,), (d_l,), (d_g + d_l,))
-    return SplitScratch._make(np.zeros(size) for size in (*vectors, (most + 1, most), (most, most)))
+    vectors = [np.zeros(size) for size in (n_arms, d_g, d_l, d_g, d_l, d_l, d_g, d_l, d_g + d_l)]
+    return SplitScratch._make((*vectors, scratch_matrix(most), np.zeros((most, most))))
 
 
 @compiled_lean
@@ -65,8 +66,8 @@ def upper_bound(
     """α_g ‖x^(g)‖ + α_l ‖x^(l)‖, each in the norm of its V(λ)⁻¹ (Async-LinUCB, Eq. 8)."""
     d_g, d_l = parts.shared, parts.own
     cut(x, parts, size, work.x_l)
-    multiply(inverse_of(row_g, d_g), x[:d_g], work.v_g)
-    multiply(inverse_of(row_l, d_l), work.x_l, work.v_l)
+    multiply_packed(inverse_of(row_g, d_g), x[:d_g], work.v_g)
+    multiply_packed(inverse_of(row_l, d_l), work.x_l, work.v_l)
     first = bonus(width(plan, row_g), noise_width(plan, row_g), x[:d_g], work.v_g)
     return first + bonus(width(plan, row_l), 0.0, work.x_l, work.v_l)
 
@@ -124,15 +125,15 @@ def choose_split(
         if plan.code != GREEDY:
             normal(plan.key, client, step, work.z)
             if plan.code == THOMPSON:
-                spread_thompson(plan, row_g, work.z[:d_g], work.M, work.theta_g)
-                spread_thompson(plan, row_l, work.z[d_g:], work.M, work.theta_l)
+                spread_thompson(plan, row_g, work.z[:d_g], work.M, work.theta_g, work.V)
+                spread_thompson(plan, row_l, work.z[d_g:], work.M, work.theta_l, work.V)
             else:
                 spread_perturbed(plan, row_g, work.z[:d_g], work.M, work.theta_g, work.V)
                 spread_perturbed(plan, row_l, work.z[d_g:], work.M, work.theta_l, work.V)
         a = mean_scores(work.theta_g, work.theta_l, X, arms, parts, size, work)
     x = X[arms[a]]
     cut(x, parts, size, work.x_l)
-    multiply(inverse_of(row_g, d_g), x[:d_g], work.u_g)
-    multiply(inverse_of(row_l, d_l), work.x_l, work.u_l)
+    multiply_packed(inverse_of(row_g, d_g), x[:d_g], work.u_g)
+    multiply_packed(inverse_of(row_l, d_l), work.x_l, work.u_l)
     row_g[STEPS] += 1
     return a

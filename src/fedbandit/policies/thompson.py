@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.compiled import compiled_lean
+from fedbandit.packed import unpack
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, sampling_width
 from fedbandit.policies.sampling import cholesky
-from fedbandit.statistics import STEPS, Array, dot, inverse_of, theta_of
+from fedbandit.statistics import STEPS, Array, dot, inverse_of, part_of, theta_of
 from fedbandit.streams import normal
 from fedbandit.world import World
 
@@ -32,18 +33,20 @@ class LinTS(WidthRule):
 
 
 @compiled_lean
-def spread_thompson(plan: PolicyPlan, row: Array, z: Array, M: Array, theta: Array) -> None:
-    """θ = θ̂ + α L z with L Lᵀ = V(λ)⁻¹."""
+def spread_thompson(plan: PolicyPlan, row: Array, z: Array, M: Array, theta: Array, V: Array) -> None:
+    """θ = θ̂ + α L z with L Lᵀ = V(λ)⁻¹; M and V may be larger than d."""
     alpha = sampling_width(plan, row)
     d = z.shape[0]
-    cholesky(inverse_of(row, d), M)
+    A = part_of(V, d, d)
+    unpack(inverse_of(row, d), A)
+    cholesky(A, M)
     estimate = theta_of(row, d)
     for i in range(d):
         theta[i] = estimate[i] + alpha * dot(M[i, : i + 1], z[: i + 1])
 
 
 @compiled_lean
-def sample_thompson(plan: PolicyPlan, row: Array, client: int, M: Array, z: Array, theta: Array) -> None:
+def sample_thompson(plan: PolicyPlan, row: Array, client: int, M: Array, z: Array, theta: Array, V: Array) -> None:
     """The same with z standard normal."""
     normal(plan.key, client, int(row[STEPS]), z)
-    spread_thompson(plan, row, z, M, theta)
+    spread_thompson(plan, row, z, M, theta, V)

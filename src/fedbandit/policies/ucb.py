@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.compiled import compiled_inline, compiled_lean
+from fedbandit.packed import multiply_packed, squares
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, noise_width, width
 from fedbandit.statistics import (
     SPECTRAL,
@@ -19,7 +20,6 @@ from fedbandit.statistics import (
     dot,
     dot_each,
     inverse_of,
-    multiply,
     theta_of,
 )
 from fedbandit.world import World
@@ -48,12 +48,14 @@ def bonus(alpha: float, nu: float, x: Array, u: Array) -> float:
 
 
 @compiled_lean
-def choose_ucb(plan: PolicyPlan, row: Array, X: Array, arms: Ints, scores: Array, u: Array, best_u: Array) -> int:
+def choose_ucb(
+    plan: PolicyPlan, row: Array, X: Array, arms: Ints, scores: Array, u: Array, best_u: Array, tile: Array
+) -> int:
     """The arm with the largest bound; its V(λ)⁻¹x is left in `best_u`.
 
     Exact, but most arms cost only their mean: with s ≥ λ_max(V(λ)⁻¹) no bound exceeds mean + (α s^½ + ν s) ‖x‖, and an
     arm for which that is below the best bound found so far is skipped. (s from the last refresh stays valid while V
-    grows.)
+    grows.) Of those that remain, four at a time share the reading of the matrix.
     """
     d = X.shape[1]
     alpha = width(plan, row)
@@ -70,24 +72,51 @@ def choose_ucb(plan: PolicyPlan, row: Array, X: Array, arms: Ints, scores: Array
             first = a
     # The largest mean first: it usually wins, and its bound lets the others be skipped.
     x = X[arms[first]]
-    multiply(inverse, x, best_u)
+    multiply_packed(inverse, x, best_u)
     best = scores[first] + bonus(alpha, nu, x, best_u)
-    leader = first
+    leader = solved = first
+    squared, waiting = tile[:4], tile[4:8]
+    n_waiting = 0
     for a in range(arms.shape[0]):
         if a == first:
             scores[a] = best
         elif scores[a] + reach < best - TIE:
             scores[a] = -math.inf
         else:
-            x = X[arms[a]]
-            multiply(inverse, x, u)
-            scores[a] += bonus(alpha, nu, x, u)
-            if scores[a] > best:
-                best = scores[a]
-                leader = a
-                copy(u, best_u)
+            waiting[n_waiting] = a
+            n_waiting += 1
+            if n_waiting == 4:
+                n_waiting = 0
+                if nu == 0.0:
+                    a0, a1, a2, a3 = int(waiting[0]), int(waiting[1]), int(waiting[2]), int(waiting[3])
+                    squares(inverse, X, arms[a0], arms[a1], arms[a2], arms[a3], tile[8:], squared)
+                for k in range(4):
+                    candidate = int(waiting[k])
+                    if nu == 0.0:
+                        scores[candidate] += alpha * math.sqrt(max(squared[k], 0.0))
+                    else:
+                        x = X[arms[candidate]]
+                        multiply_packed(inverse, x, u)
+                        scores[candidate] += bonus(alpha, nu, x, u)
+                    if scores[candidate] > best:
+                        best = scores[candidate]
+                        leader = candidate
+    for k in range(n_waiting):
+        a = int(waiting[k])
+        if scores[a] + reach < best - TIE:
+            scores[a] = -math.inf
+            continue
+        x = X[arms[a]]
+        multiply_packed(inverse, x, u)
+        scores[a] += bonus(alpha, nu, x, u)
+        if scores[a] > best:
+            best = scores[a]
+            leader = solved = a
+            copy(u, best_u)
     for a in range(leader):
         if scores[a] >= best - TIE:
-            multiply(inverse, X[arms[a]], best_u)
-            return a
+            leader = a
+            break
+    if leader != solved:
+        multiply_packed(inverse, X[arms[leader]], best_u)
     return leader

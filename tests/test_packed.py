@@ -1,0 +1,67 @@
+"""Packed symmetric matrices do what whole ones do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedbandit.packed import (
+    Array,
+    add_outer_packed,
+    add_outers_packed,
+    add_unpacked,
+    multiply_packed,
+    pack,
+    packed_length,
+    squares,
+    unpacked,
+)
+
+DIMS = [1, 2, 3, 4, 5, 6, 7, 8, 11, 25, 32]
+
+
+def symmetric(rng: np.random.Generator, d: int) -> tuple[Array, Array]:
+    """A random symmetric matrix, whole and packed."""
+    A = rng.standard_normal((d, d))
+    A = A + A.T
+    P = np.full(packed_length(d), np.nan)
+    pack(A, P)
+    return A, P
+
+
+@pytest.mark.parametrize("d", DIMS)
+def test_packing_loses_nothing_and_reads_the_upper_triangle(d: int) -> None:
+    A, P = symmetric(np.random.default_rng(d), d)
+    assert np.array_equal(unpacked(P, d), A)
+    Q = np.zeros_like(P)
+    pack(np.triu(A) + np.tril(np.full((d, d), np.nan), -1), Q)
+    assert np.array_equal(P, Q)
+    B = np.ones((d, d))
+    add_unpacked(P, B)
+    assert np.array_equal(B, A + 1)
+    if d >= 8:
+        assert len(P) <= 0.75 * d * d
+
+
+@pytest.mark.parametrize("d", DIMS)
+def test_products(d: int) -> None:
+    rng = np.random.default_rng(d)
+    A, P = symmetric(rng, d)
+    X, u, out = rng.standard_normal((9, d)), np.full(d, np.nan), np.zeros(4)
+    multiply_packed(P, X[2], u)
+    np.testing.assert_allclose(u, A @ X[2], atol=1e-12 * d)
+    squares(P, X, 1, 5, 3, 8, np.zeros(4 * d), out)
+    np.testing.assert_allclose(out, [x @ A @ x for x in X[[1, 5, 3, 8]]], atol=1e-12 * d * d)
+
+
+@pytest.mark.parametrize("n", [0, 1, 4, 7, 8])
+@pytest.mark.parametrize("d", DIMS)
+def test_sums_of_outer_products(d: int, n: int) -> None:
+    rng = np.random.default_rng(d)
+    A, P = symmetric(rng, d)
+    X = rng.standard_normal((8, d))
+    add_outers_packed(P, X, n)
+    A = A + X[:n].T @ X[:n]
+    np.testing.assert_allclose(unpacked(P, d), A, atol=1e-12)
+    add_outer_packed(P, X[0], -0.5)
+    np.testing.assert_allclose(unpacked(P, d), A - 0.5 * np.outer(X[0], X[0]), atol=1e-12)
