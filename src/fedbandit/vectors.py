@@ -116,7 +116,7 @@ def _lower_totals(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 
 
 def _lower_lane(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    a, b, c, d, lane = args
+    a, b, c, d, _ = args
     which = sig.args[4].literal_value
     outer = [0, 4, 1, 5] if which < 2 else [2, 6, 3, 7]
     pairs = _shuffle(builder, a, b, outer), _shuffle(builder, c, d, outer)
