@@ -20,7 +20,17 @@ from fedbandit.packed import unpacked
 from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, Uniform
 from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Synchronous
 from fedbandit.protocols.hub import catch_up
-from fedbandit.statistics import N_OWN, N_PENDING, N, b_of, inverse_of, pending_sums, shared_sums, theta_of
+from fedbandit.statistics import (
+    N_OWN,
+    N_PENDING,
+    N,
+    b_of,
+    inverse_of,
+    pending_sums,
+    scratch_matrix,
+    shared_sums,
+    theta_of,
+)
 from fedbandit.structures import FixedGroups
 from fedbandit.system import System
 from tests import naive
@@ -128,7 +138,7 @@ def check_statistics(simulation: Simulation, expected: Outcome, *, central: bool
     for r in {0} if central else set(expected.V):
         row = learner.rows[learner.seats.seat_of[r]]
         if learner.rules.speaks:
-            catch_up(learner.hub, r, row, d, ridge, np.zeros((d + 1, d)))
+            catch_up(learner.hub, r, row, d, ridge, scratch_matrix(d))
         V = expected.V[next(iter(expected.V)) if central else r]
         b = expected.b[next(iter(expected.b)) if central else r]
         shared, pending = shared_sums(row, d), pending_sums(row, d)
