@@ -16,15 +16,23 @@ from __future__ import annotations
 from typing import Unpack
 
 from fedbandit.presets.compose import Common, compose, preset
-from fedbandit.protocols import EventTriggered, MessageProtocol, Never, always
-from fedbandit.structures import Clustering, PhasedClusters, PrunedGraph, Servers, SplitAndMerge
+from fedbandit.privacy import Privacy, PrivateStatistics, PublishedClusters
+from fedbandit.privacy.private_statistics import Calibration
+from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Never, always
+from fedbandit.structures import PhasedClusters, PrunedGraph, ReleasedPhases, Servers, SplitAndMerge, Structure
 from fedbandit.system import System
 
 
-def _compose(protocol: MessageProtocol, structure: Clustering, **common: Unpack[Common]) -> System:
+GROWTH, BATCH = 1.5, 16
+"""When private users release: half as many observations more, and 16 at least (as in FedUCB)."""
+
+
+def _compose(
+    protocol: MessageProtocol, structure: Structure, privacy: Privacy | None = None, **common: Unpack[Common]
+) -> System:
     """With λ = 1 by default, as in CLUB: the radius F(n), which has 1 + n, is made for it."""
     common.setdefault("ridge", 1.0)
-    return compose(protocol, structure, **common)
+    return compose(protocol, structure, privacy, **common)
 
 
 @preset
@@ -50,11 +58,52 @@ def fclub_dc(
     fresh: bool = True,
     within: bool = False,
     n_servers: int | None = None,
+    privacy: Privacy | None = None,
     **common: Unpack[Common],
 ) -> System:
-    """FCLUB with delayed communication, upon events (FCLUB, Alg. 1–4 without noise)."""
+    """FCLUB with delayed communication, upon events (FCLUB, Alg. 1–4 without noise).
+
+    `privacy` may be `NoisyRewards`: local privacy, of which clusters and triggers are post-processing. For noise on
+    statistics see `cdp_fclub_dc`.
+    """
     structure = PhasedClusters(alpha_split, alpha_merge, fresh, within, n_servers)
-    return _compose(EventTriggered(upload, download), structure, **common)
+    return _compose(EventTriggered(upload, download), structure, privacy, **common)
+
+
+@preset
+def cdp_fclub_dc(
+    *,
+    epsilon: float = 1.0,
+    delta: float = 1e-5,
+    alpha_split: float = 2.5,
+    alpha_merge: float = 1.5,
+    upload: float | None = None,
+    download: float | None = None,
+    n_servers: int | None = None,
+    calibration: Calibration = "proven",
+    **common: Unpack[Common],
+) -> System:
+    """FCLUB-DC with differential privacy; `epsilon=inf` is the same without noise.
+
+    calibration "proven": every user has one stream of noised releases for ever (`PrivateStatistics`), clusters are
+        found from releases (`ReleasedPhases`), and users release when their number of observations has grown by
+        `upload` (1.5) and by 16 at least, and are sent a download when their cluster has `download` (1.5) times as
+        many as they know of. (ε, δ)-DP for one interaction against the coordinator and all other users.
+    calibration "published": Alg. 1–5 as printed (`PublishedClusters`), with U = D = 1.01; no finite ε holds.
+
+    Deviations, under "proven":
+        D1. Triggers count observations; FCLUB's determinants and its clustering read raw data (Eqs. 3, 5).
+        D2. One stream a user, summed afterwards: a regrouping releases nothing again. Noise is calibrated tightly.
+        D3. Users learn from their own data as they are, and weigh what others released by its precision (`mixing`).
+    """
+    if calibration == "published":
+        structure: Structure = PhasedClusters(alpha_split, alpha_merge, fresh=False, n_servers=n_servers)
+        protocol: MessageProtocol = EventTriggered(upload or 1.01, download or 1.01)
+        return _compose(protocol, structure, PublishedClusters(epsilon, delta), **common)
+    private = PrivateStatistics(epsilon, delta, calibration)
+    structure = ReleasedPhases(alpha_split, alpha_merge, BATCH, n_servers)
+    protocol = CountTriggered(GROWTH if upload is None else upload, GROWTH if download is None else download, batch=BATCH)
+    return _compose(protocol, structure, private, **common)
 
 
 @preset
