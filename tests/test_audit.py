@@ -151,7 +151,7 @@ class Nervous(ClientMachine):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._trigger = int(Kind.LOGDET), 1.0, 1
+        self._kind, self._threshold = int(Kind.LOGDET), 1.0
 
 
 class Talkative(ClientMachine):

@@ -184,7 +184,8 @@ def run_machines(
             link.end_round((s + 1) // world.per_round)
         uploads[s] = link.counts["Upload"] - before[0]
         downloads[s] = link.counts["Download"] - before[1]
-    return arms, uploads, downloads
+    counted = system.structure.layout(world).counted  # what stays in the house is no message
+    return arms, counted * uploads, counted * downloads
 
 
 def run_peers(system: System, env: Environment, horizon: int, seed: int) -> tuple[np.ndarray[Any, Any], int]:

@@ -76,8 +76,8 @@ def mix(own: Sums, others: Sums, slack: Slack, ridge: float, width: Width) -> tu
         if bound < best:
             best, chosen = bound, weight
             known = Slack(offset=2 * own.b.size * math.log(inflation), inflation=inflation - 1, noise=noise)
-    spectrum = np.linalg.eigvalsh(precise.V + (FORESIGHT - 1) * own.V) + ridge
-    if (width.alpha + extra) * _root_mean(1 / spectrum) < best:
+    ahead = np.linalg.eigvalsh(precise.V + (FORESIGHT - 1) * own.V) + ridge
+    if (width.alpha + extra) * _root_mean(1 / ahead) < best:
         return precise, Slack(bias=extra)
     sums = Sums(own.V + chosen * usable, own.b + chosen * others.b, own.n + others.n)
     return sums, known

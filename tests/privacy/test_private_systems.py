@@ -162,7 +162,7 @@ def test_a_whole_contribution_as_the_unit() -> None:
     while not simulation.finished:
         simulation.advance()
     learner: Any = simulation.learner
-    assert all(30 < stream.contributed <= 50 for stream in learner.exchange.streams.values())
+    assert all(30 < stream.contributed <= 50 for stream in learner.exchange.outlets.streams.values())
     result = simulation.result()
     assert result.privacy is not None
     assert result.privacy.exhausted.size == 5

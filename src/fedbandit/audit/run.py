@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
@@ -49,7 +50,8 @@ def audit_system(
     whole_number("rounds", rounds, 1)
     if system.guarantee.basis == "none":
         raise FedbanditError(f"{system.name} claims no privacy, so there is nothing to audit.")
-    world = World(n_clients, dim, rounds * n_clients, per_round=n_clients, graph=np.ones((n_clients, n_clients)))
+    graph = np.full((n_clients, n_clients), 1 / n_clients)
+    world = World(n_clients, dim, rounds * n_clients, per_round=n_clients, graph=graph)
     told = system.told(world)
     claim = told.guarantee
     rng = generator(seed, Stream.NOISE)
@@ -62,37 +64,53 @@ def audit_system(
             mechanism, neighbouring_increments(mechanism, limits, 1), claim, rng, trials, sample
         )
         make = partial(_make, make_machine, system, world, 0, seed)
-        checks = [check, rewards_check(make, mechanism, limits, claim, rounds=max(rounds, trials // 4))]
-        return AuditReport(system.name, claim, world, tuple(checks), found)
+        attacked = _not_attacked(told, make) or rewards_check(
+            make, mechanism, limits, claim, rounds=max(rounds, trials // 4)
+        )
+        return AuditReport(system.name, claim, world, (check, attacked), found)
     weakest = max(by_client, key=lambda member: by_client[member].epsilon)
     mechanism = by_client[weakest]
     pair = neighbouring_increments(mechanism, limits, records)
     check, found = likelihood_attack(mechanism, pair, claim, rng, trials)
     checks = [check, *_exact_checks(by_client, limits, records)]
     make = partial(_make, make_machine, system, world, weakest, seed)
-    why = _no_client(told, make)
-    if why:
-        checks.append(Check("client", True, 0.0, f"not attacked: {why}"))
-        return AuditReport(system.name, claim, world, tuple(checks), found)
+    spared = _not_attacked(told, make)
+    if spared:
+        return AuditReport(system.name, claim, world, (*checks, spared), found)
     runs = max(trials // _STREAMS_A_RUN, 5)
+    calls = _calls(told, world, rounds)
     checks += [
-        contents_check(make, mechanism, limits, claim, rng, records=records, rounds=rounds, runs=runs),
-        timing_check(make, mechanism, limits, rng, records=records, rounds=rounds),
-        retry_check(make, limits, rng, rounds=rounds),
-        cap_check(make, mechanism, limits, rng, rounds=rounds),
+        contents_check(make, mechanism, limits, claim, rng, records=records, rounds=rounds, runs=runs, calls=calls),
+        timing_check(make, mechanism, limits, rng, records=records, rounds=rounds, calls=calls),
+        retry_check(make, limits, rng, rounds=rounds, calls=calls),
+        cap_check(make, mechanism, limits, rng, rounds=rounds, calls=calls),
     ]
     return AuditReport(system.name, claim, world, tuple(checks), found)
 
 
-def _no_client(told: System, make: MakeMachine) -> str:
+def _calls(told: System, world: World, rounds: int) -> frozenset[int]:
+    """After which rounds a coordinator that knows its members calls them, whatever they have seen."""
+    coordinator, found = told.member_coordinator(world), set[int]()
+    done = 0 if coordinator is None else coordinator.next_wake(0)
+    while coordinator is not None and done <= rounds:
+        found.add(done)
+        done = coordinator.next_wake(done)
+    return frozenset(found)
+
+
+def _not_attacked(told: System, make: MakeMachine) -> Check | None:
     """Why there is no client to attack, if there is none."""
-    if told.privacy.site == "coordinator":
-        return "the coordinator is trusted, clients send it what they have"
-    try:
-        make(0)
-    except FedbanditError as error:
-        return str(error)
-    return ""
+    if told.guarantee.true_epsilon == math.inf and not told.structure.separate:
+        return Check("client", False, 0.0, f"not attacked: no finite ε holds, {told.guarantee.remark}")
+    why = "the coordinator is trusted, clients send it what they have"
+    if told.privacy.site != "coordinator":
+        try:
+            make(0)
+        except FedbanditError as error:
+            why = str(error)
+        else:
+            return None
+    return Check("client", True, 0.0, f"not attacked: {why}")
 
 
 def private_systems(presets: Mapping[str, Callable[..., System]]) -> Iterator[tuple[str, System]]:

@@ -20,8 +20,8 @@ from fedbandit.errors import FedbanditError
 from fedbandit.memory import lazy_zeros
 from fedbandit.policies import scratch
 from fedbandit.privacy.privacy import Releases
-from fedbandit.protocols import Coordinator
-from fedbandit.protocols.coordinator import HubKeeper
+from fedbandit.protocols import Coordinator, SynchronousCoordinator
+from fedbandit.protocols.coordinator import StarCoordinator
 from fedbandit.protocols.hub import Hub, empty_hub, has_room, join, make_room, pack_hub, settle_pool, unpack_hub
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.state import State
@@ -221,9 +221,7 @@ class ClustersLearner:
                 usable[k] = V[k] if self.noise is None else self.noise.repair(V[k], {r: 1}, self.ridge)[0]
         return usable
 
-    def _open_hub(
-        self, leaders: Ints, label: Ints, V: Array, b: Array, n: Array, streams: dict[int, Releases]
-    ) -> None:
+    def _open_hub(self, leaders: Ints, label: Ints, V: Array, b: Array, n: Array, streams: dict[int, Releases]) -> None:
         """A new hub: each global cluster has the sum of its local ones, and each of these has all of it.
 
         FCLUB, Alg. 2 lines 10–18, and with nothing observed yet Alg. 1 lines 3–4. If the exchange is not compiled, a
@@ -238,7 +236,7 @@ class ClustersLearner:
             b_of(hub.pool[g], self.dim)[:] += b[k]
             hub.pool[g, N] += n[k]
         coordinator = None if self.rules.fused else self.protocol.coordinator(hub, self.ridge, self.dim, self.noise)
-        if isinstance(coordinator, HubKeeper) and self.noise is not None:
+        if isinstance(coordinator, StarCoordinator | SynchronousCoordinator) and self.noise is not None:
             for k, g in enumerate(label.tolist()):
                 coordinator.noisy[g] = coordinator.noisy.get(g, 0.0) + V[k]
                 if n[k] > 0:

@@ -22,7 +22,6 @@ from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol,
 from fedbandit.structures import PhasedClusters, PrunedGraph, ReleasedPhases, Servers, SplitAndMerge, Structure
 from fedbandit.system import System
 
-
 GROWTH, BATCH = 1.5, 16
 """When private users release: half as many observations more, and 16 at least (as in FedUCB)."""
 
@@ -102,7 +101,8 @@ def cdp_fclub_dc(
         return _compose(protocol, structure, PublishedClusters(epsilon, delta), **common)
     private = PrivateStatistics(epsilon, delta, calibration)
     structure = ReleasedPhases(alpha_split, alpha_merge, BATCH, n_servers)
-    protocol = CountTriggered(GROWTH if upload is None else upload, GROWTH if download is None else download, batch=BATCH)
+    by, to = (GROWTH if factor is None else factor for factor in (upload, download))
+    protocol = CountTriggered(by, to, batch=BATCH)
     return _compose(protocol, structure, private, **common)
 
 

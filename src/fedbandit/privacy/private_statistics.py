@@ -200,7 +200,9 @@ class PrivateStatistics:
             basis="as published" if published else "proven",
             protects="contexts and rewards",
             against="the coordinator and all other clients",
-            neighbours="replace one interaction" if self.contribution is None else "replace a client's interactions",
+            neighbours="replace one interaction, the others given"
+            if self.contribution is None
+            else "replace a client's interactions",
             epsilon=epsilon,
             delta=self.delta,
             unit="one interaction" if self.contribution is None else f"a client ({self.contribution} interactions)",

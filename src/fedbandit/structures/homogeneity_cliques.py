@@ -35,7 +35,7 @@ class HomogeneityCliques:
     """An edge between clients whose homogeneity statistic is s ≤ vᶜ; the clusters are the maximal cliques of the graph.
 
     exploration: T₀, the times that every client first explores, in silence (Alg. 3); then clusters are found. None for
-        1.9 d, or 1.4 d with explore="widest": fewer observations tell too little, more cost more than they help.
+        1.9 d, or 1.65 d with explore="widest": fewer observations tell too little, more cost more than they help.
     explore: how: "random" arms as in Alg. 3, or "widest", the arm with the largest ‖x‖_{V(λ)⁻¹} (D5).
     test_level: δ of vᶜ = F⁻¹(1 − δ/N²; df, ψᶜ), df = rank X₁ + rank X₂ − rank [X₁; X₂].
     test_threshold: vᶜ itself, instead.
@@ -93,7 +93,7 @@ class HomogeneityCliques:
         return Cliques(self, world)
 
 
-EXPLORE = {"random": 1.9, "widest": 1.4}
+EXPLORE = {"random": 1.9, "widest": 1.65}
 """T₀/d unless another is given."""
 
 LEVEL = 0.01

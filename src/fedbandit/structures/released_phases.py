@@ -18,7 +18,6 @@ from fedbandit.structures.layout import Layout, Model
 from fedbandit.structures.phased_clusters import next_phase
 from fedbandit.world import World
 
-
 BLIND = 0.5
 """π of two together above which they are not compared: their parameters are at most 2S apart, and S is 1."""
 
@@ -123,11 +122,8 @@ class Phases:
         users = estimates(members.V, members.b, members.n, tau, self.ridge)
         self.edges &= ~(users.distances() > users.limits(self.structure.alpha_split) + TIE)
         local = components(self.edges & users.seen())
-        sums = [np.zeros((local.max() + 1, *part.shape[1:])) for part in (members.V, members.b, members.n)]
-        for total, part in zip(sums, (members.V, members.b, members.n), strict=True):
-            np.add.at(total, local, part)
-        joint = np.sqrt(np.bincount(local, tau**2))
-        clusters = estimates(*sums, joint, self.ridge)
+        V, b, n = (summed_by(local, part) for part in (members.V, members.b, members.n))
+        clusters = estimates(V, b, n, np.sqrt(np.bincount(local, tau**2)), self.ridge)
         server = self.server_of[np.unique(local, return_index=True)[1]]
         alike = clusters.distances() < clusters.limits(self.structure.alpha_merge) - TIE
         before = self._clusters
@@ -148,6 +144,13 @@ class Phases:
         self._use(np.array(state["cluster_of"], dtype=np.int64))
         for i, j in state["gone"]:
             self.edges[i, j] = self.edges[j, i] = False
+
+
+def summed_by(label: Ints, values: NDArray[Any]) -> Array:
+    """The sums of values with the same label."""
+    total = np.zeros((int(label.max()) + 1, *values.shape[1:]))
+    np.add.at(total, label, values)
+    return total
 
 
 @dataclass(frozen=True)
