@@ -8,7 +8,7 @@ from functools import partial
 
 from fedbandit.assembly import Assembled, Assembly, Noise, Others
 from fedbandit.errors import FedbanditError, number
-from fedbandit.policies import UCB, Policy, Uniform
+from fedbandit.policies import UCB, Policy, SquaredBonus, Uniform
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
 from fedbandit.protocols import MemberKeeper, MessageProtocol, Never
 from fedbandit.streams import Stream, generator
@@ -60,6 +60,11 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
                 "with; use the protocol Never, or a structure with a row for each client."
             )
 
+        if isinstance(self.policy, SquaredBonus) and self.structure.model in ("split", "kernel"):
+            raise FedbanditError(
+                f"SquaredBonus with {type(self.structure).__name__} is refused: it scores arms with a single row of "
+                "statistics, which this structure has not; use UCB."
+            )
         if self.protocol.one_by_one and not isinstance(self.structure, Assembled):
             raise FedbanditError(
                 f"{parts} is refused: this coordinator forms groups of members whom it knows one by one; use a "

@@ -25,6 +25,7 @@ class Code(IntEnum):
     UCB = 2
     THOMPSON = 3
     PERTURBED = 4
+    SQUARED = 5
 
 
 class PolicyPlan(NamedTuple):
