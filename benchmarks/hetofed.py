@@ -17,7 +17,8 @@ import numpy as np
 import fedbandit as fb
 from benchmarks.timing import table
 
-SEEDS = range(10)
+FIRST = int(os.environ.get("FEDBANDIT_FIRST_SEED", "0"))
+SEEDS = range(FIRST, FIRST + 10)
 Sizes = tuple[int, ...] | None
 Run = tuple[float, int, float]  # regret, messages, adjusted Rand index at the end
 

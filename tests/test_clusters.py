@@ -313,7 +313,9 @@ def test_clusters_are_saved_measured_and_drawn(tmp_path: Path) -> None:
     [
         (fb.fclub_dc(alpha_split=3.0, alpha_merge=3.0), {"n_clusters": 3, "n_servers": 3}),
         (fb.club(alpha_split=3.5), {"n_clusters": 2, "n_servers": 1}),
-        (fb.sclub(alpha_split=4.0, alpha_merge=1.5), {"n_clusters": 2, "n_servers": 1}),
+        (fb.fclub(alpha_split=3.0, alpha_merge=3.0), {"n_clusters": 3, "n_servers": 3}),
+        (fb.sclub(alpha_split=4.0, alpha_merge=3.0), {"n_clusters": 2, "n_servers": 1}),
+        (fb.sclub(alpha_split=4.0, alpha_merge=3.0), {"n_clusters": 3, "n_servers": 1}),
     ],
 )
 def test_well_separated_clusters_are_found_in_every_seed(system: System, env: dict[str, Any]) -> None:
