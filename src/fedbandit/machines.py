@@ -18,7 +18,7 @@ from fedbandit.assembly import prior_share
 from fedbandit.errors import FedbanditError, require, whole_number
 from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Terms, Upload, decode, encode
 from fedbandit.mixing import mix
-from fedbandit.policies import Uniform, choose, scratch
+from fedbandit.policies import choose, scratch
 from fedbandit.policies.plan import exact_width
 from fedbandit.privacy.noise import Source, label_of, perturb
 from fedbandit.privacy.release_stream import ReleaseStream
@@ -110,7 +110,7 @@ class ClientMachine:
         self.protocol = told.protocol
         self._counting = told.counts_only
         self.plan = told.policy.plan(told.as_seen(world), system.ridge, policy_key(seed))
-        self._explore = Uniform().plan(world, system.ridge, policy_key(seed))
+        self._explore = system.explorer.plan(world, system.ridge, policy_key(seed))
         assembly = told.assembly(world)
         self._waits = told.protocol.one_by_one  # who has asked waits to be called
         self._exploring = assembly is not None and assembly.exploring
@@ -357,8 +357,8 @@ class ClientMachine:
             slack = message.slack
         else:
             own = self._own_sent()
-            alpha = exact_width(self.plan, own, self.ridge)
-            mixed, slack = mix(own, message.sums, message.slack, self.ridge, alpha)
+            width = exact_width(self.plan, own, self.ridge)
+            mixed, slack = mix(own, message.sums, message.slack, self.ridge, width)
             shared = [mixed]
         given = shared_row(shared, slack, self.dim, self.ridge, self._work.M)
         if self._fresh:

@@ -206,14 +206,18 @@ class MemberKeeper:
 
     def is_news(self, member: int, share: Share) -> bool:
         """Whether there is anything in a share that its member has not: it was and is alone otherwise."""
-        return member in self.mixed or share.sums.n != self.members.n[member]
+        return member in self.mixed or self.has_others(member, share)
+
+    def has_others(self, member: int, share: Share) -> bool:
+        """Whether a share has data of others."""
+        return share.sums.n != (self.members.n[member] if share.own else 0)
 
     def download(self, member: int, share: Share) -> Download:
         """The next download for a member."""
         self.version += 1
         self.sent[member] = self.version
         self.joined[member] = True  # whoever joins after it was sent something is sent that
-        (self.mixed.discard if share.sums.n == self.members.n[member] else self.mixed.add)(member)
+        (self.mixed.add if self.has_others(member, share) else self.mixed.discard)(member)
         return Download(member, self.version, self.applied.get(member, 0), share.sums, share.slack, share.own)
 
 
