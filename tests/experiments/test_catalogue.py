@@ -27,14 +27,8 @@ FIGURES = {
 }
 WANTED = [f"{paper}/{figure}" for paper, figures in FIGURES.items() for figure in figures]
 DATA = {"lastfm", "delicious", "movielens", "movielens_users"}
-LATER = {
-    *("fclub", "fclub_dc", "cdp_fclub_dc", "homo", "homo_dc", "club", "sclub", "async_linucb_am"),
-    *("hetofedbandit", "hetofedbandit_pq", "hetofedbandit_dr", "hetofedbandit_e", "hetofedbandit_async", "dyclu"),
-    *("clustered_linucb", "colin", "goblin", "dp_colin", "ldp_colin", "dp_goblin", "ldp_goblin"),
-    *("clustered", "collaborative", "global_local"),
-    *DATA,
-}
-"""Names of the contract that another branch brings; where they are here, what is said about them must be right."""
+LATER = {"cdp_fclub_dc"}
+"""Names of the contract that are still to come; where they are here, what is said about them must be right."""
 
 MOST_AT_QUICK = 6_000_000
 """Interactions of an experiment at the scale quick: at 40 µs each, two minutes on two cores."""
@@ -72,11 +66,8 @@ def test_every_system_and_environment_can_be_made() -> None:
                 assert missing not in SYSTEMS, where
         if spec.name in DATA:
             continue  # may not be at hand
-        if spec.name not in ENVIRONMENTS_BY_TEXT:
-            assert spec.name in LATER, where
-        else:
-            assert point.horizon is not None, where
-            world_of(build_environment(spec), point.horizon)
+        assert point.horizon is not None, where
+        world_of(build_environment(spec), point.horizon)
 
 
 def test_what_is_quick_is_small() -> None:
@@ -127,7 +118,8 @@ def invented(experiment: Experiment, scale: str, draw: int) -> Measured:
             found = {n: number * (1 + 1e-4 * rng.standard_normal()) for n, number in found.items()}
             system = "uniform" if one == "random arms" else one
             report = {**found, "system": system, "environment": point.env, "horizon": 100, "seed": seed}
-            curve = Curve(rounds, found["regret"] * (rounds / 100.0) ** growth[one], rounds * 0.1, rounds, rounds)
+            regret = np.asarray(found["regret"] * (rounds / 100) ** growth[one], dtype=np.float64)
+            curve = Curve(rounds, regret, regret, rounds, rounds)
             groups = [{"above": above, "uploads": int(rng.integers(0, 9))} for above in (0, 60)]
             runs.setdefault(point.key, []).append(Run(one, report, curve, {"groups": groups}))
     return Measured(runs, dict.fromkeys(runs, 10))
