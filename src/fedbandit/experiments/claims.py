@@ -62,7 +62,7 @@ def show(number: float, error: float | None = None) -> str:
     ('1,234', '0.123 ± 0.010', '2.15 ± 0.01', '378.2 ± 0.4', '7.0', '0')
     """
     digits = 0 if abs(number) >= 100 or number == 0 else 1 if abs(number) >= 2 else 3
-    if error:
+    if error is not None and error > 0:
         digits = max(digits, min(4, math.ceil(-math.log10(error))))
     text = f"{number:,.{digits}f}"
     return text if error is None else f"{text} ± {error:,.{digits}f}"

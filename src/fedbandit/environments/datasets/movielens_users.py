@@ -13,7 +13,7 @@ import numpy as np
 from fedbandit.environments.datasets.cache import Prepared, cached
 from fedbandit.environments.datasets.contexts import left_singular_vectors, normalised, require_scikit_learn, trimmed
 from fedbandit.environments.datasets.ratings import Ratings, find_movielens, read_ratings
-from fedbandit.environments.synthetic import Synthetic, SyntheticStream
+from fedbandit.environments.synthetic import Synthetic
 from fedbandit.errors import FedbanditError, whole_number
 from fedbandit.statistics import Array, Ints
 
@@ -31,16 +31,9 @@ class MovieLensUsers(Synthetic):
         """The prepared parameters, whatever the seed."""
         return self.theta, self.centre_of
 
-    def open(self, seed: int) -> MovieLensUsersStream:
-        """The stream of a seed."""
-        return MovieLensUsersStream(self, whole_number("seed", seed, 0))
-
-
-class MovieLensUsersStream(SyntheticStream):
-    """Contexts (z, 1)/√2 with z uniform on the unit sphere of d − 1 dimensions, so that means are in [0, 1]."""
-
-    def _contexts(self, rng: np.random.Generator, n: int) -> Array:
-        return with_constant(rng.standard_normal((n, self.env.dim - 1)))
+    def draw_contexts(self, rng: np.random.Generator, n: int) -> Array:
+        """Vectors (z, 1)/√2 with z uniform on the unit sphere of d − 1 dimensions, so that means are in [0, 1]."""
+        return with_constant(rng.standard_normal((n, self.dim - 1)))
 
 
 def with_constant(rows: Array) -> Array:

@@ -17,7 +17,7 @@ EXPERIMENT = Experiment(
         "quick": Scale(liked_fronts((OFTEN, 4.0, 9000.0), "delicious", None), seeds=2),
         "paper": Scale(liked_fronts(sorted((*TWELVE, OFTEN, 9000.0)), "delicious"), seeds=5),
     },
-    panels=(Tradeoff(y="normalised_reward", without=("random arms",)),),
+    panels=(Tradeoff(y="normalised_reward", without=("random arms",), levels=("one model (γ = 1)",)),),
     measures=("normalised_reward", "messages"),
     value_name="threshold",
     printed={("Async-LinUCB", 9000.0): 1.8322, ("Async-LinUCB", 0.01): 1.2887},

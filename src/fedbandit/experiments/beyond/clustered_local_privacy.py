@@ -61,6 +61,7 @@ EXPERIMENT = Experiment(
             y="rand_index",
             x="ε",
             log_x=True,
+            log=False,
             title="agreement with the true clusters",
             without=("learning alone", "learning alone, private"),
         ),
