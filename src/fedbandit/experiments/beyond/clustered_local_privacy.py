@@ -52,7 +52,7 @@ EXPERIMENT = Experiment(
         "coordinator and all other clients; a client's own data are exact on its own side.",
     ),
     scales={
-        "quick": Scale(_points(30, 60_000, (1.0, 4.0, 16.0)), seeds=2),
+        "quick": Scale(_points(30, 60_000, (1.0, 4.0, 16.0)), seeds=3),
         "paper": Scale(_points(60, 600_000, (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)), seeds=5),
     },
     panels=(

@@ -33,7 +33,7 @@ EXPERIMENT = Experiment(
         "T₀ = 5,000 interactions of all clients are 93 of each. Alg. 5 has no such phase; -E is run without and with.",
         "Our copy of Last.FM has days instead of milliseconds, so that N = 54 and T = 33,881 are left of the filter.",
     ),
-    scales={"quick": Scale(_points(), seeds=2), "paper": Scale(_points(), seeds=10)},
+    scales={"quick": Scale(_points(), seeds=4), "paper": Scale(_points(), seeds=10)},
     panels=(
         Curves(y="normalised_reward", without=("random arms",)),
         Curves(y="messages", log=True, without=("random arms", ALONE)),
