@@ -106,7 +106,7 @@ def test_the_report_needs_nothing_else(whole: Path) -> None:
         assert part in html
     index = (whole / "index.html").read_text()
     assert 'href="test/tiny/quick/report.html"' in index
-    assert "2 claims hold ✔, 1 do not ✘, 1 could not be checked" in index
+    assert "2 claims hold ✔, 1 do not ✘, 1 are open (–)" in index
 
 
 def test_parquet_has_what_simulate_gives(whole: Path) -> None:
