@@ -104,7 +104,7 @@ def _carry_out(experiments: Sequence[Experiment], scale: str, options: argparse.
         held = [claim["holds"] for summary in summaries for claim in summary["claims"]]
         print(
             f"\n{len(summaries)} experiments in {seconds:,.0f} s: {held.count(True)} claims hold, "
-            f"{held.count(False)} do not, {held.count(None)} could not be checked; see {index}"
+            f"{held.count(False)} do not, {held.count(None)} are open; see {index}"
         )
     return 0
 

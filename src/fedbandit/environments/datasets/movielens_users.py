@@ -32,7 +32,7 @@ class MovieLensUsers(Synthetic):
         return self.theta, self.centre_of
 
     def draw_contexts(self, rng: np.random.Generator, n: int) -> Array:
-        """(z, 1)/√2 with z uniform on the unit sphere of d − 1 dimensions, so that means are in [0, 1]."""
+        """Vectors (z, 1)/√2 with z uniform on the unit sphere of d − 1 dimensions, so that means are in [0, 1]."""
         return with_constant(rng.standard_normal((n, self.dim - 1)))
 
 

@@ -16,7 +16,7 @@ EXPERIMENT = Experiment(
         "Users' parameters are singular vectors of who rated what, moved to ten centres; everything else is simulated.",
     ),
     scales={
-        "quick": Scale(compared(WORLD, 60_000, servers=5), seeds=2),
+        "quick": Scale(compared(WORLD, 60_000, servers=5), seeds=3),
         "paper": Scale(compared(WORLD, 200_000, servers=5), seeds=10),
     },
     panels=(

@@ -52,7 +52,7 @@ EXPERIMENT = Experiment(
         "The authors use both: clusters of users that follow each other, so that with five servers each has one "
         "cluster, and clusters that are mixed on every server.",
     ),
-    scales={"quick": Scale(_points(20_000, 3), seeds=2), "paper": Scale(_points(100_000), seeds=10)},
+    scales={"quick": Scale(_points(20_000, 3), seeds=4), "paper": Scale(_points(100_000), seeds=10)},
     panels=(*_panels((*SWEEPS, "U = D", "ε")), Sweep(y="messages", x="U = D", facet="U = D", title="communication")),
     claims=(
         trend("FCLUB-DC", facet="clusters", text="Regret of FCLUB-DC rises with the number of clusters."),
