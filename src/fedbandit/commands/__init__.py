@@ -1,6 +1,7 @@
-"""Commands that touch the network: `serve`, `client`, `keys` and `demo`. Each is a module that is imported when run.
+"""The commands, one module each, with `run(options) -> int`; what is heavy is imported when a command is run.
 
-To add one, write a module with `run(options) -> int`, name it in `COMMANDS`, and give it flags in `add_commands`.
+Those that touch the network, and what they need, have their flags here: `serve`, `client`, `keys` and `demo`.
+The others have `add_flags(parser)`.
 """
 
 from __future__ import annotations
@@ -9,8 +10,6 @@ import argparse
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-
-COMMANDS = ("serve", "client", "keys", "demo")
 
 
 def add_commands(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
@@ -51,7 +50,7 @@ def add_commands(command: Callable[[str, str], argparse.ArgumentParser]) -> None
     demo.add_argument("--keep", action="store_true", help="leave everything running until interrupted")
 
 
-def run(name: str, options: argparse.Namespace) -> int:
-    """Run one of the commands."""
+def run_in_its_module(name: str, options: argparse.Namespace) -> int:
+    """Run the command of this name."""
     status: int = import_module(f"fedbandit.commands.{name}").run(options)
     return status
