@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 
 from fedbandit.messages import Download, Message, Upload, decode, encode
-from fedbandit.statistics import N_OWN, N_PENDING, VERSION, N, Sums, b_of, base_of, pending_b_of
+from fedbandit.statistics import N_PENDING, VERSION, N, Sums, b_of, base_of, pending_b_of
 from fedbandit.transports.envelope import unseal
 from fedbandit.transports.federation import Federation
 from fedbandit.transports.invitation import Terms
@@ -76,6 +76,8 @@ class Faults:
     """Messages arrive up to this many steps later, in any order."""
     silence: float = 0.1
     """How many rewards never come."""
+    ticks: float = 0.05
+    """How often the time of a round has passed."""
 
 
 NONE = Faults(loss=0, duplication=0, crash=0, partition=0, late=0, silence=0)
@@ -111,7 +113,7 @@ class FaultyNetwork:
         self.flying: list[tuple[int, str, str, bytes]] = []  # due, from, to, bytes
         self.cut: set[str] = set()
         self.coordinator_store = CrashingStore()
-        self.coordinator: Federation | None = Federation("f", terms, self.coordinator_store, snapshot_every=20)
+        self.coordinator: Federation | None = self._federation()
         self.nodes: dict[str, Node] = {}
         self.refusals = 0
         self.crashes = 0
@@ -119,7 +121,7 @@ class FaultyNetwork:
         self._observations = 0
         self._inside: dict[bytes, list[int]] = {}  # upload → numbers of its observations
         self._applied: set[int] = set()
-        self._pool = [np.zeros((terms.world.dim, terms.world.dim)), np.zeros(terms.world.dim)]
+        self._pool = [np.zeros((self.coordinator.dim, self.coordinator.dim)), np.zeros(self.coordinator.dim)]
         self._in_doubt: tuple[str, bytes] | None = None
         for i in range(terms.world.n_clients):
             name = f"client-{i}"
@@ -149,6 +151,8 @@ class FaultyNetwork:
             self.act(node)
         elif action < 0.5:
             self.say(node)
+        elif action < 0.5 + faults.ticks:
+            self.tick()
         else:
             self.deliver()
 
@@ -203,6 +207,18 @@ class FaultyNetwork:
             self._to_client(self.nodes[target], data)
         return True
 
+    def tick(self) -> None:
+        """The time of a round has passed."""
+        if self.coordinator is None:
+            return
+        try:
+            messages = self.coordinator.tick(float(self.time))
+        except Crash:
+            self.coordinator, self.crashes = None, self.crashes + 1
+            return
+        for message in messages:
+            self._answer(message, "")
+
     def restart(self, node: Node) -> None:
         """A client comes back from its store."""
         while node.live is None:
@@ -214,7 +230,7 @@ class FaultyNetwork:
 
     def restart_coordinator(self) -> None:
         """The coordinator comes back from its store."""
-        self.coordinator = Federation("f", self.terms, self.coordinator_store, snapshot_every=20)
+        self.coordinator = self._federation()
         if self._in_doubt is not None:
             name, data = self._in_doubt
             self._in_doubt = None
@@ -235,10 +251,15 @@ class FaultyNetwork:
             self.time += 1000
             while self.deliver():
                 pass
-            if not any(node.live is not None and node.live.machine.outbox for node in self.nodes.values()):
+            self.tick()
+            open_ends = [node for node in self.nodes.values() if node.live is not None and node.live.machine.outbox]
+            if not open_ends and self.coordinator is not None and not self.coordinator.machine.awaits():
                 return
 
     # How
+
+    def _federation(self) -> Federation:
+        return Federation("f", self.terms, self.coordinator_store, patience=3, snapshot_every=20)
 
     def _light_a_fuse(self, node: Node) -> None:
         how = self.random.choice(["now", "before", "after"])
@@ -293,7 +314,7 @@ class FaultyNetwork:
         assert self.coordinator is not None
         seat = self.coordinator.register.by_member[message.member]
         name = seat.name
-        if self.nodes[source].member == message.member:
+        if source and self.nodes[source].member == message.member:
             name = source
         elif len(self.nodes) > self.terms.world.n_clients:  # there are copies: it goes to the one that is heard
             heard = [n.name for n in self.nodes.values() if n.live is not None and n.live.nonce == seat.nonce]
@@ -358,12 +379,12 @@ class FaultyNetwork:
 
     def _check_client(self, node: Node, live: Member, applied: int) -> None:
         assert self.coordinator is not None
-        machine, row, dim = live.machine, live.machine.row, self.terms.world.dim
+        machine, row, dim = live.machine, live.machine.row, live.machine.dim
         seat = self.coordinator.register.seat(node.name)
         outbox = sum(upload.sums.n for n, upload in machine.outbox.items() if n > applied)
-        assert row[N_OWN] == node.observed, f"{node.name} has {row[N_OWN]:g} observations, made {node.observed}"
-        found = seat.observations + outbox + row[N_PENDING]
-        assert found == node.observed, f"{node.name}: {seat.observations} applied + {outbox} + {row[N_PENDING]:g}"
+        assert machine.observed == node.observed, f"{node.name} has {machine.observed}, made {node.observed}"
+        found = seat.observations + outbox + machine.pending
+        assert found == node.observed, f"{node.name}: {seat.observations} applied + {outbox} + {machine.pending}"
         assert applied <= machine.sequence
         assert min(machine.outbox, default=machine.sequence + 1) <= applied + 1, "acknowledged, but not applied"
         if applied == machine.sequence and seat.joined:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit.errors import FedbanditError, require
-from fedbandit.statistics import N_OWN, N_PENDING, Array, theta_of
+from fedbandit.statistics import Array, theta_of
 from fedbandit.transports.http.connection import Address, Connection
 from fedbandit.transports.member import Member, stored_terms
 from fedbandit.transports.stores import StoreError, open_store
@@ -118,7 +118,7 @@ class Client:
             except StoreError as error:
                 self._trouble(error)
             self.reward += float(reward)
-            said = self._member.machine.sequence > before or self._member.asking
+            said = self._member.machine.sequence > before or self._member.asking is not None
         if said:
             self._connection.settled.clear()
             self._connection.wake()
@@ -153,8 +153,8 @@ class Client:
             machine = self._member.machine
             return {
                 "member": machine.member,
-                "observed": int(machine.row[N_OWN]),
-                "pending": int(machine.row[N_PENDING]),
+                "observed": machine.observed,
+                "pending": machine.pending,
                 "outbox": sum(upload.sums.n for upload in machine.outbox.values()),
                 "uploads": machine.sequence,
                 "connected": self.connected,
@@ -163,9 +163,9 @@ class Client:
 
     @property
     def theta(self) -> Array:
-        """The estimate θ̂ now."""
+        """The estimate θ̂ now; of a model in two parts, the shared part's."""
         with self._member.lock:
-            return theta_of(self._member.machine.row, self.terms.world.dim).copy()
+            return theta_of(self._member.machine.row, self._member.machine.dim).copy()
 
     def flush(self, timeout: float = 10.0) -> bool:
         """Wait until everything that was to be sent has been acknowledged; False if it takes too long."""
@@ -215,7 +215,7 @@ class Client:
             log.exception("the connection has a fault")
 
     def _report(self) -> dict[str, float]:
-        return {"observed": float(self._member.machine.row[N_OWN]), "reward": self.reward, **self.facts}
+        return {"observed": float(self._member.machine.observed), "reward": self.reward, **self.facts}
 
     def _trouble(self, error: StoreError) -> None:
         if self._connection.problem != str(error):

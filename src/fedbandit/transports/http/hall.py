@@ -90,9 +90,10 @@ class Bucket:
 class Room:
     """One federation with its queue, its connections and what clients report of their own accord."""
 
-    def __init__(self, federation: Federation, rate: float) -> None:
+    def __init__(self, federation: Federation, rate: float, round_seconds: float) -> None:
         self.federation = federation
         self.rate = rate
+        self.round_seconds = round_seconds
         self.outlets: dict[int, Outlet] = {}
         self.reports: dict[str, dict[str, float]] = {}
         self.buckets: dict[str, Bucket] = {}
@@ -166,6 +167,22 @@ class Room:
                 if not future.done():
                     future.set_result(outcome)
 
+    async def count_rounds(self) -> None:
+        """Tell the federation, for ever, when the time of a round has passed; by a clock that does not jump."""
+        while True:
+            await asyncio.sleep(self.round_seconds)
+            try:
+                messages = await self.do(self.federation.tick, time.time())
+            except Refusal as refusal:
+                self.refuse("", refusal)
+                continue
+            except Exception:
+                log.exception("a fault in the coordinator", extra={"federation": self.federation.name})
+                continue
+            for message in messages:
+                if message.member in self.outlets:
+                    self.outlets[message.member].put(message)
+
     def _log(self, name: str, refusal: Refusal) -> None:
         log.warning("refused", extra={"federation": self.federation.name, "client": name, "kind": refusal.kind})
 
@@ -185,7 +202,7 @@ class Hall:
         self.strangers = 0
         """Requests with no credentials, or wrong ones."""
         self.rooms = {
-            name: Room(Federation(name, entry.terms, self.store, entry.slack), config.rate)
+            name: Room(Federation(name, entry.terms, self.store, entry.patience), config.rate, entry.round_seconds)
             for name, entry in config.federations.items()
         }
         self._workers: list[asyncio.Task[None]] = []
@@ -198,7 +215,9 @@ class Hall:
 
     async def open(self) -> None:
         """Start the workers."""
-        self._workers = [asyncio.create_task(room.work()) for room in self.rooms.values()]
+        self._workers = [
+            asyncio.create_task(work) for room in self.rooms.values() for work in (room.work(), room.count_rounds())
+        ]
 
     async def close(self) -> None:
         """End the workers and close the store."""
