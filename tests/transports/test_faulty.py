@@ -36,6 +36,8 @@ SYSTEMS: list[tuple[str, dict[str, Any]]] = [
     ("hetofedbandit-e", {"threshold": 2.0}),
     ("hetofedbandit-async", {"gamma_upload": 1.5, "gamma_download": 1.5}),
     ("clustered-linucb", {}),
+    ("count-linucb", {"privacy": {"noises": "statistics", "epsilon": 3.0}}),
+    ("feducb", {"epsilon": 3.0}),
 ]
 RUN = 2500
 """Steps with one seed."""

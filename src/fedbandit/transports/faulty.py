@@ -9,7 +9,8 @@ was observed and sent:
 - observed = applied + in the outbox + pending, for each client;
 - an upload that is sent again has the same bytes;
 - what a client shares with the coordinator is the download it has, and its own uploads on top;
-- what a client believes acknowledged has been applied; its number of releases never falls.
+- what a client believes acknowledged has been applied; its number of releases never falls;
+- noise is drawn once for each observation that leaves, and the ledger counts each time.
 """
 
 from __future__ import annotations
@@ -99,6 +100,8 @@ class Node:
     made: dict[int, bytes] = field(default_factory=dict)
     """Uploads that nobody has acknowledged yet."""
     downloads: dict[int, Download] = field(default_factory=dict)
+    releases: int = 0
+    """Uploads that carried something: noise was drawn for each of them once."""
 
 
 class FaultyNetwork:
@@ -341,7 +344,10 @@ class FaultyNetwork:
         if machine.sequence > node.sequence:
             assert machine.sequence == node.sequence + 1
             node.sequence = machine.sequence
-            node.made[machine.sequence] = encode(machine.outbox[machine.sequence])
+            upload = machine.outbox[machine.sequence]
+            assert upload.sums.n == len(node.pending), f"{node.name} released {upload.sums.n}, not {len(node.pending)}"
+            node.releases += upload.sums.n > 0
+            node.made[machine.sequence] = encode(upload)
             self._inside[node.made[machine.sequence]] = node.pending
             node.pending = []
         for number in [number for number in node.made if number not in machine.outbox]:
@@ -389,6 +395,9 @@ class FaultyNetwork:
         assert min(machine.outbox, default=machine.sequence + 1) <= applied + 1, "acknowledged, but not applied"
         if applied == machine.sequence and seat.joined:
             assert live.chain == seat.chain, "the two sides remember different uploads"
+        if machine.stream is not None:
+            assert machine.stream.spent == node.releases, f"the ledger of {node.name} has {machine.stream.spent}"
+            return  # its model mixes what it was sent with its own data, which are exact
         version = int(row[VERSION])
         parts = [upload.sums for upload in machine._on_top.values()]
         if version:
@@ -406,7 +415,7 @@ def copied(network: FaultyNetwork, node: Node) -> Node:
     store = CrashingStore()
     store.journals = node.store.copy().journals
     ghost = Node(f"{node.name}'{network.time}", node.member, store, pending=list(node.pending), sequence=node.sequence)
-    ghost.observed, ghost.made = node.observed, dict(node.made)
+    ghost.observed, ghost.made, ghost.releases = node.observed, dict(node.made), node.releases
     network.nodes[ghost.name] = ghost
     network.restart(ghost)
     return ghost

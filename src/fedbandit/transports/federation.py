@@ -275,6 +275,7 @@ class Federation:
             seat.verified = True
             seat.note_upload(extend(envelope.chain, data))
             seat.uploads += 1
+            seat.releases += message.sums.n > 0
             seat.observations += message.sums.n
             seat.bytes_up += len(data)
             self.activity.add(at, uploads=1, bytes=len(data))

@@ -125,9 +125,9 @@ def on_a_network(terms: Terms) -> Terms:
     """
     system = terms.build()
     if not system.structure.separate:
+        hint = "give gamma_upload and gamma_download" if "graph" in terms.keywords else "it can be simulated"
         raise FedbanditError(
-            f"{terms.system} has models that several users share at one place, so there are no clients of their own; "
-            "it can be simulated."
+            f"{terms.system} has models that several users share at one place, so there are no clients; {hint}."
         )
     machine = make_coordinator(system, terms.world)
     if machine is None:

@@ -54,6 +54,8 @@ class Seat:
     last_spoke: float = 0.0
     observations: int = 0
     uploads: int = 0
+    releases: int = 0
+    """Uploads that carried something: what privacy is spent on."""
     downloads: int = 0
     bytes_up: int = 0
     bytes_down: int = 0
