@@ -361,6 +361,10 @@ class ClientMachine:
         self._told = told
         self._adopt(message)
 
+    def remember_told(self, told: Sums) -> None:
+        """What this one has told itself, after a restart."""
+        self._told = told
+
     def _own_sent(self) -> Sums:
         """What this client has uploaded, before it was noised."""
         return self.stream.own if isinstance(self.stream, ReleaseStream) else self._told

@@ -179,6 +179,7 @@ def state_of(hall: Hall) -> bytes:
     """All that must not change, without the count of refusals."""
     federation = hall.rooms["shops"].federation
     state = federation.state()
+    state.header["rounds"] = 0  # time goes on
     for seat in state.header["seats"]:
         seat["refusals"] = seat["last_spoke"] = 0
     return pack(state)

@@ -23,6 +23,7 @@ from typing import Literal
 import numpy as np
 
 from fedbandit.messages import Download, Message, Upload, decode, encode
+from fedbandit.state import pack
 from fedbandit.statistics import N_PENDING, VERSION, N, Sums, b_of, base_of, pending_b_of
 from fedbandit.transports.envelope import unseal
 from fedbandit.transports.federation import Federation
@@ -301,6 +302,8 @@ class FaultyNetwork:
         if self.coordinator is None:
             return
         _, data = unseal(frame)
+        looked = self.time % 10 == 0  # it takes longer than a step
+        before = fingerprint(self.coordinator) if looked else b""
         try:
             (outcome,) = self.coordinator.receive([(source.partition("'")[0], frame)], float(self.time))
         except Crash:
@@ -308,6 +311,8 @@ class FaultyNetwork:
             return
         if isinstance(outcome, Refusal):
             self.refusals += 1
+            after = fingerprint(self.coordinator) if looked else b""
+            assert after == before, f"what was refused has changed something: {outcome}"
             return
         self._note_applied(source, data)
         for answer in outcome:
@@ -410,6 +415,14 @@ class FaultyNetwork:
         assert row[N] - row[N_PENDING] == sum(sums.n for sums in parts)
 
 
+def fingerprint(federation: Federation) -> bytes:
+    """All that a refusal must not change: the machine and the register, but for the count of refusals."""
+    state = federation.state()
+    for seat in state.header["seats"]:
+        seat["refusals"] = 0
+    return pack(state)
+
+
 def copied(network: FaultyNetwork, node: Node) -> Node:
     """Somebody copies a client's file and starts a second client from it, under the same name."""
     store = CrashingStore()
@@ -421,4 +434,4 @@ def copied(network: FaultyNetwork, node: Node) -> Node:
     return ghost
 
 
-__all__ = ["NONE", "Crash", "CrashingStore", "Faults", "FaultyNetwork", "Node", "Sums", "copied"]
+__all__ = ["NONE", "Crash", "CrashingStore", "Faults", "FaultyNetwork", "Node", "Sums", "copied", "fingerprint"]
