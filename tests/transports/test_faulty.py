@@ -126,6 +126,7 @@ def test_without_faults_it_is_the_simulation(system: str, keywords: dict[str, An
             settle()
         assert node.live is not None
         choice = node.live.select(block.X[block.arms[s, : block.counts[s]]])
+        network.note_observation(node)
         node.live.observe(choice.number, draw_reward(block, s, choice.arm))
         network._account(node)
         chosen[s] = choice.arm

@@ -173,9 +173,7 @@ class FaultyNetwork:
             if node.live.machine.waits_for(choice) is None:
                 return  # a choice that a crash has lost
             if node.store.fuse != "before":
-                node.observed += 1
-                self._observations += 1
-                node.pending.append(self._observations)
+                self.note_observation(node)
             self._survive(node, lambda live: live.observe(choice, float(self.rng.uniform(-1, 1))))
             self._account(node)
 
@@ -340,6 +338,12 @@ class FaultyNetwork:
             self.speak(node)
 
     # The account
+
+    def note_observation(self, node: Node) -> None:
+        """A client is about to observe something that it will not lose."""
+        node.observed += 1
+        self._observations += 1
+        node.pending.append(self._observations)
 
     def _account(self, node: Node) -> None:
         """If the client has made an upload, note which observations are in it."""
