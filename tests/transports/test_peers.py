@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import json
 import os
 import signal
@@ -17,11 +19,16 @@ import pytest
 
 import fedbandit as fb
 from fedbandit.cli import main
+from fedbandit.commands.peer import security
+from fedbandit.commands.serve import bind
 from fedbandit.messages import Ask, Receipt, Tell, encode
 from fedbandit.peers import PeerMachine
 from fedbandit.statistics import Sums
 from fedbandit.transports.faulty import Crash, CrashingStore
+from fedbandit.transports.http.certificates import init_keys
 from fedbandit.transports.http.client import Arm
+from fedbandit.transports.http.credentials import Credentials, add_credential
+from fedbandit.transports.http.peering import Peering
 from fedbandit.transports.http.population import User
 from fedbandit.transports.limits import Limits
 from fedbandit.transports.peer_rounds import MOST_BUNDLES, PeerRounds, bundle, unbundle
@@ -279,3 +286,50 @@ def test_a_peer_says_what_is_wrong(words: list[str], sentence: str, capsys: pyte
     given = ["peer", "--member", "0", "--peers", "4", "--dim", "3", "--listen", "127.0.0.1:0", "--epsilon", "inf"]
     assert main([*given, *words]) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_keys_keep_strangers_out(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    init_keys(keys, ["127.0.0.1"])
+    for i in range(2):
+        (tmp_path / f"peer-{i}.token").write_text(add_credential(keys, f"peer-{i}", "client"))
+    ports = free_ports(2)
+    world = fb.World(n_clients=2, dim=DIM, horizon=80, per_round=2)
+    system = fb.feducb(epsilon=float("inf"), topology="complete", ttl=1)
+    terms = {"peers": 2}
+
+    def make(i: int, token: str) -> tuple[Peering, Any, User]:
+        options = argparse.Namespace(keys=keys, token_file=tmp_path / token)
+        tls, trust, secret = security(options)
+        limits = Limits.of(system.told(world), world, 10.0)
+        rounds = PeerRounds(MemoryStore(), PeerMachine(i, system, world), limits, lambda: 7 + i)
+        near = {1 - i: ("127.0.0.1", ports[1 - i])}
+        peering = Peering(rounds, near, terms, patience=20, credentials=Credentials(keys), token=secret, trust=trust)
+        return peering, tls, User(i, world, 10, 0.0, 0)
+
+    async def run(one: Peering, tls: Any, user: User, i: int, until: int) -> None:
+        await one.run(lambda: user.meet(Agent(one.rounds.machine)), until, bind("127.0.0.1", ports[i]), tls)
+
+    async def both() -> tuple[Peering, Peering]:
+        first, second = make(0, "peer-0.token"), make(1, "peer-1.token")
+        await asyncio.gather(run(*first, 0, 40), run(*second, 1, 40))
+        return first[0], second[0]
+
+    one, other = asyncio.run(both())
+    assert one.problem is None
+    assert other.problem is None
+    for mine, theirs in ((one, other), (other, one)):
+        assert mine.rounds.machine.rounds == 40
+        i = mine.rounds.machine.member
+        assert theirs.rounds.machine.node.told[i, 0].sums.n == mine.rounds.machine.node.own(0).n > 0
+
+    async def with_a_thief() -> tuple[Peering, Peering]:
+        honest, thief = make(0, "peer-0.token"), make(1, "peer-0.token")
+        honest[0].patience = thief[0].patience = 1.0
+        await asyncio.gather(run(*honest, 0, 2), run(*thief, 1, 2))
+        return honest[0], thief[0]
+
+    honest, thief = asyncio.run(with_a_thief())
+    assert "does not let anyone speak as peer-1" in str(thief.problem)
+    assert honest.rounds.heard == {1: 0}
+    assert honest.rounds.machine.rounds == 2, "it went on alone"
