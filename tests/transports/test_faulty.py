@@ -237,3 +237,27 @@ def test_a_client_in_quarantine_is_not_awaited() -> None:
     federation.quarantine("client-1", "it lies", 0.0)
     federation.tick(0.0)
     assert federation.machine.awaits() == [0]
+
+
+def test_clocks_may_jump() -> None:
+    """Times are shown, never decided by: with a clock that jumps everything is as with one that does not."""
+
+    def run(times: list[float]) -> tuple[int, int]:
+        federation = Federation("f", on_a_network(Terms("clustered-linucb", {}, WORLD)), MemoryStore())
+        member = Member(MemoryStore(), federation.terms, 0, iter(range(1, 9)).__next__)
+        federation.invite("client-0", times[0])
+        federation.receive([("client-0", member.greeting() or b"")], times[0])
+        for at in times:
+            choice = member.select(np.eye(2))
+            member.observe(choice.number, 1.0)
+            for message in federation.tick(at):
+                member.receive(message)
+            for frame in member.outgoing():
+                federation.receive([("client-0", frame)], at)
+        again = Federation("f", federation.terms, federation.store)
+        assert again.machine.gathered().n == federation.machine.gathered().n
+        return federation.rounds, federation.machine.gathered().n
+
+    steady = run([1e9 + i for i in range(40)])
+    assert steady == run([1e9 + (-1) ** i * 10.0 ** (i % 12) for i in range(40)])
+    assert steady[1] > 20

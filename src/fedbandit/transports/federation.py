@@ -241,7 +241,7 @@ class Federation:
                 raise Refusal("malformed", f"A coordinator does not take a {type(message).__name__}.")
         if isinstance(message, Upload) and message.sequence <= applied:
             seat.verified = seat.verified or message.sequence == applied
-            seat.last_spoke = max(seat.last_spoke, at)
+            seat.last_spoke = at
             return [Receipt(seat.member, message.sequence)], False  # and no more: of later ones nothing is known
         session = (seat.incarnation, seat.epoch, seat.nonce, seat.absent)
         try:
@@ -265,7 +265,7 @@ class Federation:
         before = self.machine.applied.get(seat.member, 0)
         answers = self.machine.receive(message)
         moved = bool(answers) or (self.machine.clocked and isinstance(message, Request))
-        seat.last_spoke = max(seat.last_spoke, at)
+        seat.last_spoke = at
         seat.absent = False
         if isinstance(message, Join):
             seat.open_session(envelope, new_life, before)

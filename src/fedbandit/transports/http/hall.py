@@ -29,6 +29,14 @@ T = TypeVar("T")
 log = logging.getLogger("fedbandit.coordinator")
 
 
+_OFFSET = time.time() - time.monotonic()
+
+
+def now() -> float:
+    """The time of day, by a clock that does not jump while the coordinator runs."""
+    return _OFFSET + time.monotonic()
+
+
 class Outlet:
     """What waits to be sent on one connection; a newer download takes the place of an older one."""
 
@@ -78,9 +86,8 @@ class Bucket:
 
     def take(self) -> bool:
         """Whether one more is allowed now."""
-        now = time.monotonic()
-        self.level = min(self.rate, self.level + (now - self.at) * self.rate)
-        self.at = now
+        before, self.at = self.at, time.monotonic()
+        self.level = min(self.rate, self.level + (self.at - before) * self.rate)
         if self.level < 1.0:
             return False
         self.level -= 1.0
@@ -135,7 +142,7 @@ class Room:
 
     def refuse(self, name: str, refusal: Refusal) -> None:
         """Count and log a refusal that the federation has not seen."""
-        self.federation.note_refusal(name, refusal, time.time())
+        self.federation.note_refusal(name, refusal, now())
         self._log(name, refusal)
 
     def leave(self, outlet: Outlet) -> None:
@@ -157,7 +164,7 @@ class Room:
                 batch.append(self.queue.get_nowait())
             frames = [(name, frame) for name, frame, _ in batch]
             try:
-                outcomes = await self.do(self.federation.receive, frames, time.time())
+                outcomes = await self.do(self.federation.receive, frames, now())
             except Refusal as refusal:
                 outcomes = [refusal] * len(batch)
             except Exception:
@@ -172,7 +179,7 @@ class Room:
         while True:
             await asyncio.sleep(self.round_seconds)
             try:
-                messages = await self.do(self.federation.tick, time.time())
+                messages = await self.do(self.federation.tick, now())
             except Refusal as refusal:
                 self.refuse("", refusal)
                 continue
@@ -198,7 +205,7 @@ class Hall:
         self.config = config
         self.credentials = Credentials(config.keys)
         self.store = open_store(config.store) if store is None else store
-        self.begun = time.time()
+        self.begun = now()
         self.strangers = 0
         """Requests with no credentials, or wrong ones."""
         self.rooms = {

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from fedbandit._version import __version__
 from fedbandit.privacy import PrivateStatistics
 from fedbandit.privacy.mechanism import epsilon_of
 from fedbandit.transports.federation import Federation
-from fedbandit.transports.http.hall import Hall, Room
+from fedbandit.transports.http.hall import Hall, Room, now
 from fedbandit.transports.register import Seat
 
 
@@ -17,7 +16,7 @@ def overview(hall: Hall) -> dict[str, Any]:
     """Everything the live page needs."""
     return {
         "version": __version__,
-        "now": time.time(),
+        "now": now(),
         "begun": hall.begun,
         "strangers": hall.strangers,
         "federations": [_describe(name, room) for name, room in hall.rooms.items()],
