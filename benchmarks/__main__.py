@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import cluster_privacy, clusters, collaborative, graph, hetofed, network, scale, speed, tradeoff
+from benchmarks import (
+    cluster_privacy,
+    clusters,
+    collaborative,
+    fclub_speed,
+    graph,
+    hetofed,
+    network,
+    scale,
+    speed,
+    tradeoff,
+)
 
 
 def recovery() -> None:
@@ -19,6 +30,7 @@ BENCHMARKS = {
     "scale": scale.main,
     "tradeoff": tradeoff.main,
     "fclub": clusters.main,
+    "fclub-speed": fclub_speed.main,
     "cluster-privacy": cluster_privacy.main,
     "network": network.main,
     "table1": hetofed.table1,
