@@ -50,6 +50,11 @@ def fclub() -> None:
         for epsilon in BUDGETS:
             name = f"CDP-FCLUB-DC, ε = {epsilon:g}, δ = {delta:g}"
             cases[name] = fb.cdp_fclub_dc(epsilon=epsilon, delta=delta, **WIDTH)
+    for epsilon, delta in ((1.0, 0.1), (10.0, 0.1), (10.0, 1e-5)):
+        private = PrivateStatistics(epsilon, delta)
+        cases[f"clustered_linucb, ε = {epsilon:g}, δ = {delta:g}"] = fb.clustered_linucb(
+            growth=1.5, privacy=private, **WIDTH
+        )
     for epsilon in (1.0, 10.0):
         cases[f"as published, ε = {epsilon:g}, δ = 0.1, U = D = 2"] = fb.cdp_fclub_dc(
             epsilon=epsilon, delta=0.1, calibration="published", upload=2.0, download=2.0, **WIDTH

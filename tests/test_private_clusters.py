@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import fedbandit as fb
 from fedbandit.assembly import Members
 from fedbandit.audit import audit_system
 from fedbandit.checks import fused_or_not_agrees, machines_agree, repeats_itself
+from fedbandit.engine.checkpoint import read_checkpoint, write_checkpoint
 from fedbandit.engine.rows import RowsLearner
 from fedbandit.engine.simulation import Simulation
 from fedbandit.mixing import Width, mix
@@ -121,6 +123,34 @@ def test_when_users_release_tells_nothing() -> None:
     ]
     for curve in curves[1:]:
         np.testing.assert_array_equal(curves[0], curve)
+
+
+@pytest.mark.parametrize(
+    "system",
+    [
+        fb.cdp_fclub_dc(epsilon=40.0, delta=0.1),
+        fb.cdp_fclub_dc(epsilon=40.0, delta=0.1, calibration="published", upload=1.2, download=1.2),
+        fb.fclub_dc(privacy=NoisyRewards(2.0, 0.0, 0.8)),
+    ],
+    ids=["proven", "published", "noised rewards"],
+)
+def test_checkpoints_keep_noise_clusters_and_books(system: fb.System, tmp_path: Path) -> None:
+    """The second half is run by a simulation that has never seen the first."""
+    env, horizon = world(n_arms=40), 5_000  # blocks of 3,276
+    whole, half, resumed = finished(system, env, horizon), *(Simulation(system, env, horizon, 0) for _ in range(2))
+    half.advance()
+    write_checkpoint(tmp_path / "half.npz", half, "half")
+    read_checkpoint(tmp_path / "half.npz", resumed, "half")
+    assert 0 < resumed.round < horizon
+    while not resumed.finished:
+        resumed.advance()
+    first, second = whole.result(), resumed.result()
+    np.testing.assert_array_equal(first.arms, second.arms)
+    np.testing.assert_array_equal(first.communication.message_curve, second.communication.message_curve)
+    assert first.clusters == second.clusters
+    assert first.privacy is not None
+    assert second.privacy is not None
+    assert first.privacy.summary() == second.privacy.summary()
 
 
 def naive_phase(V: Array, b: Array, n: Ints, server: Ints, split: float, merge: float, ridge: float) -> list[int]:

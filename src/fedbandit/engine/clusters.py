@@ -88,7 +88,8 @@ class ClustersLearner:
             per_round=world.per_round,
         )
         self.system, self.seed, self.noise = system, seed, system.pool_noise()
-        self.private, self.generation = system.guarantee.basis != "none", 0
+        self.private = system.guarantee.basis != "none"
+        self.generation = self.opened = 0  # clusterings so far, and the one whose streams are in use
         self.plan = system.policy.plan(system.as_seen(world), system.ridge, policy_key(seed))
         server_of = structure.servers(world)
         graphs = self.law.rule in (Rule.PHASES, Rule.PRUNING)
@@ -203,10 +204,11 @@ class ClustersLearner:
     def _new_streams(self, leaders: Ints) -> dict[int, Releases]:
         """A privacy stream for each local cluster, if there is noise: FCLUB builds trees anew with every clustering."""
         self.generation += 1
+        return self._streams(leaders, self.generation)
+
+    def _streams(self, leaders: Ints, generation: int) -> dict[int, Releases]:
         made = {
-            int(r): self.system.privacy.stream(
-                int(r), partial(generator, self.seed, Stream.NOISE, int(r), self.generation)
-            )
+            int(r): self.system.privacy.stream(int(r), partial(generator, self.seed, Stream.NOISE, int(r), generation))
             for r in leaders
             if self.system.privacy.perturbs == "statistics"
         }
@@ -265,6 +267,7 @@ class ClustersLearner:
             )
             self.exchange.control_messages = spoken
             self.exchange.outlets.streams.update(streams)
+            self.opened = self.generation
 
     def _speak(self, r: int, out: Outcome, s: int) -> None:
         assert self.exchange is not None
@@ -309,7 +312,7 @@ class ClustersLearner:
         for name, part in (("late", self.late), ("groups", self.groups)):
             arrays |= {f"{name}.{k}": v for k, v in part._asdict().items()}
         arrays |= pack_hub(self.hub) | self.partitions.arrays()
-        books = {"clipped": int(self.rules.rewards.clipped[0]), "generation": self.generation}
+        books = {"clipped": int(self.rules.rewards.clipped[0]), "generation": [self.generation, self.opened]}
         if self.exchange is None:
             return State(books, arrays)
         header, more = self.exchange.state()
@@ -325,6 +328,8 @@ class ClustersLearner:
         self.partitions = Partitions.from_arrays(arrays)
         like = self._empty_hub(arrays["hub.group_of"], len(arrays["hub.pool"]))
         self._use_hub(unpack_hub(like, arrays))
-        self.generation, self.rules.rewards.clipped[0] = state.header["generation"], state.header["clipped"]
+        self.rules.rewards.clipped[0] = state.header["clipped"]
+        self.generation, self.opened = state.header["generation"]
         if self.exchange is not None:
+            self.exchange.outlets.streams = self._streams(leaders_of(self.groups), self.opened)
             self.exchange.restore(state)

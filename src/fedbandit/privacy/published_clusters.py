@@ -44,7 +44,8 @@ class PublishedClusters:
         D1. m and L of ρ and Lemma 1, the numbers of clusters and servers, are both N: they are not known beforehand.
         D2. ρ_max is 2ρ + 3ρ c for the c uploads there were, not for the largest c there could be.
         D3. The condition for an upload has the 3ρI of the buffer, and not its noise H − H̄.
-        D4. A phase that changes no cluster merges by noisy sums from trees of its own, which are then forgotten.
+        D4. A local cluster knows its own uploads since its last download as they were before noise.
+        D5. A phase that changes no cluster merges by noisy sums from trees of its own, which are then forgotten.
     """
 
     epsilon: float = 1.0
