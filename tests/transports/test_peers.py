@@ -35,6 +35,7 @@ from fedbandit.transports.peer_rounds import MOST_BUNDLES, PeerRounds, bundle, u
 from fedbandit.transports.stores import MemoryStore, Store
 
 RING = {0: (1, 3), 1: (0, 2), 2: (1, 3), 3: (0, 2)}
+LINE = {0: (1,), 1: (0, 2), 2: (1,)}
 ROUNDS, DIM, TTL = 60, 3, 2
 
 
@@ -94,9 +95,10 @@ def free_ports(count: int) -> list[int]:
 
 
 def start(i: int, ports: list[int], folder: Path, *more: str) -> subprocess.Popen[str]:
-    near = ",".join(f"{j}=127.0.0.1:{ports[j]}" for j in RING[i])
-    words = [sys.executable, "-m", "fedbandit", "peer", "--member", str(i), "--peers", "4", "--dim", str(DIM), "--json",
-             "--listen", f"127.0.0.1:{ports[i]}", "--neighbours", near, "--ttl", str(TTL), "--rounds", str(ROUNDS),
+    count = len(ports)
+    near = ",".join(f"{j}=127.0.0.1:{ports[j]}" for j in (RING if count == 4 else LINE)[i])
+    words = [sys.executable, "-m", "fedbandit", "peer", "--member", str(i), "--peers", str(count), "--dim", str(DIM),
+             "--json", "--listen", f"127.0.0.1:{ports[i]}", "--neighbours", near, "--ttl", str(TTL), "--rounds", str(ROUNDS),
              "--state", str(folder / f"peer-{i}.db"), *more]  # fmt: skip
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -126,9 +128,9 @@ def test_processes_do_what_the_simulation_does(tmp_path: Path) -> None:
 
 def test_a_private_peer_is_killed_and_comes_back(tmp_path: Path) -> None:
     pytest.importorskip("opendp", reason="OpenDP is not installed")
-    ports = free_ports(4)
+    ports = free_ports(3)
     options = ("--patience", "3", "--pace", "20")
-    processes = [start(i, ports, tmp_path, *options) for i in range(4)]
+    processes = [start(i, ports, tmp_path, *options) for i in range(3)]
     deadline = time.monotonic() + 150
     while time.monotonic() < deadline and not (tmp_path / "peer-2.db").exists():
         time.sleep(0.1)
@@ -143,7 +145,7 @@ def test_a_private_peer_is_killed_and_comes_back(tmp_path: Path) -> None:
         assert report["rounds"] >= ROUNDS
         assert report["observed"] <= ROUNDS
         assert "secure" in report["guarantee"]
-    for i in (0, 1, 3):
+    for i in (0, 1):
         assert reports[i]["observed"] >= ROUNDS - 1, "the others went on"
     heard = {tuple(sorted(report["heard"].items())) for report in reports}
     assert all(sum(report["heard"].values()) > 0 for report in reports), heard
