@@ -38,6 +38,7 @@ SYSTEMS: list[tuple[str, dict[str, Any]]] = [
     ("clustered-linucb", {}),
     ("count-linucb", {"privacy": {"noises": "statistics", "epsilon": 3.0}}),
     ("feducb", {"epsilon": 3.0}),
+    ("async-linucb-am", {"d_global": 1, "gamma_upload": 1.2, "gamma_download": 1.2}),
 ]
 RUN = 2500
 """Steps with one seed."""
@@ -46,10 +47,10 @@ RUN = 2500
 @pytest.mark.parametrize(("system", "keywords"), SYSTEMS)
 @pytest.mark.parametrize("part", range(4))
 def test_invariants_hold_under_faults(system: str, keywords: dict[str, Any], part: int) -> None:
-    runs = max(1, STEPS // (len(SYSTEMS) * 4 * RUN))
+    runs = max(1, round(STEPS / (len(SYSTEMS) * 4 * RUN)))
     for seed in range(part * runs, (part + 1) * runs):
         network = FaultyNetwork(on_a_network(Terms(system, keywords, WORLD)), seed)
-        for step in range(STEPS // (len(SYSTEMS) * 4 * runs)):
+        for step in range(-(-STEPS // (len(SYSTEMS) * 4 * runs))):
             network.step()
             if step % 100 == 0:
                 network.check()
@@ -261,3 +262,28 @@ def test_clocks_may_jump() -> None:
     steady = run([1e9 + i for i in range(40)])
     assert steady == run([1e9 + (-1) ** i * 10.0 ** (i % 12) for i in range(40)])
     assert steady[1] > 20
+
+
+def test_whoever_has_lost_its_state_is_told_that_calls_have_begun() -> None:
+    """A new life of a member begins by exploring; it is called, and what its former life sent stays."""
+    federation = Federation("f", on_a_network(Terms("hetofedbandit", {"exploration": 1}, WORLD)), MemoryStore())
+    federation.invite("client-0", 0.0)
+
+    def live(entropy: int) -> Member:
+        member = Member(MemoryStore(), federation.terms, 0, lambda: entropy)
+        choice = member.select(np.eye(2))
+        member.observe(choice.number, 1.0)
+        (answers,) = federation.receive([("client-0", member.greeting() or b"")], 0.0)
+        assert not isinstance(answers, Refusal), answers
+        for message in [*answers, *federation.tick(0.0)]:
+            member.receive(message)
+        assert not member.machine._exploring
+        for frame in member.outgoing():
+            (answers,) = federation.receive([("client-0", frame)], 0.0)
+            assert not isinstance(answers, Refusal), answers
+        return member
+
+    live(11)
+    assert federation.machine.gathered().n == 1
+    live(22)
+    assert federation.machine.gathered().n == 2

@@ -8,7 +8,6 @@ import json
 import math
 import secrets
 import ssl
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +42,7 @@ class Agent:
 
 def run(options: argparse.Namespace) -> int:
     """Take part until all rounds are over; print what came of it."""
-    from fedbandit.commands.serve import bind
+    from fedbandit.commands.serve import bind, log_to_stderr
     from fedbandit.transports.http.config import is_loopback
     from fedbandit.transports.http.credentials import Credentials
     from fedbandit.transports.http.peering import Peering
@@ -71,16 +70,13 @@ def run(options: argparse.Namespace) -> int:
             credentials=None if options.keys is None else Credentials(options.keys),
             token=token,
             trust=trust,
+            pause=1 / options.pace if options.pace > 0 else 0.0,
         )
-
-        def act() -> None:
-            if options.pace > 0:
-                time.sleep(1 / options.pace)
-            user.meet(agent)
 
         for _ in range(rounds.machine.rounds + rounds.acted):
             user.skip()  # what it has met before a restart
-        asyncio.run(peering.run(act, options.rounds, bind(host, port), tls))
+        log_to_stderr()
+        asyncio.run(peering.run(lambda: user.meet(agent), options.rounds, bind(host, port), tls))
     finally:
         store.close()
     _tell(options, rounds, user, peering.problem)

@@ -29,7 +29,10 @@ log = logging.getLogger("fedbandit.peer")
 
 
 class Peering:
-    """A peer among its neighbours. `terms` is what all must agree on; it is part of the greeting."""
+    """A peer among its neighbours. `terms` is what all must agree on; it is part of the greeting.
+
+    A neighbour is down after `patience` seconds; `pause` is how many seconds a round takes at least.
+    """
 
     def __init__(
         self,
@@ -41,6 +44,7 @@ class Peering:
         credentials: Credentials | None = None,
         token: str | None = None,
         trust: ssl.SSLContext | None = None,
+        pause: float = 0.0,
     ) -> None:
         self.rounds = rounds
         self.addresses = addresses
@@ -49,6 +53,7 @@ class Peering:
         self.credentials = credentials
         self.token = token
         self.trust = trust
+        self.pause = pause
         self.problem: str | None = None
         self._news = asyncio.Condition()
         self._writers: dict[int, asyncio.StreamWriter] = {}  # neighbour → where its bundles come from
@@ -62,6 +67,7 @@ class Peering:
         try:
             while self.rounds.machine.rounds < until:
                 if not self.rounds.acted:
+                    await asyncio.sleep(self.pause)
                     act()
                     self.rounds.finish_acting()
                 await self._tell_everybody()
