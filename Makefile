@@ -29,9 +29,9 @@ format: $(VENV)/dev.stamp
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m benchmarks
 
-# A million steps on a network that loses, repeats, delays and crashes; make test does 100,000.
+# A million steps on a network that loses, repeats, delays and crashes (make test does 100,000), and twenty kills on each store.
 soak: $(VENV)/dev.stamp
-	FEDBANDIT_STEPS=1000000 $(BIN)/python -m pytest -q -n auto tests/transports/test_faulty.py
+	FEDBANDIT_STEPS=1000000 FEDBANDIT_KILLS=20 $(BIN)/python -m pytest -q -n auto tests/transports/test_faulty.py tests/transports/test_kill.py
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "fedbandit needs Python 3.11 or newer, found " + sys.version.split()[0])'

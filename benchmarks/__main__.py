@@ -4,18 +4,40 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import clusters, collaborative, graph, hetofed, network, privacy, scale, speed, tradeoff
+from benchmarks import (
+    cluster_privacy,
+    clusters,
+    collaborative,
+    fclub_speed,
+    graph,
+    hetofed,
+    network,
+    privacy,
+    scale,
+    speed,
+    tradeoff,
+)
+
+
+def recovery() -> None:
+    """Who finds well-separated clusters exactly, in HetoFedBandit's world and in FCLUB's."""
+    hetofed.recovery()
+    print()
+    clusters.recovery()
+
 
 BENCHMARKS = {
     "speed": speed.main,
     "scale": scale.main,
     "tradeoff": tradeoff.main,
     "fclub": clusters.main,
+    "fclub-speed": fclub_speed.main,
+    "cluster-privacy": cluster_privacy.main,
     "network": network.main,
     "privacy": privacy.main,
     "table1": hetofed.table1,
     "imbalanced": hetofed.imbalanced,
-    "recovery": hetofed.recovery,
+    "recovery": recovery,
     "graph": graph.main,
     "collaborative": collaborative.main,
 }

@@ -48,7 +48,7 @@ class Log(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """Which arm to pull: "ucb", "greedy", "lints", "linphe" or "uniform"; with `alpha` the width is fixed."""
+    """Which arm to pull: "ucb", "squared", "greedy", "lints", "linphe", "uniform"; with `alpha` the width is fixed."""
 
     kind: str = "ucb"
     alpha: float | None = None
@@ -113,6 +113,8 @@ def choose(policy: Policy, V: Array, b: Array, X: Array, ridge: float, seed: int
     normal(key, client, step, z)
     if policy.kind == "ucb":
         scores = [float(x @ theta + alpha * math.sqrt(x @ inverse @ x)) for x in X]
+    elif policy.kind == "squared":
+        scores = [float(x @ theta + alpha * (x @ inverse @ x)) for x in X]
     elif policy.kind == "greedy":
         scores = [float(x @ theta) for x in X]
     elif policy.kind == "lints":

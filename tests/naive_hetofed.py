@@ -149,8 +149,10 @@ def queue(
     sigma: float = 0.1,
     level: float = 0.01,
     seed: int = 0,
+    explorer: Policy | None = None,
 ) -> Run:
     """HetoFedBandit and its variants (Alg. 2 and 5, with the deviations of `ServerQueue`)."""
+    explorer = explorer or Policy("uniform")
     n, d = log.n_clients, log.dim
     clients = [Client(threshold=limit(1)) for _ in range(n)]
     groups = [[i] for i in range(n)]
@@ -176,7 +178,7 @@ def queue(
         for i in range(n):
             s = t * n + i
             exploring = t < exploration
-            run.arms.append(act(clients[i], i, log, s, Policy("uniform") if exploring else Policy(sigma=sigma), seed))
+            run.arms.append(act(clients[i], i, log, s, explorer if exploring else Policy(sigma=sigma), seed))
             run.uploads.append(0)
             run.downloads.append(0)
             value, waits = clients[i].growth(d), clients[i].doubled

@@ -133,6 +133,19 @@ def test_every_policy(name: str, policy: str) -> None:
     check(make, oracle, log, policy, seed=5, n_servers=2, **keywords)
 
 
+@pytest.mark.parametrize("name", ["fclub", "fclub_dc", "homo", "homo_dc", "club", "sclub", "cdp_fclub_dc"])
+def test_the_authors_bonus_has_no_root(name: str) -> None:
+    """`bonus="authors"` is the policy "squared", which has its oracle; the default is the paper's."""
+    env = fb.environments.fclub(n_clients=6, dim=3, n_arms=8, n_clusters=2, n_servers=2)
+    make = getattr(fb, name)
+    theirs, squared, plain = (
+        fb.simulate(make(**keywords), env, 400).arms for keywords in ({"bonus": "authors"}, {"policy": "squared"}, {})
+    )
+    assert np.array_equal(theirs, squared)
+    assert not np.array_equal(theirs, plain)
+    assert isinstance(make().policy, fb.policies.UCB)
+
+
 def test_triggers_on_counts() -> None:
     """The structure does not care by which protocol local clusters share."""
 
@@ -300,7 +313,9 @@ def test_clusters_are_saved_measured_and_drawn(tmp_path: Path) -> None:
     [
         (fb.fclub_dc(alpha_split=3.0, alpha_merge=3.0), {"n_clusters": 3, "n_servers": 3}),
         (fb.club(alpha_split=3.5), {"n_clusters": 2, "n_servers": 1}),
-        (fb.sclub(alpha_split=4.0, alpha_merge=1.5), {"n_clusters": 2, "n_servers": 1}),
+        (fb.fclub(alpha_split=3.0, alpha_merge=3.0), {"n_clusters": 3, "n_servers": 3}),
+        (fb.sclub(alpha_split=4.0, alpha_merge=3.0), {"n_clusters": 2, "n_servers": 1}),
+        (fb.sclub(alpha_split=4.0, alpha_merge=3.0), {"n_clusters": 3, "n_servers": 1}),
     ],
 )
 def test_well_separated_clusters_are_found_in_every_seed(system: System, env: dict[str, Any]) -> None:
@@ -374,6 +389,8 @@ def world(**options: Any) -> fb.environments.Fclub:
         (lambda: fb.sclub(alpha_frequency=math.nan), "alpha_frequency is nan"),
         (lambda: fb.fclub_dc(upload=0.5), "gamma_upload is 0.5"),
         (lambda: fb.simulate(fb.homo_dc(upload=[2.0] * 6), world(), 10), "it is local clusters that communicate"),  # type: ignore[arg-type]
+        (lambda: fb.fclub_dc(bonus="mine"), "bonus"),  # type: ignore[arg-type]
+        (lambda: fb.fclub_dc(bonus="authors", policy="lints"), "policy is 'lints'"),
         (lambda: System(structure=PhasedClusters()), "PhasedClusters with Never is refused"),
         (lambda: System(structure=fb.structures.PrunedGraph(), protocol=fb.protocols.always()), "nobody coordinates"),
         (lambda: fb.ClientMachine(0, fb.club(), fb.World(3, 2, 9)), "clients share models"),

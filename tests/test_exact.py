@@ -17,7 +17,7 @@ from fedbandit.engine.rows import RowsLearner
 from fedbandit.engine.simulation import Simulation
 from fedbandit.environments.recorded import RecordedStream
 from fedbandit.packed import unpacked
-from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, Uniform
+from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, SquaredBonus, Uniform
 from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Synchronous
 from fedbandit.protocols.hub import catch_up
 from fedbandit.statistics import (
@@ -41,6 +41,7 @@ POLICIES: dict[str, tuple[Policy, naive.Policy]] = {
     "ucb": (UCB(), naive.Policy("ucb")),
     "ucb-wide": (UCB(noise=1.0, confidence=0.01), naive.Policy("ucb", sigma=1.0, delta=0.01)),
     "ucb-fixed": (UCB(alpha=0.3), naive.Policy("ucb", alpha=0.3)),
+    "squared": (SquaredBonus(), naive.Policy("squared")),
     "greedy": (Greedy(), naive.Policy("greedy")),
     "lints": (LinTS(), naive.Policy("lints")),
     "lints-fixed": (LinTS(alpha=0.2), naive.Policy("lints", alpha=0.2)),

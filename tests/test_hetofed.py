@@ -29,7 +29,7 @@ from fedbandit.structures.cliques import cliques
 from fedbandit.structures.evidence_clusters import likeliest
 from fedbandit.structures.homogeneity import Weighted, pairwise, weighted
 from tests import naive_hetofed
-from tests.naive import Array, Log
+from tests.naive import Array, Log, Policy
 from tests.naive_hetofed import Client, Run
 
 N, DIM, ROUNDS = 6, 3, 30
@@ -71,14 +71,19 @@ def limit_of(rule: str) -> Callable[[int], float]:
     return lambda size: RULES[rule](world, size)
 
 
+WIDEST = Policy(alpha=1e3)
 PAPER, CODE = "T log(|C|T)/(d|C|)", "T/(|C| d log T)"
 QUEUES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "fifo": ("hetofedbandit", {"exploration": 6}, {"margin": "tight", "level": 0.1}),
-    "published": ("hetofedbandit", {"exploration": 6, "margin": "published"}, {"margin": "published", "level": 0.1}),
-    "pq": ("hetofedbandit_pq", {"exploration": 6}, {"margin": "tight", "level": 0.1}),
-    "dr": ("hetofedbandit_dr", {"exploration": 6}, {"margin": "data"}),
+    "fifo": ("hetofedbandit", {"exploration": 6}, {"margin": "tight", "level": 0.5, "explorer": WIDEST}),
+    "published": (
+        "hetofedbandit",
+        {"exploration": 6, "margin": "published", "test_level": 0.1, "explore": "random"},
+        {"margin": "published", "level": 0.1},
+    ),
+    "pq": ("hetofedbandit_pq", {"exploration": 6, "explore": "random"}, {"margin": "tight", "level": 0.5}),
+    "dr": ("hetofedbandit_dr", {"exploration": 6}, {"margin": "data", "explorer": WIDEST}),
     "e": ("hetofedbandit_e", {}, {"margin": "data"}),
-    "e-explores": ("hetofedbandit_e", {"exploration": 4}, {"margin": "data"}),
+    "e-explores": ("hetofedbandit_e", {"exploration": 4, "explore": "random"}, {"margin": "data"}),
 }
 
 
@@ -331,6 +336,8 @@ def test_the_test_knows_the_noise() -> None:
     n, dim, count, std = 6, 4, 400, 5.0
 
     class Known:
+        weighed = False
+
         def repair(self, V: Array, releases: Any, ridge: float) -> Any:
             raise NotImplementedError
 
@@ -409,6 +416,7 @@ def test_clustered_parameters_keep_their_distances(rewards: Any, sizes: Any) -> 
         (lambda: fb.hetofedbandit(threshold=math.inf), "threshold is inf"),
         (lambda: fb.hetofedbandit(threshold="often"), "no rule for threshold 'often'"),
         (lambda: fb.hetofedbandit_e(margin="wide"), "margin is 'wide'"),  # type: ignore[arg-type]
+        (lambda: fb.hetofedbandit(explore="boldly"), "explore is 'boldly'"),  # type: ignore[arg-type]
         (lambda: fb.hetofedbandit_async(recluster=0.5), "recluster is 0.5"),
         (lambda: fb.dyclu(retest=0.0), "retest is 0.0"),
         (lambda: fb.clustered_linucb(growth=0.9), "growth is 0.9"),

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from fedbandit import mixing
-from fedbandit.mixing import WEIGHTS, mix
+from fedbandit.mixing import WEIGHTS, Width, mix
 from fedbandit.packed import unpacked
 from fedbandit.policies import UCB
 from fedbandit.policies.plan import exact_width, noise_width, width
@@ -35,7 +35,7 @@ def test_without_noise_the_sums_add_up() -> None:
     """To the bit, and with nothing more to know."""
     rng = np.random.default_rng(0)
     own, others = observed(rng, 5, np.zeros(DIM)), observed(rng, 50, np.zeros(DIM))
-    mixed, slack = mix(own, others, EXACT, RIDGE, 1.0)
+    mixed, slack = mix(own, others, EXACT, RIDGE, Width(1.0))
     np.testing.assert_array_equal(mixed.V, own.V + others.V)
     np.testing.assert_array_equal(mixed.b, own.b + others.b)
     assert (mixed.n, slack) == (55, EXACT)
@@ -45,7 +45,7 @@ def test_too_much_noise_is_learning_alone() -> None:
     """Then the weight is 0: own data as they are, and the width of exact statistics."""
     rng = np.random.default_rng(1)
     own, others = observed(rng, 200, np.zeros(DIM)), observed(rng, 10, np.zeros(DIM))
-    mixed, slack = mix(own, others, Slack(noise=1e6, spectrum=1e6), RIDGE, 1.0)
+    mixed, slack = mix(own, others, Slack(noise=1e6, spectrum=1e6), RIDGE, Width(1.0))
     np.testing.assert_array_equal(mixed.V, own.V)
     np.testing.assert_array_equal(mixed.b, own.b)
     assert (slack.noise, slack.inflation, slack.offset) == (0.0, 0.0, 0.0)
@@ -57,7 +57,7 @@ def test_weights_fall_as_noise_grows() -> None:
     own, others = observed(rng, 20, np.zeros(DIM)), observed(rng, 2_000, np.zeros(DIM))
     weights = []
     for spectrum in np.geomspace(1e-6, 1e6, 40):
-        mixed, _ = mix(own, others, Slack(noise=spectrum, spectrum=spectrum), RIDGE, 1.0)
+        mixed, _ = mix(own, others, Slack(noise=spectrum, spectrum=spectrum), RIDGE, Width(1.0))
         weights.append(float(np.trace(mixed.V - own.V) / np.trace(others.V)))
     assert weights[0] == pytest.approx(1.0)
     assert weights[-1] == 0.0
@@ -73,7 +73,7 @@ def test_the_inflation_covers_the_noise(data: float, monkeypatch: pytest.MonkeyP
     worst = -spectrum * np.diag([1.0, 1.0, 0.0, 0.0])  # the first direction is lifted by Λ, the second not at all
     exact = np.diag([0.0, data * spectrum, 100.0, 100.0])
     own = Sums(np.eye(DIM), np.zeros(DIM), 30)
-    mixed, slack = mix(own, Sums(exact + worst, np.zeros(DIM), 100), Slack(spectrum=spectrum), RIDGE, 1.0)
+    mixed, slack = mix(own, Sums(exact + worst, np.zeros(DIM), 100), Slack(spectrum=spectrum), RIDGE, Width(1.0))
     inside = own.V + exact + RIDGE * np.eye(DIM)
     gap = (1 + slack.inflation) ** 2 * (mixed.V + RIDGE * np.eye(DIM)) - inside
     assert np.linalg.eigvalsh(gap)[0] > -1e-9

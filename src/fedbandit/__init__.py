@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fedbandit.presets import (
         async_linucb,
         async_linucb_am,
+        cdp_fclub_dc,
         club,
         clustered_linucb,
         colin,
@@ -78,6 +79,7 @@ __all__ = [
     "__version__",
     "async_linucb",
     "async_linucb_am",
+    "cdp_fclub_dc",
     "checks",
     "club",
     "clustered_linucb",

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, cast
 
 from fedbandit._version import __version__
-from fedbandit.cli_data import add_data_commands
-from fedbandit.cli_replay import add_replay_flags
-from fedbandit.cli_reproduce import add_reproduce_flags, add_run_flags
-from fedbandit.commands import add_commands
+from fedbandit.commands import add_commands, audit, data, replay, reproduce, run
+from fedbandit.commands.numbers import seeds, whole_number
 from fedbandit.errors import FedbanditError, unknown
 
 DEFAULTS = """
@@ -109,37 +106,22 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     several.add_argument("--out", type=Path, metavar="FOLDER", help="write runs, curves, summary.json and regret.png")
     several.add_argument("--format", choices=("csv", "parquet"), default="csv", help="of runs and curves")
 
-    data = command("data", "Check or prepare a data set: Last.FM, Delicious or MovieLens.")
-    commands["data prepare"] = cast(Parser, add_data_commands(data))
+    prepare = data.add_flags(command("data", "Check or prepare a data set: Last.FM, Delicious or MovieLens."))
+    commands["data prepare"] = cast(Parser, prepare)
     logs = command("replay", "Estimate from logged decisions what a system would have earned.")
-    add_replay_flags(logs)
+    replay.add_flags(logs)
     for seeded in (one, logs):
         seeded.add_argument("--seed", type=whole_number, default=0, metavar="S", help="default: 0")
-    audit = command(
+    claims = command(
         "audit",
         "Attack what private systems claim: prints measured lower bounds on ε; exit status 1 if a claim fails.",
         "fedbandit audit [SYSTEM …] [flags]",
     )
-    audit.add_argument(
-        "systems", metavar="SYSTEM", nargs="*", help="name, name:keyword=value,… (default: every private preset)"
-    )
-    for flag, default, meaning in (
-        ("--clients", 3, "clients"),
-        ("--dim", 2, "dimensions"),
-        ("--horizon", 200, "rounds, in each of which all clients act"),
-        ("--trials", 20_000, "streams in each of two worlds; a 200th as many paired runs of a client"),
-        ("--seed", 0, "of the attack"),
-    ):
-        audit.add_argument(
-            flag, type=whole_number, default=default, metavar="N", help=f"{meaning} (default: {default})"
-        )
-    audit.add_argument("--out", type=Path, metavar="FILE.png", help="draw the scores of one system in both worlds")
-
+    audit.add_flags(claims)
     papers = command("reproduce", "Regenerate figures and tables of the papers, and check what they claim.")
-    add_reproduce_flags(papers)
+    reproduce.add_flags(papers)
     own = command("run", "Run an experiment of your own, written down in one YAML or Python file.")
-    add_run_flags(own)
-
+    run.add_flags(own)
     for parallel in (several, papers, own):
         parallel.add_argument("--jobs", type=whole_number, metavar="J", help="processes (default: all processors)")
     add_commands(command)
@@ -185,28 +167,6 @@ def add_keyword_flags(command: Parser, arguments: Sequence[str], *, environments
             )
         else:
             group.add_argument(*flags, dest=_KEYWORD + name, default=argparse.SUPPRESS, metavar="VALUE", help=who)
-
-
-def whole_number(text: str) -> int:
-    """A number such as 30000, 30_000 or 3e4."""
-    try:
-        return int(text)
-    except ValueError:
-        with suppress(ValueError, OverflowError):  # not a number, or inf
-            if float(text) == int(float(text)):
-                return int(float(text))
-    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-
-
-def seeds(text: str) -> Sequence[int]:
-    """How many seeds, or which."""
-    if "," in text:
-        chosen = [whole_number(part) for part in text.split(",") if part]
-    else:
-        chosen = list(range(whole_number(text)))
-    if not chosen or len(set(chosen)) < len(chosen):
-        raise argparse.ArgumentTypeError(f"{text!r} does not name at least one seed, each once")
-    return chosen
 
 
 def keyword_flags(options: argparse.Namespace) -> dict[str, str]:

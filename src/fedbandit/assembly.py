@@ -22,6 +22,11 @@ NEVER = 2**62
 class Noise(Protocol):
     """What is known about the noise in sums of private uploads."""
 
+    @property
+    def weighed(self) -> bool:
+        """Whether members keep their own data as they are, and weigh what the others released (`mixing`)."""
+        ...
+
     def variance(self, member: int, releases: int) -> float:
         """The variance of an entry of a member's V after that many releases."""
         ...
@@ -82,6 +87,16 @@ def summed(members: Members, group: Sequence[int], noise: Noise | None, ridge: f
         return Share(Sums(V, b, n))
     V, slack = noise.repair(V, {i: int(members.releases[i]) for i in group if members.releases[i] > 0}, ridge)
     return Share(Sums(V, b, n), slack)
+
+
+def share_of(member: int, members: Members, group: Sequence[int], noise: Noise | None, ridge: float) -> Share:
+    """What a member is sent of its group: the sum, or if there is noise to weigh, the others' sum and its noise."""
+    if noise is None or not noise.weighed:
+        return summed(members, group, noise, ridge)
+    who = np.array([j for j in group if j != member], dtype=np.int64)
+    sums = Sums(members.V[who].sum(axis=0), members.b[who].sum(axis=0), int(members.n[who].sum()))
+    variance = sum(noise.variance(int(j), int(members.releases[j])) for j in who)
+    return Share(sums, noise.known(variance), own=False)
 
 
 class Assembly(Protocol):

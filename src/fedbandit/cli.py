@@ -18,11 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbandit._version import __version__
 from fedbandit.arguments import add_keyword_flags, build_parser, keyword_flags, unexpected
-from fedbandit.cli_data import run_data
-from fedbandit.cli_replay import run_replay
-from fedbandit.cli_reproduce import run_file, run_reproduce
-from fedbandit.commands import COMMANDS
-from fedbandit.commands import run as run_network_command
+from fedbandit.commands import run_in_its_module
 from fedbandit.errors import FedbanditError, unknown
 
 if TYPE_CHECKING:
@@ -70,21 +66,10 @@ def run_command(arguments: list[str]) -> int:
     if command is None:
         parser.print_help()
         return 0
-    if command == "list":
-        return list_names(options)
-    if command == "data":
-        return run_data(options, keyword_flags(options))
-    if command == "replay":
-        return run_replay(options)
-    if command == "audit":
-        from fedbandit.audit_command import audit
-
-        return audit(options)
-    if command in COMMANDS:
-        return run_network_command(command, options)
     options.command_line = shlex.join(["fedbandit", *arguments])
-    run = {"simulate": simulate, "compare": compare, "reproduce": run_reproduce, "run": run_file}
-    return run[command](options)
+    options.keywords = keyword_flags(options)
+    here = {"list": list_names, "simulate": simulate, "compare": compare}
+    return here[command](options) if command in here else run_in_its_module(command, options)
 
 
 def list_names(options: argparse.Namespace) -> int:
@@ -227,4 +212,4 @@ def _specs(options: argparse.Namespace, texts: Sequence[str]) -> tuple[list[Spec
     """The systems and the environment with the keywords that were given as flags."""
     from fedbandit.experiments.specs import Spec, distribute
 
-    return distribute(keyword_flags(options), [Spec.parse(text) for text in texts], Spec.parse(options.env))
+    return distribute(options.keywords, [Spec.parse(text) for text in texts], Spec.parse(options.env))

@@ -19,7 +19,7 @@ from fedbandit.errors import FedbanditError, require, whole_number
 from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Terms, Upload, decode, encode
 from fedbandit.mixing import mix
 from fedbandit.packed import multiply_packed
-from fedbandit.policies import Uniform, choose, scratch
+from fedbandit.policies import choose, scratch
 from fedbandit.policies.plan import exact_width
 from fedbandit.privacy.noise import Source, label_of, perturb
 from fedbandit.privacy.release_stream import ReleaseStream
@@ -105,12 +105,13 @@ class ClientMachine:
         self.member = member
         self._row = row = member * told.protocol.period + estimator  # its number in a simulation
         self.dim = told.shared_dim(world)
+        self.context_dim = world.dim
         self.bound = world.bound
         self.ridge = system.ridge
         self.protocol = told.protocol
         self._counting = told.counts_only
         self.plan = told.policy.plan(told.as_seen(world), system.ridge, policy_key(seed))
-        self._explore = Uniform().plan(world, system.ridge, policy_key(seed))
+        self._explore = system.explorer.plan(world, system.ridge, policy_key(seed))
         assembly = told.assembly(world)
         self._waits = told.protocol.one_by_one  # who has asked waits to be called
         self._exploring = assembly is not None and assembly.exploring
@@ -274,6 +275,21 @@ class ClientMachine:
         return self.stream is not None and not self.stream.may_release(int(self.row[N_PENDING]))
 
     @property
+    def observed(self) -> int:
+        """Rewards learnt from so far."""
+        return int(self.row[N_OWN])
+
+    @property
+    def pending(self) -> int:
+        """Those of them that are in no upload yet."""
+        return int(self.row[N_PENDING])
+
+    @property
+    def acting(self) -> Array:
+        """The row by which arms are chosen now, which counts the steps."""
+        return self.row
+
+    @property
     def sequence(self) -> int:
         """The number of the last upload."""
         return self._sequence
@@ -288,11 +304,12 @@ class ClientMachine:
             "epoch": self._epoch,
             "unacknowledged": list(self.outbox),
             "exploring": self._exploring,
+            "terms": self._terms,
         }
         arrays: dict[str, NDArray[Any]] = {
             "row": self.row.copy(),
             "waiting": np.array(list(self._chosen), dtype=np.int64),
-            "contexts": np.array(list(self._chosen.values()), dtype=np.float64).reshape(-1, self.dim),
+            "contexts": np.array(list(self._chosen.values()), dtype=np.float64).reshape(-1, self.context_dim),
         }
         for number, upload in self._on_top.items():
             arrays[f"upload.{number}"] = np.frombuffer(encode(upload), dtype=np.uint8)
@@ -315,6 +332,7 @@ class ClientMachine:
                 assert isinstance(upload, Upload)
                 self._on_top[upload.sequence] = upload
         self._exploring = header["exploring"]
+        self._threshold = self._terms = header["terms"]
         if self.stream is not None:
             prefix = "stream."
             kept = {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
@@ -343,6 +361,10 @@ class ClientMachine:
         self._told = told
         self._adopt(message)
 
+    def remember_told(self, told: Sums) -> None:
+        """What this one has told itself, after a restart."""
+        self._told = told
+
     def _own_sent(self) -> Sums:
         """What this client has uploaded, before it was noised."""
         return self.stream.own if isinstance(self.stream, ReleaseStream) else self._told
@@ -357,8 +379,8 @@ class ClientMachine:
             slack = message.slack
         else:
             own = self._own_sent()
-            alpha = exact_width(self.plan, own, self.ridge)
-            mixed, slack = mix(own, message.sums, message.slack, self.ridge, alpha)
+            width = exact_width(self.plan, own, self.ridge)
+            mixed, slack = mix(own, message.sums, message.slack, self.ridge, width)
             shared = [mixed]
         given = shared_row(shared, slack, self.dim, self.ridge, self._work.M)
         if self._fresh:

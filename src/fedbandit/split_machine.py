@@ -11,6 +11,7 @@ from fedbandit.messages import Message
 from fedbandit.packed import multiply_packed
 from fedbandit.policies import choose, scratch
 from fedbandit.policies.split import choose_split, split_scratch
+from fedbandit.privacy.noise import Source
 from fedbandit.split_model import begin, cut, mask, may_begin, observe_split
 from fedbandit.state import State
 from fedbandit.statistics import N_OWN, VERSION, Array, empty_rows, inverse_of, observe, scratch_in, start_row
@@ -25,11 +26,13 @@ class SplitClientMachine(ClientMachine):
     It takes and sends what `ClientMachine` does; messages have the dimension of the shared part.
     """
 
-    def __init__(self, member: int, system: System, world: World, seed: int = 0) -> None:
+    def __init__(
+        self, member: int, system: System, world: World, seed: int = 0, *, source: Source | None = None
+    ) -> None:
         structure = system.structure
         if not isinstance(structure, GlobalLocal):
             raise FedbanditError(f"{system.name} has no model in two parts; its clients are ClientMachines.")
-        super().__init__(member, system, world, seed)
+        super().__init__(member, system, world, seed, source=source)
         self.plan = self.plan._replace(sigma=self.plan.sigma + structure.partial_noise)
         self.parts = structure.parts(world)
         self.size = int(structure.sizes(world)[member])
@@ -60,9 +63,24 @@ class SplitClientMachine(ClientMachine):
             a = choose_split(self.plan, self.row, self.own, self.member, X, offered, self.parts, self.size, self._split)
         return self.chosen(X[a], int(a))
 
+    @property
+    def acting(self) -> Array:
+        """At first the row of the start-up."""
+        return self.first if self.starting else self.row
+
+    @property
+    def observed(self) -> int:
+        """Rewards learnt from, those of the start-up included."""
+        return int(self.acting[N_OWN])
+
+    @property
+    def pending(self) -> int:
+        """All of them, before the start-up is over."""
+        return int(self.first[N_OWN]) if self.starting else super().pending
+
     def perceive(self, reward: float) -> float:
         """The reward to learn from; the start-up counts its observations apart."""
-        return self.perceived(reward, int((self.first if self.starting else self.row)[N_OWN]))
+        return self.perceived(reward, self.observed)
 
     def learn(self, x: Array, y: float) -> None:
         """Learn from one observation, with the part of the model that is due."""
@@ -109,7 +127,9 @@ class SplitClientMachine(ClientMachine):
             self._looked = int(self.row[VERSION])
 
 
-def make_client(member: int, system: System, world: World, seed: int = 0) -> ClientMachine:
+def make_client(
+    member: int, system: System, world: World, seed: int = 0, *, source: Source | None = None
+) -> ClientMachine:
     """The machine that a client of this system needs."""
     kind = SplitClientMachine if system.structure.model == "split" else ClientMachine
-    return kind(member, system, world, seed)
+    return kind(member, system, world, seed, source=source)

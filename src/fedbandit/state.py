@@ -33,7 +33,7 @@ class State(NamedTuple):
 
 def pack(state: State) -> bytes:
     """The state as bytes."""
-    arrays = {name: np.ascontiguousarray(array) for name, array in state.arrays.items()}
+    arrays = {name: np.asarray(array, order="C") for name, array in state.arrays.items()}
     shapes = {name: [array.dtype.newbyteorder("<").str, array.shape] for name, array in arrays.items()}
     header = json.dumps({"header": state.header, "arrays": shapes}).encode()
     return b"".join((_START.pack(b"FBS", FORMAT, len(header)), header, *(array.tobytes() for array in arrays.values())))

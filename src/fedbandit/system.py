@@ -8,12 +8,15 @@ from functools import partial
 
 from fedbandit.assembly import Assembled, Assembly, Noise, Others
 from fedbandit.errors import FedbanditError, number
-from fedbandit.policies import UCB, Policy
+from fedbandit.policies import UCB, Policy, SquaredBonus, Uniform
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
 from fedbandit.protocols import MemberKeeper, MessageProtocol, Never
 from fedbandit.streams import Stream, generator
 from fedbandit.structures import Clustering, Everyone, GlobalLocal, OnGraph, Structure
 from fedbandit.world import World
+
+WIDEST = 1e3
+"""A width beside which means do not matter."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,11 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
                 "with; use the protocol Never, or a structure with a row for each client."
             )
 
+        if isinstance(self.policy, SquaredBonus) and self.structure.model in ("split", "kernel"):
+            raise FedbanditError(
+                f"SquaredBonus with {type(self.structure).__name__} is refused: it scores arms with a single row of "
+                "statistics, which this structure has not; use UCB."
+            )
         if self.protocol.one_by_one and not isinstance(self.structure, Assembled):
             raise FedbanditError(
                 f"{parts} is refused: this coordinator forms groups of members whom it knows one by one; use a "
@@ -67,7 +75,7 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
                 f"{parts} is refused: users on a graph that keep their own data need a protocol in which they upload, "
                 "such as EventTriggered; or central=True, with Never."
             )
-        if self.privacy.perturbs == "statistics":
+        if self.privacy.perturbs == "statistics" and not isinstance(self.structure, Clustering):
             self._check_soundness()
         if self.privacy.perturbs == "reward sums":
             self._check_reward_sums()
@@ -97,6 +105,11 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
     def _check_soundness(self) -> None:
         """A mechanism's claim is worth nothing if something else tells what it hides."""
         claim, parts = self.privacy.guarantee(), f"{type(self.privacy).__name__} with {type(self.protocol).__name__}"
+        if self.privacy.site == "node":
+            raise FedbanditError(
+                f"{type(self.privacy).__name__} with {type(self.structure).__name__} is refused: its noise is that of "
+                "local servers which cluster their users, as PhasedClusters does."
+            )
         if isinstance(self.structure, OnGraph):
             raise FedbanditError(
                 f"{parts} is refused on a graph of users: noise in V would make its kernel indefinite; protect rewards "
@@ -131,10 +144,19 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
                 f"{parts} is refused: local clusters of different servers share through a coordinator; use a protocol "
                 "that speaks, such as EventTriggered."
             )
-        if self.privacy.perturbs == "statistics":
+        if self.privacy.perturbs != "statistics":
+            return
+        pair = f"{type(structure).__name__} with {type(self.privacy).__name__}"
+        if self.privacy.guarantee().basis == "proven":
             raise FedbanditError(
-                f"{type(structure).__name__} with {type(self.privacy).__name__} is refused: clusters are found from "
-                "raw statistics, whatever noise the uploads have."
+                f"{pair} is refused under calibration 'proven': users are clustered by raw statistics, which their "
+                "uploads then tell, and clusters that change would release old records again; use ReleasedPhases, "
+                "which clusters users by what each of them has released."
+            )
+        if self.privacy.site != "node" or not structure.federated:
+            raise FedbanditError(
+                f"{pair} is refused: here sums of local clusters are uploaded, and nobody knows how to noise those but "
+                "PublishedClusters, with PhasedClusters."
             )
 
     @property
@@ -142,7 +164,7 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
         """What privacy holds."""
         claim = self.privacy.guarantee()
         if claim.basis == "as published" and self.privacy.perturbs == "statistics" and self.protocol.reads == "raw":
-            remark = "its trigger reads raw data, so timing leaks"
+            remark = claim.remark or "its trigger reads raw data, so timing leaks"
             return replace(claim, true_epsilon=math.inf, remark=remark)
         return claim
 
@@ -157,7 +179,9 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
         protocol = self.protocol.told(world)
         if isinstance(self.structure, OnGraph):
             world = replace(world, mixing=self.structure.mixing(world))
-        releases = protocol.releases(world) + self._calls(world) if self.structure.separate else world.horizon
+        releases = protocol.releases(world) + self._calls(world)
+        if not (self.structure.separate or isinstance(self.structure, Clustering)):
+            releases = world.horizon
         return replace(self, protocol=protocol, privacy=self.privacy.told(world, releases))
 
     def _calls(self, world: World) -> int:
@@ -183,6 +207,11 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
         if self.privacy.keeps_own and layout.fresh and talks:
             return Others(layout.group_of, world.n_clients)
         return None
+
+    @property
+    def explorer(self) -> Policy:
+        """How clients choose while a structure has them explore: at random, or what they know least about."""
+        return UCB(alpha=WIDEST) if getattr(self.structure, "explore", "random") == "widest" else Uniform()
 
     def pool_noise(self) -> Noise | None:
         """What a coordinator knows about the noise in sums of uploads; of a system that was told the world."""

@@ -231,3 +231,16 @@ def test_simulated_users_have_means_between_0_and_1() -> None:
     vectors = user_vectors(read_ratings(FIXTURE / "ml-1m"), 20, 4)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0)
     assert fb.simulate(fb.linucb(), env, 300).regret[-1] > 0
+
+
+@pytest.mark.parametrize("name", ["fclub", "fclub_dc", "cdp_fclub_dc", "homo", "homo_dc", "club", "sclub"])
+def test_fclub_runs_on_movielens(name: str) -> None:
+    """FCLUB's second world: five local servers, clusters over time, and what the private one has spent."""
+    env = fb.environments.movielens_users(FIXTURE, release="1m", n_clients=20, dim=4, n_clusters=3, n_arms=5)
+    result = fb.simulate(getattr(fb, name)(n_servers=5), env, 4_000)
+    assert result.regret[-1] < 0.8 * fb.simulate(fb.uniform(), env, 4_000).regret[-1]
+    assert len(result.clusters) == len(result.rand_index(env.centre_of)) > 0
+    if name == "cdp_fclub_dc":
+        assert result.guarantee.basis == "proven"
+        assert result.privacy is not None
+        assert 0 < result.privacy.epsilon.max() <= 1

@@ -135,6 +135,49 @@ def test_every_kind_of_system_can_be_evaluated(system: Any) -> None:
         assert frozen.estimates[1].value > frozen.logged.value  # all of them learn
 
 
+BETWEEN_ROUNDS = {
+    "clustered_linucb": fb.clustered_linucb(),
+    "hetofedbandit_e": fb.hetofedbandit_e(test_threshold=0.5, threshold=1.0),
+    "hetofedbandit_async": fb.hetofedbandit_async(),
+    "async_linucb": fb.async_linucb(),
+    "feducb": fb.feducb(epsilon=float("inf")),
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN_ROUNDS)
+def test_replay_of_a_systems_own_log_is_the_simulation(name: str) -> None:
+    """A system that is put its own decisions again takes them again, and says to its coordinator what it said."""
+    system, n = BETWEEN_ROUNDS[name], 300
+    rng = np.random.default_rng(1)
+    clients, contexts = rng.integers(0, 3, n), rng.uniform(-0.5, 0.5, (n, 4, 3))  # of different norm: no ties
+    means = 0.5 + contexts @ THETA
+    rewards = (rng.random((n, 4)) < means).astype(float)
+    env = recorded(clients, contexts, means, rewards, n_clients=3, noise=0.5)
+    live = fb.simulate(system, env, n, 0)
+    frame = {
+        "decision": np.repeat(np.arange(n), 4),
+        "user": np.repeat(clients, 4),
+        **{feature: contexts[:, :, k].ravel() for k, feature in enumerate(FEATURES)},
+        "chosen": (np.arange(4) == live.arms[:, None]).ravel(),
+        "click": rewards.ravel(),
+    }
+    found = replay(system, from_frame(frame, "user", FEATURES, "click", logged="uniform"))
+    assert found.used == n
+    assert found.estimates[0].value == pytest.approx(live.reward[-1] / n)
+    assert live.communication.uploads > 0
+    assert found.uploads == live.communication.uploads
+    assert found.downloads == live.communication.downloads
+
+
+@pytest.mark.parametrize("system", [fb.fclub_dc, fb.club, fb.dyclu, fb.colin])
+def test_models_in_one_place_are_not_replayed_as_something_else(system: Any) -> None:
+    sentence = f"{system().name} cannot be evaluated on a log: it has models in one place"
+    assert sentence in str(_error(lambda: replay(system(), make_world(0).log)))
+    assert sentence in str(_error(lambda: evaluate_frozen(system(), make_world(0).log)))
+    gossip = fb.feducb(epsilon=float("inf"), topology="ring")
+    assert "it has peers" in str(_error(lambda: replay(gossip, make_world(0).log)))
+
+
 def test_one_model_for_all_learns_from_every_client() -> None:
     """Replay of the centralised learner equals replay of LinUCB on the log with all clients called one."""
     world = make_world(3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import subprocess
 import sys
@@ -19,10 +20,14 @@ from fedbandit.errors import FedbanditError
 from fedbandit.statistics import N
 from fedbandit.transports.http.certificates import init_keys
 from fedbandit.transports.http.client import Client, _Features
+from fedbandit.transports.http.config import FederationConfig, ServerConfig
 from fedbandit.transports.http.credentials import add_credential, revoke_credential
+from fedbandit.transports.http.hall import Hall
+from fedbandit.transports.invitation import Terms, on_a_network
+from fedbandit.transports.stores import MemoryStore
 from fedbandit.transports.stores.sqlite import SQLiteStore
 from tests.command_line import refusal
-from tests.transports.servers import CONFIG, Coordinator, get_json, make_hall, served
+from tests.transports.servers import CONFIG, WORLD, Coordinator, get_json, make_hall, served
 
 
 def visit(client: Client, rng: np.random.Generator, visits: int) -> None:
@@ -228,3 +233,71 @@ def test_tls_tokens_and_revocation(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_the_client_is_imported_only_when_used() -> None:
     code = "import sys, fedbandit; sys.exit(bool({'asyncio', 'sqlite3', 'numba', 'websockets'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def hall_of(terms: Terms, **settings: Any) -> Hall:
+    config = FederationConfig(on_a_network(terms), **settings)
+    return Hall(ServerConfig({"shops": config}, rate=1e6), MemoryStore())
+
+
+def test_clusters_form_on_a_network() -> None:
+    world = fb.World(n_clients=5, dim=3, horizon=2000)
+    hall = hall_of(Terms("clustered-linucb", {}, world), round_seconds=0.05, patience=20)
+    rng = np.random.default_rng(0)
+    thetas = [np.array([1.0, 0, 0]), np.array([0, -1.0, 0])]
+    with served(hall) as url, contextlib.ExitStack() as stack:
+        clients = [
+            stack.enter_context(Client(url, federation="shops", name=f"shop-{i}")) for i in range(4)
+        ]  # and one seat that nobody takes
+        deadline = time.monotonic() + 60
+        clusters: list[list[str]] = []
+        while time.monotonic() < deadline:
+            for i, client in enumerate(clients):
+                X = rng.uniform(-0.5, 0.5, (5, 3))
+                arm = client.select(X)
+                client.observe(float(X[arm] @ thetas[i % 2]) + float(rng.normal(0, 0.01)), arm.id)
+            time.sleep(0.01)
+            found = get_json(f"{url}/api/overview")["federations"][0]
+            clusters = sorted(sorted(group) for group in found["clusters"] or [])
+            if clusters == [["shop-0", "shop-2"], ["shop-1", "shop-3"]] and found["totals"]["downloads"] > 8:
+                break
+        assert clusters == [["shop-0", "shop-2"], ["shop-1", "shop-3"]]
+        assert found["rounds"] > 0
+        assert all(client.problem is None for client in clients)
+
+
+def test_a_private_client_draws_secure_noise_and_its_ledger_survives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("opendp", reason="OpenDP is not installed")
+    terms = Terms("count-linucb", {"privacy": {"noises": "statistics", "epsilon": 2.0}}, WORLD)
+    hall = hall_of(terms)
+    rng = np.random.default_rng(0)
+    state = tmp_path / "client.db"
+
+    with served(hall) as url:
+        with pytest.raises(fb.FedbanditError, match="keeps private"):
+            Client(url, federation="shops", name="a", report=True)
+        with Client(url, federation="shops", name="a", state=state) as client:
+            assert client.guarantee.noise == "secure"
+            assert "secure" in str(client.guarantee)
+            visit(client, rng, 60)
+            assert client.flush()
+            before = client.status()["uploads"]
+            stream = client._member.machine.stream
+            assert stream is not None
+            assert stream.spent == before > 0
+        with Client(url, federation="shops", name="a", state=state) as client:
+            stream = client._member.machine.stream
+            assert stream is not None
+            assert stream.spent == before, "the ledger goes on"
+            visit(client, rng, 60)
+            assert client.flush()
+            assert stream.spent > before
+            (seen,) = get_json(f"{url}/api/overview")["federations"][0]["clients"]
+            assert seen["privacy"]["releases"] == stream.spent
+            assert 0 < seen["privacy"]["spent"] <= seen["privacy"]["epsilon"] == 2.0
+            assert seen["privacy"]["spent"] == pytest.approx(stream.spent_epsilon)  # type: ignore[attr-defined]
+        monkeypatch.setattr("fedbandit.privacy.secure.find_spec", lambda _: None)
+        with pytest.raises(fb.FedbanditError, match=r"pip install 'fedbandit\[secure\]'"):
+            Client(url, federation="shops", name="b")

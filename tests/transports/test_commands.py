@@ -41,6 +41,12 @@ GOOD = CONFIG.format(port=0, store="s.db")
         ("[server]", "[server", "cannot be read"),
         ("[federations.shops]", '[federations."a b"]', "name of a federation"),
         ('system = "async-linucb"\n', 'system = "linucb"\nseed = -1\n', "seed is -1"),
+        ("clients = 4", "clients = 4\nround_seconds = 0", "round_seconds is 0"),
+        ("clients = 4", "clients = 4\nround_seconds = 1e9", "round_seconds is"),
+        ("clients = 4", "clients = 4\npatience = 0", "patience is 0"),
+        ("clients = 4", "clients = 4\nslack = 1.0", "no key of [federations.shops] 'slack'"),
+        ("gamma_upload = 1.3", 'privacy = "yes"', "privacy is 'yes', but must be a table"),
+        ("gamma_upload = 1.3", 'privacy = {noises = "statistics", epsilom = 1.0}', "did you mean 'epsilon'?"),
     ],
 )
 def test_a_bad_configuration_is_one_sentence(

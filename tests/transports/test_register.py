@@ -124,5 +124,4 @@ def test_declared_noise_gives_slack() -> None:
     noisy = Upload(0, 1, Sums(np.diag([1.5, -0.5, 0.2]), np.array([0.1, 0.4, 0.0]), 1), 0.0)
     with pytest.raises(Refusal):
         Limits(3, 1.0, 1.0).check(noisy)
-    Limits(3, 1.0, 1.0, slack=1.0).check(noisy)
-    Limits(3, 1.0, 1.0, slack=np.inf).check(noisy)
+    Limits(3, 1.0, 1.0, gram=1.0, reward=1.0).check(noisy)

@@ -134,7 +134,7 @@ def attacks(member: Any) -> dict[str, tuple[bytes, int, str]]:
         "too long contexts": (upload_frame(member, good._replace(V=4 * good.V)), 422, "trace"),
         "too large rewards": (upload_frame(member, good._replace(b=100 * x)), 422, "rewards"),
         "b without V": (upload_frame(member, good._replace(b=np.array([0, 1.0, 0]))), 422, "rewards"),
-        "something of nothing": (upload_frame(member, good._replace(n=0)), 422, "trace"),
+        "something of nothing": (upload_frame(member, good._replace(n=0)), 422, "no observation"),
         "more than can be": (upload_frame(member, good._replace(n=2**60)), 422, "nobody"),
         "wrong dimension": (upload_frame(member, zero_sums(2)), 422, "dimension"),
         "larger dimension": (upload_frame(member, zero_sums(40)), 413, "bytes"),
@@ -146,7 +146,7 @@ def attacks(member: Any) -> dict[str, tuple[bytes, int, str]]:
         "other history": (upload_frame(member, good, chain=99), 409, "differs"),
         "another's name": (upload_frame(member, good, who=1), 403, "cannot speak for"),
         "a message of the coordinator": (seal(envelope, encode(Receipt(0, 1))), 400, "does not take a Receipt"),
-        "no request is expected": (seal(envelope, encode(Download(0, 1, 0, zero_sums(3)))), 400, "does not take"),
+        "no request is expected": (seal(envelope, encode(Download(0, 1, 0, zero_sums(2)))), 400, "does not take"),
         "another session": (seal(Envelope(1, 1, 1, 0, 0), unseal(frame)[1]), 409, "has not joined"),
         "an older copy": (seal(Envelope(member.incarnation, 0, 1, 0, 0), encode(Join(0))), 409, "copy"),
     }
@@ -179,6 +179,7 @@ def state_of(hall: Hall) -> bytes:
     """All that must not change, without the count of refusals."""
     federation = hall.rooms["shops"].federation
     state = federation.state()
+    state.header["rounds"] = 0  # time goes on
     for seat in state.header["seats"]:
         seat["refusals"] = seat["last_spoke"] = 0
     return pack(state)

@@ -7,6 +7,7 @@ same to the bit. What is left to chance is only the scale of the noise, for whic
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import replace
 from itertools import product
 
@@ -40,12 +41,13 @@ def contents_check(
     records: int,
     rounds: int,
     runs: int,
+    calls: Collection[int] = (),
 ) -> Check:
     """How far apart the releases of neighbouring histories are, in units of the noise that is really there."""
     one, other = next(iter(pairs_of(limits, mechanism).values()))
     rest = some_history(limits, rounds, rng)
     histories = with_first(rest, one, records), with_first(rest, other, records)
-    seen = [[observe_client(make(seed), history) for history in histories] for seed in range(runs)]
+    seen = [[observe_client(make(seed), history, calls=calls) for history in histories] for seed in range(runs)]
     name = "client, contents"
     if any(a.n != b.n for a, b in seen):
         return Check(name, False, 0.0, "neighbouring histories were released in different portions")
@@ -98,7 +100,14 @@ def _epsilon(mechanism: Mechanism, moved: Array) -> float:
 
 
 def timing_check(
-    make: MakeMachine, mechanism: Mechanism, limits: Limits, rng: np.random.Generator, *, records: int, rounds: int
+    make: MakeMachine,
+    mechanism: Mechanism,
+    limits: Limits,
+    rng: np.random.Generator,
+    *,
+    records: int,
+    rounds: int,
+    calls: Collection[int] = (),
 ) -> Check:
     """Whether anything that is not noised depends on a record: times, kinds and numbers of messages, other fields."""
     name, pairs = "client, times and counts", pairs_of(limits, mechanism)
@@ -106,11 +115,11 @@ def timing_check(
     for spread, (what, (one, other)) in product(SPREADS, pairs.items()):
         rest = some_history(limits, rounds, rng, spread)
         histories = with_first(rest, one, records), with_first(rest, other, records)
-        first, second = (observe_client(make(0), history).plain for history in histories)
+        first, second = (observe_client(make(0), history, calls=calls).plain for history in histories)
         tried += 1
         if first != second:
             hits = [
-                sum(observe_client(make(seed), history).plain == second for seed in range(1, REPEATS + 1))
+                sum(observe_client(make(seed), history, calls=calls).plain == second for seed in range(1, REPEATS + 1))
                 for history in histories
             ]
             bound = _told_apart(hits[1], hits[0], REPEATS)
@@ -135,10 +144,12 @@ def _difference(first: tuple[tuple[object, ...], ...], second: tuple[tuple[objec
     return f"{len(first)} messages, or {len(second)}"
 
 
-def retry_check(make: MakeMachine, limits: Limits, rng: np.random.Generator, *, rounds: int) -> Check:
+def retry_check(
+    make: MakeMachine, limits: Limits, rng: np.random.Generator, *, rounds: int, calls: Collection[int] = ()
+) -> Check:
     """Whether what is sent again is what was sent first, and asking again gives nothing new for the same data."""
     name, client = "client, retries", make(0)
-    seen = observe_client(client, some_history(limits, rounds, rng))
+    seen = observe_client(client, some_history(limits, rounds, rng), calls=calls)
     first = dict(enumerate(seen.sent, start=1))
     for again in (1, 2):
         kept = {number: encode(upload) for number, upload in client.outbox.items()}
@@ -154,12 +165,19 @@ def retry_check(make: MakeMachine, limits: Limits, rng: np.random.Generator, *, 
 
 
 def cap_check(
-    make: MakeMachine, mechanism: Mechanism, limits: Limits, rng: np.random.Generator, *, rounds: int
+    make: MakeMachine,
+    mechanism: Mechanism,
+    limits: Limits,
+    rng: np.random.Generator,
+    *,
+    rounds: int,
+    calls: Collection[int] = (),
 ) -> Check:
     """Whether a client that lives longer than was planned, and is asked in every round, stops when it has to."""
     client, name = make(0), "client, cap"
     length = 2 * max(rounds, mechanism.n_max)
-    seen = observe_client(client, some_history(limits, length, rng), ask=client.protocol.says == "request")
+    asked = client.protocol.says == "request" or bool(calls)
+    seen = observe_client(client, some_history(limits, length, rng), ask=asked)
     released, learnt = len(seen.n), int(client.row[N_OWN])
     passed = released <= mechanism.n_max and learnt == length
     return Check(

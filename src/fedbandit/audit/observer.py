@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -27,17 +27,18 @@ class Seen(NamedTuple):
     sent: tuple[bytes, ...]  # uploads, encoded when they were first sent
 
 
-def observe_client(client: ClientMachine, history: History, *, ask: bool = False) -> Seen:
+def observe_client(client: ClientMachine, history: History, *, ask: bool = False, calls: Collection[int] = ()) -> Seen:
     """Let a client live through a history, with a coordinator that answers requests at once.
 
-    It never sends anything that would help the client; with `ask`, it asks for an upload after every interaction.
+    It never sends anything that would help the client, and asks for an upload after the rounds `calls`, which a
+    coordinator's clock has it ask for; with `ask`, after every interaction.
     """
     messages: list[tuple[int, Message, bytes]] = []
     epoch = 0
     for t, (x, y) in enumerate(history):
         sent = client.observe(client.select(x[None]).number, y)
         messages += [(t, message, encode(message)) for message in sent]
-        if ask or any(isinstance(message, Request) for message in sent):
+        if ask or t + 1 in calls or any(isinstance(message, Request) for message in sent):
             epoch += 1
             answers = client.receive(Collect(client.member, epoch))
             messages += [(t, message, encode(message)) for message in answers]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
@@ -77,17 +78,30 @@ def audit_system(
     if spared:
         return AuditReport(system.name, claim, world, (*checks, spared), found)
     runs = max(trials // _STREAMS_A_RUN, 5)
+    calls = _calls(told, world, rounds)
     checks += [
-        contents_check(make, mechanism, limits, claim, rng, records=records, rounds=rounds, runs=runs),
-        timing_check(make, mechanism, limits, rng, records=records, rounds=rounds),
-        retry_check(make, limits, rng, rounds=rounds),
-        cap_check(make, mechanism, limits, rng, rounds=rounds),
+        contents_check(make, mechanism, limits, claim, rng, records=records, rounds=rounds, runs=runs, calls=calls),
+        timing_check(make, mechanism, limits, rng, records=records, rounds=rounds, calls=calls),
+        retry_check(make, limits, rng, rounds=rounds, calls=calls),
+        cap_check(make, mechanism, limits, rng, rounds=rounds, calls=calls),
     ]
     return AuditReport(system.name, claim, world, tuple(checks), found)
 
 
+def _calls(told: System, world: World, rounds: int) -> frozenset[int]:
+    """After which rounds a coordinator that knows its members calls them, whatever they have seen."""
+    coordinator, found = told.member_coordinator(world), set[int]()
+    done = 0 if coordinator is None else coordinator.next_wake(0)
+    while coordinator is not None and done <= rounds:
+        found.add(done)
+        done = coordinator.next_wake(done)
+    return frozenset(found)
+
+
 def _not_attacked(told: System, make: MakeMachine) -> Check | None:
     """Why there is no client to attack, if there is none."""
+    if told.guarantee.true_epsilon == math.inf and not told.structure.separate:
+        return Check("client", False, 0.0, f"not attacked: no finite ε holds, {told.guarantee.remark}")
     why = "the coordinator is trusted, clients send it what they have"
     if told.privacy.site != "coordinator":
         try:

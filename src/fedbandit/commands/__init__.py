@@ -1,6 +1,7 @@
-"""Commands that touch the network: `serve`, `client`, `keys` and `demo`. Each is a module that is imported when run.
+"""The commands, one module each, with `run(options) -> int`; what is heavy is imported when a command is run.
 
-To add one, write a module with `run(options) -> int`, name it in `COMMANDS`, and give it flags in `add_commands`.
+Those that touch the network, and what they need, have their flags here: `serve`, `client`, `peer`, `keys`, `demo`.
+The others have `add_flags(parser)`.
 """
 
 from __future__ import annotations
@@ -9,8 +10,6 @@ import argparse
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-
-COMMANDS = ("serve", "client", "keys", "demo")
 
 
 def add_commands(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
@@ -36,6 +35,25 @@ def add_commands(command: Callable[[str, str], argparse.ArgumentParser]) -> None
     client.add_argument("--first", type=int, default=0, metavar="I", help="number of the first user (default: 0)")
     client.add_argument("--report", action="store_true", help="tell the live page about reward and regret")
 
+    peer = command("peer", "Run one peer of a federation without a coordinator: decentralised FedUCB.")
+    peer.add_argument("--member", type=int, required=True, metavar="I", help="this peer's number, from 0")
+    peer.add_argument("--peers", type=int, required=True, metavar="N", help="how many peers there are")
+    peer.add_argument("--listen", required=True, metavar="HOST:PORT", help="where neighbours find this peer")
+    peer.add_argument("--neighbours", required=True, metavar="J=HOST:PORT,…", help="whom it talks to")
+    peer.add_argument("--dim", type=int, required=True, metavar="D", help="length of contexts")
+    peer.add_argument("--ttl", type=int, default=1, metavar="HOPS", help="how far messages travel (default: 1)")
+    peer.add_argument("--rounds", type=int, default=100, metavar="T", help="interactions of each peer (default: 100)")
+    peer.add_argument("--epsilon", type=float, default=1.0, metavar="E", help="budget; inf for no noise (default: 1)")
+    peer.add_argument("--delta", type=float, default=1e-5, metavar="D", help="default: 1e-5")
+    peer.add_argument("--patience", type=float, default=10.0, metavar="S", help="seconds to wait for a neighbour")
+    peer.add_argument("--pace", type=float, default=0.0, metavar="R", help="rounds a second (default: any)")
+    peer.add_argument("--state", type=Path, metavar="FILE", help="to go on after a crash")
+    peer.add_argument("--keys", type=Path, metavar="FOLDER", help="certificate and credentials; needed off loopback")
+    peer.add_argument("--token-file", type=Path, metavar="FILE", help="this peer's token, of the name peer-I")
+    peer.add_argument("--arms", type=int, default=10, metavar="K", help="default: 10")
+    peer.add_argument("--spread", type=float, default=0.0, metavar="S", help="how much tastes differ (default: 0)")
+    peer.add_argument("--seed", type=int, default=0, metavar="S", help="of the simulated users (default: 0)")
+
     keys = command("keys", "Make certificates and tokens: init, add-client, revoke.")
     keys.add_argument("action", choices=("init", "add-client", "revoke"))
     keys.add_argument("name", nargs="?", metavar="NAME", help="whose token")
@@ -51,7 +69,7 @@ def add_commands(command: Callable[[str, str], argparse.ArgumentParser]) -> None
     demo.add_argument("--keep", action="store_true", help="leave everything running until interrupted")
 
 
-def run(name: str, options: argparse.Namespace) -> int:
-    """Run one of the commands."""
+def run_in_its_module(name: str, options: argparse.Namespace) -> int:
+    """Run the command of this name."""
     status: int = import_module(f"fedbandit.commands.{name}").run(options)
     return status

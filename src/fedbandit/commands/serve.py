@@ -13,7 +13,7 @@ from typing import Any
 from fedbandit.errors import FedbanditError
 from fedbandit.transports.http.config import ServerConfig, load_config
 
-_OWN = ("federation", "client", "kind")
+_OWN = ("federation", "client", "peer", "kind")
 
 
 class JsonLines(logging.Formatter):
@@ -27,6 +27,14 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             line["fault"] = self.formatException(record.exc_info)
         return json.dumps(line)
+
+
+def log_to_stderr() -> None:
+    """Structured logs on standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    logging.getLogger("fedbandit").addHandler(handler)
+    logging.getLogger("fedbandit").setLevel(logging.INFO)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -50,10 +58,7 @@ def run(options: argparse.Namespace) -> int:
     except BaseException:
         listener.close()
         raise
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
-    logging.getLogger("fedbandit").addHandler(handler)
-    logging.getLogger("fedbandit").setLevel(logging.INFO)
+    log_to_stderr()
     address = f"http{'s' if tls else ''}://{config.host}:{listener.getsockname()[1]}"
     report = {"address": address, "federations": list(config.federations)}
     print(json.dumps(report) if options.json else f"Serving {', '.join(config.federations)} on {address}", flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from fedbandit.assembly import NEVER
 from fedbandit.engine.cluster_loop import LEAVES, MEETING, TORN, run_clusters
 from fedbandit.engine.exchange import Exchange
 from fedbandit.engine.groups import Groups, groups_of, prune
+from fedbandit.engine.ledger import Ledger, keep_books
 from fedbandit.engine.loop import EVENT, HUB_FULL, REFUSED, Late, Outcome, Rules, Seats, no_late
 from fedbandit.engine.partitions import Partitions
 from fedbandit.engine.regrouping import Models, connect, leaders_of, local_sums, rearrange_sets, tear
@@ -17,7 +19,9 @@ from fedbandit.environments.block import Block, Environment, actions_per_round
 from fedbandit.errors import FedbanditError
 from fedbandit.memory import lazy_zeros
 from fedbandit.policies import scratch
-from fedbandit.protocols import Coordinator
+from fedbandit.privacy.privacy import Releases
+from fedbandit.protocols import Coordinator, SynchronousCoordinator
+from fedbandit.protocols.coordinator import StarCoordinator
 from fedbandit.protocols.hub import Hub, empty_hub, has_room, join, make_room, pack_hub, settle_pool, unpack_hub
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.state import State
@@ -26,6 +30,7 @@ from fedbandit.statistics import (
     Array,
     Ints,
     N,
+    Sums,
     b_of,
     base_of,
     empty_rows,
@@ -34,7 +39,7 @@ from fedbandit.statistics import (
     row_length,
     start_row,
 )
-from fedbandit.streams import policy_key
+from fedbandit.streams import Stream, generator, policy_key
 from fedbandit.structures import Clustering, Rule
 from fedbandit.structures.phased_clusters import merge_clusters, next_phase
 from fedbandit.system import System
@@ -70,7 +75,7 @@ class ClustersLearner:
             thresholds=np.resize(trigger.thresholds, world.n_clients),
             ridge=self.ridge,
             speaks=protocol.says != "nothing",
-            fused=fuse and protocol.fused,
+            fused=fuse and protocol.fused and system.privacy.perturbs != "statistics",
             counting=protocol.counting,
             warm=True,
             joining_counts=True,
@@ -82,7 +87,9 @@ class ClustersLearner:
             period=1,
             per_round=world.per_round,
         )
-        self.system, self.seed = system, seed
+        self.system, self.seed, self.noise = system, seed, system.pool_noise()
+        self.private = system.guarantee.basis != "none"
+        self.generation = self.opened = 0  # clusterings so far, and the one whose streams are in use
         self.plan = system.policy.plan(system.as_seen(world), system.ridge, policy_key(seed))
         server_of = structure.servers(world)
         graphs = self.law.rule in (Rule.PHASES, Rule.PRUNING)
@@ -101,7 +108,8 @@ class ClustersLearner:
         self._hub = self._empty_hub(np.zeros(n, dtype=np.int64), 1)
         if self.rules.speaks:
             leaders = leaders_of(self.groups)
-            self._open_hub(leaders, np.zeros(leaders.size, dtype=np.int64), *local_sums(self._models, leaders))
+            sums = local_sums(self._models, leaders)
+            self._open_hub(leaders, np.zeros(leaders.size, dtype=np.int64), *sums, self._new_streams(leaders))
         self.partitions = Partitions.of_labels(self.global_of)
 
     # ------------------------------------------------------------------------------------------------ the time loop
@@ -158,8 +166,10 @@ class ClustersLearner:
             connect(self.groups, server)
         leaders = leaders_of(self.groups)
         V, b, n = local_sums(self._models, leaders)
+        streams = self._new_streams(leaders)
+        usable = self._noise(leaders, V, b, n, streams)
         label = merge_clusters(
-            V, b, n, self.groups.server_of[leaders], self.ridge, self.law.merge, within=self.law.within
+            usable, b, n, self.groups.server_of[leaders], self.ridge, self.law.merge, within=self.law.within
         )
         out.uploads[s] += leaders.size
         first = np.full(label.max() + 1, self.own.shape[0])
@@ -169,7 +179,7 @@ class ClustersLearner:
             return
         self.global_of = global_of
         self.partitions.record(done, global_of)
-        self._open_hub(leaders, label, V, b, n)
+        self._open_hub(leaders, label, V, b, n, streams)
         out.downloads[s] += leaders.size
 
     # ------------------------------------------------------------------------------------------------- coordination
@@ -191,11 +201,33 @@ class ClustersLearner:
         room = max(ROOM, hub.key.size)
         return hub._replace(cohorts=grown(hub.cohorts, room), key=grown(hub.key, room))
 
-    def _open_hub(self, leaders: Ints, label: Ints, V: Array, b: Array, n: Array) -> None:
+    def _new_streams(self, leaders: Ints) -> dict[int, Releases]:
+        """A privacy stream for each local cluster, if there is noise: FCLUB builds trees anew with every clustering."""
+        self.generation += 1
+        return self._streams(leaders, self.generation)
+
+    def _streams(self, leaders: Ints, generation: int) -> dict[int, Releases]:
+        made = {
+            int(r): self.system.privacy.stream(int(r), partial(generator, self.seed, Stream.NOISE, int(r), generation))
+            for r in leaders
+            if self.system.privacy.perturbs == "statistics"
+        }
+        return {r: stream for r, stream in made.items() if stream is not None}
+
+    def _noise(self, leaders: Ints, V: Array, b: Array, n: Array, streams: dict[int, Releases]) -> Array:
+        """Noise what local clusters upload when a phase begins, in place; V as it can be used to estimate."""
+        usable = V.copy()
+        for k, r in enumerate(leaders.tolist()):
+            if r in streams and n[k] > 0:
+                V[k], b[k], _ = streams[r].release(Sums(V[k], b[k], int(n[k])))
+                usable[k] = V[k] if self.noise is None else self.noise.repair(V[k], {r: 1}, self.ridge)[0]
+        return usable
+
+    def _open_hub(self, leaders: Ints, label: Ints, V: Array, b: Array, n: Array, streams: dict[int, Releases]) -> None:
         """A new hub: each global cluster has the sum of its local ones, and each of these has all of it.
 
         FCLUB, Alg. 2 lines 10–18, and with nothing observed yet Alg. 1 lines 3–4. If the exchange is not compiled, a
-        new coordinator machine keeps the hub.
+        new coordinator machine keeps the hub, and goes on with these streams of noise.
         """
         n_groups = int(label.max()) + 1
         group_of = np.full(self.own.shape[0], -1)
@@ -205,8 +237,17 @@ class ClustersLearner:
             base_of(hub.pool[g], self.dim)[:] += V[k]
             b_of(hub.pool[g], self.dim)[:] += b[k]
             hub.pool[g, N] += n[k]
-        for g in range(n_groups):
-            settle_pool(hub, g, self.dim, self.ridge, self.work.M)
+        coordinator = None if self.rules.fused else self.protocol.coordinator(hub, self.ridge, self.dim, self.noise)
+        if isinstance(coordinator, StarCoordinator | SynchronousCoordinator) and self.noise is not None:
+            for k, g in enumerate(label.tolist()):
+                coordinator.noisy[g] = coordinator.noisy.get(g, 0.0) + V[k]
+                if n[k] > 0:
+                    coordinator.released.setdefault(g, {})[int(leaders[k])] = 1
+            for g in range(n_groups):
+                coordinator.settle(g)
+        else:
+            for g in range(n_groups):
+                settle_pool(hub, g, self.dim, self.ridge, self.work.M)
         for r in leaders:
             if not has_room(hub):
                 hub = make_room(hub)
@@ -215,16 +256,18 @@ class ClustersLearner:
         self.rows[leaders, N_OWN] = n
         if not self.law.fresh:
             self.shared[leaders] = self.rules.blank
-        if self.rules.fused:
+        if coordinator is None:
             self._hub = hub
         else:
-            self.coordinator = self.protocol.coordinator(hub, self.ridge, self.dim)
-            assert self.coordinator is not None
+            coordinator.hub = hub
+            self.coordinator = coordinator
             spoken = self.control_messages
             self.exchange = Exchange(
                 self.system, self.coordinator, self.rules.thresholds, self.plan, self.dim, self.seed
             )
             self.exchange.control_messages = spoken
+            self.exchange.outlets.streams.update(streams)
+            self.opened = self.generation
 
     def _speak(self, r: int, out: Outcome, s: int) -> None:
         assert self.exchange is not None
@@ -238,6 +281,14 @@ class ClustersLearner:
     def control_messages(self) -> int:
         """Messages that carried no statistics."""
         return 0 if self.exchange is None else self.exchange.control_messages
+
+    def ledger(self) -> Ledger | None:
+        """What privacy has cost, if there is a privacy part: of the streams that local clusters have now."""
+        if not self.private:
+            return None
+        outlets = None if self.exchange is None else self.exchange.outlets
+        streams, spent = ({}, set[int]()) if outlets is None else (outlets.streams, outlets.spent)
+        return keep_books(streams, spent, int(self.rules.rewards.clipped[0]))
 
     @property
     def _models(self) -> Models:
@@ -261,10 +312,11 @@ class ClustersLearner:
         for name, part in (("late", self.late), ("groups", self.groups)):
             arrays |= {f"{name}.{k}": v for k, v in part._asdict().items()}
         arrays |= pack_hub(self.hub) | self.partitions.arrays()
+        books = {"clipped": int(self.rules.rewards.clipped[0]), "generation": [self.generation, self.opened]}
         if self.exchange is None:
-            return State({}, arrays)
+            return State(books, arrays)
         header, more = self.exchange.state()
-        return State(header, arrays | more)
+        return State(header | books, arrays | more)
 
     def restore(self, state: State) -> None:
         """Go on from there."""
@@ -276,5 +328,8 @@ class ClustersLearner:
         self.partitions = Partitions.from_arrays(arrays)
         like = self._empty_hub(arrays["hub.group_of"], len(arrays["hub.pool"]))
         self._use_hub(unpack_hub(like, arrays))
+        self.rules.rewards.clipped[0] = state.header["clipped"]
+        self.generation, self.opened = state.header["generation"]
         if self.exchange is not None:
+            self.exchange.outlets.streams = self._streams(leaders_of(self.groups), self.opened)
             self.exchange.restore(state)

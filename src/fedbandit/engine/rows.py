@@ -28,7 +28,7 @@ from fedbandit.engine.peer_exchange import PeerExchange
 from fedbandit.environments.block import Block, Environment
 from fedbandit.memory import enlarged, lazy_zeros
 from fedbandit.messages import Join
-from fedbandit.policies import Uniform, scratch
+from fedbandit.policies import scratch
 from fedbandit.protocols import Coordinator, Kind, MemberKeeper
 from fedbandit.protocols.hub import Hub, empty_hub, make_room, pack_hub, unpack_hub
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
@@ -116,7 +116,7 @@ class RowsLearner:
                 counted=layout.counted,
                 fresh=layout.fresh,
             )
-        self.explore = Uniform().plan(world, system.ridge, policy_key(seed))
+        self.explore = system.explorer.plan(world, system.ridge, policy_key(seed))
         self.clusters: Partitions | None = None
         if known_one_by_one is not None:
             self._seat_everyone(known_one_by_one.assembly)

@@ -20,7 +20,7 @@ from fedbandit.evaluation.estimators import (
 )
 from fedbandit.privacy import Guarantee
 from fedbandit.statistics import Array, Ints
-from fedbandit.structures import Everyone
+from fedbandit.structures import Central, Everyone
 from fedbandit.system import System
 from fedbandit.transports import Link
 from fedbandit.world import World
@@ -171,25 +171,32 @@ def evaluate_frozen(system: System, log: LoggedDecisions, seed: int = 0, *, trai
 
 
 class _Federation:
-    """The machines of a system, for the clients of a log."""
+    """The machines of a system, for the clients of a log. A round is a decision from which something was learned."""
 
     def __init__(self, system: System, log: LoggedDecisions, seed: int) -> None:
         if not isinstance(system, System):
             raise FedbanditError(f"The system is {system!r}, but must be a System; did you forget to call the preset?")
-        together = not system.structure.separate  # one model for all is one client that makes all decisions
+        together = isinstance(system.structure, Central)  # one model for all is one client that makes all decisions
+        if system.protocol.says == "gossip" or not (together or system.structure.separate):
+            kept = "peers in rounds in which all act" if system.protocol.says == "gossip" else "models in one place"
+            raise FedbanditError(
+                f"{system.name} cannot be evaluated on a log: it has {kept}, and logs are replayed by client machines, "
+                "each of which decides and learns for itself, and a coordinator."
+            )
         n_clients = 1 if together else log.n_clients
         world = World(n_clients, log.dim, log.n_decisions, noise=0.5 * float(np.ptp(log.rewards)), bound=log.bound)
         self.log = log
         self.system = system
         self.clients = np.zeros_like(log.clients) if together else log.clients
         self.link = Link(altered(system, structure=Everyone()) if together else system, world, seed)
+        self.rounds = 0
 
     def decide(self, t: int) -> int:
         """Choose; learn if the logged arm was chosen."""
         client = self._client(t)
         choice = client.select(self.log.offered(t))
         if choice.arm == self.log.chosen[t]:
-            self.link.say(client.observe(choice.number, float(self.log.rewards[t])))
+            self._learn(client, choice.number, t)
         else:
             client.forget(choice.number)
         return choice.arm
@@ -198,7 +205,7 @@ class _Federation:
         """Learn from the logged arm, as if it had been the only one."""
         client = self._client(t)
         choice = client.select(self.log.offered(t)[self.log.chosen[t]][None, :])
-        self.link.say(client.observe(choice.number, float(self.log.rewards[t])))
+        self._learn(client, choice.number, t)
 
     def ask(self, t: int) -> int:
         """Choose, and learn nothing."""
@@ -217,6 +224,12 @@ class _Federation:
             guarantee=self.system.guarantee,
             **found,
         )
+
+    def _learn(self, client: Any, choice: int, t: int) -> None:
+        """See the logged reward, say what follows, and end the round: some coordinators act between rounds."""
+        self.link.say(client.observe(choice, float(self.log.rewards[t])))
+        self.rounds += 1
+        self.link.end_round(self.rounds)
 
     def _client(self, t: int) -> Any:
         i = int(self.clients[t])

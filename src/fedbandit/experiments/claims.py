@@ -1,8 +1,8 @@
 """What a paper says about its figures, as checks: orders, trends, factors, growth, fronts, printed numbers.
 
-Each function makes a `Claim`; it is checked on the means over seeds and says the numbers that it found. A claim that
-does not hold carries an explanation (`otherwise`), which the report prints beside the cross. Where means differ by less
-than `NOISE` standard errors of their difference, an order is neither confirmed nor refuted: the claim is left open.
+Each function makes a `Claim`; it is checked seed by seed (`verdicts`) and says the numbers that it found. What is
+within noise is neither confirmed nor refuted: the claim is left open. A claim that does not hold, or is open, carries
+an explanation (`otherwise`), which the report prints beside it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fedbandit.errors import FedbanditError, require
+from fedbandit.experiments.fronts import compare_fronts
 from fedbandit.experiments.measured import MEASURES, Key, Measured, Value, check_measure, format_value
+from fedbandit.experiments.verdicts import Margin, margin, telling, together
+from fedbandit.statistics import Array
 
 Scales = tuple[str, ...]
-
-NOISE = 2.0
-"""Standard errors of a difference below which it decides nothing."""
 
 
 class Finding(NamedTuple):
@@ -56,12 +56,14 @@ class Claim:
 
 
 def show(number: float, error: float | None = None) -> str:
-    """A number with as many digits as are worth reading.
+    """A number with as many digits as are worth reading; its error has one at least.
 
-    >>> show(1234.5), show(0.1234, 0.01), show(7.0), show(0.0)
-    ('1,234', '0.123 ± 0.010', '7.0', '0')
+    >>> show(1234.5), show(0.1234, 0.01), show(2.149, 0.011), show(378.2, 0.4), show(7.0), show(0.0)
+    ('1,234', '0.123 ± 0.010', '2.15 ± 0.01', '378.2 ± 0.4', '7.0', '0')
     """
     digits = 0 if abs(number) >= 100 or number == 0 else 1 if abs(number) >= 2 else 3
+    if error is not None and error > 0:
+        digits = max(digits, min(4, math.ceil(-math.log10(error))))
     text = f"{number:,.{digits}f}"
     return text if error is None else f"{text} ± {error:,.{digits}f}"
 
@@ -79,22 +81,22 @@ def below(
     ours: bool = False,
     scales: Scales | None = None,
 ) -> Claim:
-    """`lower` × `factor` ≤ `upper`, at one value, or at every value that both have."""
+    """`lower` × `factor` < `upper`, at one value, or at every value that both have."""
     check_measure(measure)
 
     def check(measured: Measured) -> Finding:
         pairs = _pairs(measured, lower, upper, at, facet)
         if not pairs:
             return Finding(None, "they have no value in common")
-        ratios = [_ratio(measured.mean(high, measure), measured.mean(low, measure)) for low, high in pairs]
-        worst = int(np.argmin(ratios))
-        low, high = pairs[worst]
+        margins = [margin(measured.numbers(b, measure) - factor * measured.numbers(a, measure)) for a, b in pairs]
+        ratios = [_ratio(measured.mean(b, measure), measured.mean(a, measure)) for a, b in pairs]
+        shown = telling(margins, ratios)
+        low, high = pairs[shown]
         place = low.value if low.value != "" else high.value
         where = "" if len(pairs) == 1 else f" at {format_value(place)}, the least of {len(pairs)}"
-        numbers = f"{_of(measured, low, measure)} against {_of(measured, high, measure)}: {ratios[worst]:.2f}×{where}"
-        if _within_noise(measured, low, high, measure, factor):
-            return Finding(None, f"{numbers}, within noise")
-        return Finding(min(ratios) >= factor, numbers)
+        means = f"{_of(measured, low, measure)} against {_of(measured, high, measure)}: {ratios[shown]:.2f}×{where}"
+        over = "" if factor == 1.0 else f" over {factor:g}×"
+        return Finding(together(margins), f"{means}; difference{over} {_said(margins[shown])}")
 
     by = "" if factor == 1.0 else f", by a factor of at least {factor:g}"
     said = text or f"{lower} has less {_plain(measure)} than {upper}{by}."
@@ -118,19 +120,13 @@ def ordered(
 
     def check(measured: Measured) -> Finding:
         keys = [_one(measured, name, at, facet) for name in series]
-        means = [measured.mean(key, measure) for key in keys]
-        steps = list(pairwise(keys))
-        holds = all(before * (1 - slack) <= after for before, after in pairwise(means))
-        unclear = [two for one, two in steps if _within_noise(measured, one, two, measure, 1 - slack)]
-        refuted = any(
-            measured.mean(one, measure) * (1 - slack) > measured.mean(two, measure)
-            for one, two in steps
-            if two not in unclear
-        )
+        margins = [
+            margin(measured.numbers(two, measure) - (1 - slack) * measured.numbers(one, measure))
+            for one, two in pairwise(keys)
+        ]
         numbers = " · ".join(f"{key.series} {_of(measured, key, measure)}" for key in keys)
-        if unclear and not refuted:
-            return Finding(None, f"{numbers}, within noise at {', '.join(key.series for key in unclear)}")
-        return Finding(holds, numbers)
+        steps = ", ".join(_said(step) for step in margins)
+        return Finding(together(margins), f"{numbers}; step{'s' if len(margins) > 1 else ''} {steps}")
 
     return Claim(
         text or f"In order of {_plain(measure)}: {', '.join(series)}.", check, tuple(series), otherwise, ours, scales
@@ -149,23 +145,28 @@ def trend(
     ours: bool = False,
     scales: Scales | None = None,
 ) -> Claim:
-    """Along its values the measure rises (or falls); a step the other way by a part `slack` is let pass."""
+    """From its first value to its last the measure rises (or falls), and no step goes the other way.
+
+    A step the other way by a part `slack` is let pass; one by more that is within noise leaves the claim open.
+    """
     check_measure(measure)
     require(direction in ("rises", "falls"), "direction", direction, "'rises' or 'falls'")
 
     def check(measured: Measured) -> Finding:
         keys = measured.line(series, facet)
-        means = [measured.mean(key, measure) for key in keys]
-        if len(means) < 2:
+        if len(keys) < 2:
             return Finding(None, "there is one value only")
+        lines = [measured.numbers(key, measure) for key in keys]
         if direction == "falls":
-            steps = [after <= before * (1 + slack) for before, after in pairwise(means)]
-            holds = all(steps) and means[-1] < means[0]
-        else:
-            steps = [after * (1 + slack) >= before for before, after in pairwise(means)]
-            holds = all(steps) and means[-1] > means[0]
-        numbers = " → ".join(show(mean) for mean in means)
-        return Finding(holds, f"{numbers} at {format_value(keys[0].value)} … {format_value(keys[-1].value)}")
+            lines.reverse()
+        whole = margin(lines[-1] - lines[0])
+        steps = [
+            margin(after - before + slack * np.minimum(abs(before), abs(after))) for before, after in pairwise(lines)
+        ]
+        verdict = together([whole, *(step for step in steps if step.mean <= 0)])
+        numbers = " → ".join(show(measured.mean(key, measure)) for key in keys)
+        ends = f"at {format_value(keys[0].value)} … {format_value(keys[-1].value)}"
+        return Finding(verdict, f"{numbers} {ends}; in all {_said(whole)}")
 
     verb = direction.removesuffix("s") if _plain(measure).endswith("s") else direction
     said = text or f"{_plain(measure).capitalize()} of {series} {verb}."
@@ -187,15 +188,20 @@ def near_printed(
     check_measure(measure)
 
     def check(measured: Measured) -> Finding:
-        parts, holds = [], True
+        parts, margins = [], []
         known: dict[Value, float] = dict(printed.items())
         for key in measured.line(series, facet):
             if key.value in known:
-                mean, paper = measured.mean(key, measure), known[key.value]
-                holds &= abs(mean - paper) <= within * abs(paper)
+                found, paper = measured.numbers(key, measure), known[key.value]
+                room = within * abs(paper)
+                margins += [margin(found - (paper - room)), margin(paper + room - found)]
                 label = f"{format_value(key.value)}: " if key.value != "" else ""
-                parts.append(f"{label}{show(mean)} (printed {show(paper)})")
-        return Finding(holds, " · ".join(parts)) if parts else Finding(None, "none of the printed ones was run")
+                parts.append(f"{label}{_of(measured, key, measure)} (printed {show(paper)})")
+        return (
+            Finding(together(margins), " · ".join(parts))
+            if parts
+            else Finding(None, "none of the printed ones was run")
+        )
 
     said = text or f"{series} is within {within:.0%} of the printed numbers."
     return Claim(said, check, (series,), otherwise, False, scales)
@@ -219,12 +225,12 @@ def grows(
 
     def check(measured: Measured) -> Finding:
         rounds, curves = measured.curve(_one(measured, series, at, facet), measure)
-        mean = curves.mean(axis=0)
         middle = int(np.searchsorted(rounds, rounds[-1] / 2))
-        if mean[middle] <= 0:
+        if (curves[:, middle] <= 0).any():
             return Finding(None, "it is zero at half of the horizon")
-        power = math.log(mean[-1] / mean[middle]) / math.log(rounds[-1] / rounds[middle])
-        return Finding(least <= power <= most, f"{_plain(measure)} grows like t^{power:.2f} over the second half")
+        powers = np.log(curves[:, -1] / curves[:, middle]) / math.log(rounds[-1] / rounds[middle])
+        verdict, power = _between(powers, least, most)
+        return Finding(verdict, f"{_plain(measure)} grows like t^{power} over the second half")
 
     return Claim(text or f"{series} grows {_range(least, most)}.", check, (series,), otherwise, ours, scales)
 
@@ -246,9 +252,12 @@ def scales_like(
 
     def check(measured: Measured) -> Finding:
         keys = measured.line(series, facet)
-        x, y = (np.log([float(key.value) for key in keys]), np.log([measured.mean(key, measure) for key in keys]))
-        power = float(np.polyfit(x, y, 1)[0])
-        return Finding(least <= power <= most, f"{_plain(measure)} is like value^{power:.2f}")
+        numbers = np.stack([measured.numbers(key, measure) for key in keys])
+        if len(keys) < 2 or (numbers <= 0).any():
+            return Finding(None, "there is one value only" if len(keys) < 2 else "some are zero")
+        x = np.log([float(key.value) for key in keys])
+        verdict, power = _between(np.polyfit(x, np.log(numbers), 1)[0], least, most)
+        return Finding(verdict, f"{_plain(measure)} is like value^{power}")
 
     return Claim(text or f"{series} scales {_range(least, most)}.", check, (series,), otherwise, ours, scales)
 
@@ -266,53 +275,47 @@ def better_front(
     ours: bool = False,
     scales: Scales | None = None,
 ) -> Claim:
-    """At equal regret `better` communicates less: fronts (cost over regret) compared where both have been measured.
-
-    Both fronts are made monotone (nobody must use a threshold that another of its own beats on both counts) and
-    interpolated in logarithms; the geometric mean of the ratio of costs over the common range must exceed `factor`.
-    """
+    """At equal regret `better` communicates less, by more than `factor` on average (`fronts`)."""
     check_measure(measure)
     check_measure(cost)
 
     def check(measured: Measured) -> Finding:
-        one, two = (_front(measured, series, facet, cost, measure) for series in (better, worse))
-        low, high = max(one[0][0], two[0][0]), min(one[0][-1], two[0][-1])
-        if not low < high:
-            return _apart(better, worse, one, two, measure)
-        at = np.linspace(low, high, 50)
-        ratio = float(np.exp(np.mean(np.interp(at, *two) - np.interp(at, *one))))
-        span = f"{show(math.exp(low))} to {show(math.exp(high))}"
-        return Finding(ratio > factor, f"{ratio:.2f} times fewer {_plain(cost)} at equal {_plain(measure)} of {span}")
+        found = compare_fronts(*(_dots(measured, series, facet, measure, cost) for series in (better, worse)))
+        one, two = found.spans
+        if found.log_ratios is None:
+            spans = f"{better} {show(one[0])}–{show(one[1])}, {worse} {show(two[0])}–{show(two[1])}"
+            return Finding(found.ahead, f"no {_plain(measure)} in common: {spans}")
+        ratio = margin(found.log_ratios - math.log(factor))
+        least, most = (math.exp(float(found.log_ratios.mean()) + sign * ratio.error) for sign in (-1, 1))
+        times = f"{math.exp(float(found.log_ratios.mean())):.2f}" + (
+            "" if math.isnan(least) else f" ({least:.2f}–{most:.2f})"
+        )
+        span = f"{show(max(one[0], two[0]))} to {show(min(one[1], two[1]))}"
+        return Finding(ratio.holds, f"{times} times fewer {_plain(cost)} at equal {_plain(measure)} of {span}")
 
     said = text or f"At equal {_plain(measure)}, {better} has fewer {_plain(cost)} than {worse}."
     return Claim(said, check, (better, worse), otherwise, ours, scales)
 
 
-def _front(
-    measured: Measured, series: str, facet: str, cost: str, measure: str
-) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], np.ndarray[tuple[int], np.dtype[np.float64]]]:
-    """Log regret, rising, and the least log cost at which at most that regret was had."""
-    points = sorted(
-        (math.log(measured.mean(key, measure)), math.log(max(measured.mean(key, cost), 1.0)))
-        for key in measured.line(series, facet)
-    )
-    regret, spent = (np.array(column) for column in zip(*points, strict=True))
-    return regret, np.minimum.accumulate(spent)
+def _dots(measured: Measured, series: str, facet: str, measure: str, cost: str) -> tuple[Array, Array]:
+    """Regret and cost of each point and seed."""
+    keys = measured.line(series, facet)
+    return tuple(np.stack([measured.numbers(key, name) for key in keys]) for name in (measure, cost))  # type: ignore[return-value]
 
 
-def _apart(
-    better: str,
-    worse: str,
-    one: tuple[np.ndarray[tuple[int], np.dtype[np.float64]], ...],
-    two: tuple[np.ndarray[tuple[int], np.dtype[np.float64]], ...],
-    measure: str,
-) -> Finding:
-    """Fronts that share no regret: one is better if it has the lower regret and its dearest dot is the cheaper."""
-    ahead = one[0][-1] <= two[0][0] and one[1].max() <= two[1].min()
-    spans = [
-        f"{name} {show(math.exp(f[0][0]))}–{show(math.exp(f[0][-1]))}" for name, f in ((better, one), (worse, two))
-    ]
-    return Finding(bool(ahead), f"no {_plain(measure)} in common: {', '.join(spans)}")
+def _between(powers: Array, least: float, most: float) -> tuple[bool | None, str]:
+    """Whether exponents, one a seed, lie between two numbers, and their mean as text."""
+    bounds = [sign * (powers - bound) for sign, bound in ((1, least), (-1, most)) if math.isfinite(bound)]
+    mean = margin(powers)
+    error = "" if math.isnan(mean.error) else f" ± {mean.error:.2f}"
+    return together([margin(bound) for bound in bounds]), f"{mean.mean:.2f}{error}"
+
+
+def _said(found: Margin) -> str:
+    """A difference with its own standard error."""
+    if found.seeds < 2:
+        return f"{show(found.mean)}, one seed"
+    return show(found.mean, found.error) + (", within noise" if found.holds is None else "")
 
 
 def _pairs(measured: Measured, one: str, two: str, at: Value | None, facet: str) -> list[tuple[Key, Key]]:
@@ -336,15 +339,6 @@ def _one(measured: Measured, series: str, at: Value | None, facet: str) -> Key:
 
 def _of(measured: Measured, key: Key, measure: str) -> str:
     return show(measured.mean(key, measure), measured.error(key, measure))
-
-
-def _within_noise(measured: Measured, low: Key, high: Key, measure: str, factor: float) -> bool:
-    """Whether high − factor · low, seed by seed on the same data, is smaller than its noise; one seed has none."""
-    one, two = measured.numbers(low, measure), measured.numbers(high, measure)
-    if len(one) != len(two) or len(one) < 2:
-        return False
-    differences = two - factor * one
-    return abs(float(differences.mean())) < NOISE * float(differences.std(ddof=1)) / math.sqrt(len(differences))
 
 
 def _ratio(high: float, low: float) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,8 +10,9 @@ import numpy as np
 from fedbandit.engine import Result, simulate
 from fedbandit.engine.rows import RowsLearner
 from fedbandit.engine.simulation import Simulation
-from fedbandit.environments import Environment
+from fedbandit.environments import Environment, LikedItems
 from fedbandit.errors import FedbanditError, unknown
+from fedbandit.evaluation.likes import by_activity
 from fedbandit.statistics import Array, theta_of
 from fedbandit.system import System
 
@@ -50,11 +50,9 @@ def found_clusters(result: Result, env: Environment) -> Extra:
 
 def rewards_by_activity(result: Result, env: Environment) -> Extra:
     """Clients, interactions, uploads and reward by how active clients are, in steps of ten (Async-LinUCB, Table 2)."""
-    try:
-        likes = import_module("fedbandit.evaluation.likes")
-    except ImportError:
-        raise FedbanditError("Groups by activity need fedbandit.evaluation, which is not there.") from None
-    return {"groups": [group._asdict() for group in likes.by_activity(result, env, width=10)]}
+    if not isinstance(env, LikedItems):
+        raise FedbanditError(f"Groups by activity need a data set of likes, which {env.name} is not.")
+    return {"groups": [group._asdict() for group in by_activity(result, env, width=10)]}
 
 
 def _with_estimates(system: System, env: Environment, horizon: int, seed: int) -> tuple[Result, Extra, Traces]:

@@ -86,7 +86,8 @@ def index_page(summaries: Iterable[Mapping[str, Any]]) -> str:
             f"<p>{escape(capitalised(summary['title']))}</p>{picture}<p>{marks}</p>{why}"
             f"<p class=small>{escape(_facts(summary))}</p></div>"
         )
-    told = f"{counts[True]} claims hold ✔, {counts[False]} do not ✘, {counts[None]} could not be checked here (–)."
+    open_ones = f"{counts[None]} are open (–): within noise, or about something that was not run"
+    told = f"{counts[True]} claims hold ✔, {counts[False]} do not ✘, {open_ones}."
     return page("fedbandit: gallery", f"<h1>Gallery</h1><p>{told}</p><div class=cards>{''.join(cards)}</div>")
 
 

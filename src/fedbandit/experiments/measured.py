@@ -51,14 +51,14 @@ class Key(NamedTuple):
 def format_value(value: Value) -> str:
     """A value as a label, with few digits.
 
-    >>> [format_value(v) for v in (0.01, 9.5, 1000.0, 123456789.0, "M = 4")]
-    ['0.01', '9.5', '1,000', '1.2e+08', 'M = 4']
+    >>> [format_value(v) for v in (0.0811, 1.01, 1000.0, 123456789.0, "M = 4")]
+    ['0.0811', '1.01', '1,000', '1.23e+08', 'M = 4']
     """
     if isinstance(value, str):
         return value
     if value == int(value) and abs(value) < 1e6:
         return f"{value:,.0f}"
-    return f"{value:.2g}"
+    return f"{value:.3g}"
 
 
 def capitalised(text: str) -> str:

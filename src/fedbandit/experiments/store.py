@@ -29,7 +29,8 @@ from fedbandit.system import System
 
 MARK = "fedbandit.json"
 _COMPUTES = ("experiments/extras.py", "experiments/runner.py", "experiments/keywords.py", "experiments/specs.py")
-_COMPUTES_NOT = ("experiments", "transports", "dashboard")
+_COMPUTES_NOT = ("audit", "commands", "dashboard", "experiments", "transports")
+_ABOUT_TEXT = ("cli", "arguments", "audit_command", "checks")
 
 
 @lru_cache(maxsize=1)
@@ -47,7 +48,7 @@ def _sources(root: Path) -> Iterator[Path]:
     for path in sorted(root.rglob("*.py")):
         name = path.relative_to(root).as_posix()
         inside = name.partition("/")[0]
-        about_text = inside in _COMPUTES_NOT or (name == inside and name.startswith(("cli", "arguments", "checks")))
+        about_text = inside in _COMPUTES_NOT or (name == inside and name.startswith(_ABOUT_TEXT))
         if name in _COMPUTES or not about_text:
             yield path
 

@@ -9,6 +9,7 @@ from fedbandit.policies.choose import Scratch, choose, scratch
 from fedbandit.policies.greedy import Greedy
 from fedbandit.policies.perturbed_history import LinPHE
 from fedbandit.policies.plan import Policy, PolicyPlan, WidthRule
+from fedbandit.policies.squared_bonus import SquaredBonus
 from fedbandit.policies.thompson import LinTS
 from fedbandit.policies.ucb import UCB
 from fedbandit.policies.uniform import Uniform
@@ -21,6 +22,7 @@ __all__ = [
     "Policy",
     "PolicyPlan",
     "Scratch",
+    "SquaredBonus",
     "Uniform",
     "WidthRule",
     "choose",

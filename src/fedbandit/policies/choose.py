@@ -10,13 +10,14 @@ from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.packed import multiply_packed
 from fedbandit.policies.perturbed_history import sample_perturbed
 from fedbandit.policies.plan import Code, PolicyPlan
+from fedbandit.policies.squared_bonus import choose_squared
 from fedbandit.policies.thompson import sample_thompson
 from fedbandit.policies.ucb import choose_ucb
 from fedbandit.statistics import STEPS, TIE, Array, Ints, dot_each, inverse_of, scratch_matrix, theta_of
 from fedbandit.streams import uniform_index
 
 UNIFORM, GREEDY, UCB = int(Code.UNIFORM), int(Code.GREEDY), int(Code.UCB)
-THOMPSON = int(Code.THOMPSON)
+THOMPSON, SQUARED = int(Code.THOMPSON), int(Code.SQUARED)
 
 
 class Scratch(NamedTuple):
@@ -59,6 +60,8 @@ def choose_other(plan: PolicyPlan, row: Array, client: int, X: Array, arms: Ints
         a = uniform_index(plan.key, client, int(row[STEPS]), arms.shape[0])
     elif plan.code == GREEDY:
         a = choose_best_mean(theta_of(row, d), X, arms, work.scores)
+    elif plan.code == SQUARED:
+        a = choose_squared(plan, row, X, arms, work.scores, work.u)
     else:
         if plan.code == THOMPSON:
             sample_thompson(plan, row, client, work.M, work.z, work.theta, work.V)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fedbandit.compiled import compiled_inline
 from fedbandit.errors import number, require
+from fedbandit.mixing import Width
 from fedbandit.statistics import BIAS, INFLATION, LOGDET, NOISE, SPECTRAL, Array, Sums
 from fedbandit.world import World
 
@@ -24,6 +25,7 @@ class Code(IntEnum):
     UCB = 2
     THOMPSON = 3
     PERTURBED = 4
+    SQUARED = 5
 
 
 class PolicyPlan(NamedTuple):
@@ -106,9 +108,10 @@ def sampling_width(plan: PolicyPlan, row: Array) -> float:
     return width(plan, row) + noise_width(plan, row) * math.sqrt(row[SPECTRAL])
 
 
-def exact_width(plan: PolicyPlan, sums: Sums, ridge: float) -> float:
-    """α of a model with exactly these statistics; 1 for policies without a width."""
+def exact_width(plan: PolicyPlan, sums: Sums, ridge: float) -> Width:
+    """The width of a model with exactly these statistics."""
     if not math.isnan(plan.alpha):
-        return plan.alpha
+        return Width(plan.alpha, plan.sigma, plan.confidence_term, fixed=True)
     _, logdet = np.linalg.slogdet(sums.V / ridge + np.eye(sums.b.size))
-    return plan.sigma * math.sqrt(max(float(logdet), 0.0) + plan.confidence_term) + plan.bias
+    alpha = plan.sigma * math.sqrt(max(float(logdet), 0.0) + plan.confidence_term) + plan.bias
+    return Width(alpha, plan.sigma, plan.confidence_term)

@@ -16,7 +16,7 @@ from fedbandit.presets.async_linucb import (
 from fedbandit.presets.async_linucb_am import async_linucb_am
 from fedbandit.presets.collaborative import colin, dp_colin, dp_goblin, goblin, ldp_colin, ldp_goblin
 from fedbandit.presets.compose import PRESETS, Common, compose, preset
-from fedbandit.presets.fclub import club, fclub, fclub_dc, homo, homo_dc, sclub
+from fedbandit.presets.fclub import cdp_fclub_dc, club, fclub, fclub_dc, homo, homo_dc, sclub
 from fedbandit.presets.feducb import dp_linucb, feducb
 from fedbandit.presets.hetofedbandit import (
     clustered_linucb,
@@ -33,6 +33,7 @@ __all__ = [
     "Common",
     "async_linucb",
     "async_linucb_am",
+    "cdp_fclub_dc",
     "club",
     "clustered_linucb",
     "colin",

@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypedDict, Unpack
 
 from fedbandit.errors import FedbanditError, unknown
-from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, Uniform
+from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, SquaredBonus, Uniform
 from fedbandit.privacy import NoPrivacy, Privacy
 from fedbandit.protocols import MessageProtocol
 from fedbandit.structures import Structure
@@ -17,10 +17,11 @@ from fedbandit.system import System
 P = ParamSpec("P")
 PRESETS: dict[str, Callable[..., System]] = {}
 
-POLICIES: dict[str, type[UCB] | type[LinTS] | type[LinPHE] | type[Greedy] | type[Uniform]] = {
+POLICIES: dict[str, type[UCB | LinTS | LinPHE | SquaredBonus | Greedy | Uniform]] = {
     "ucb": UCB,
     "lints": LinTS,
     "linphe": LinPHE,
+    "squared": SquaredBonus,
     "greedy": Greedy,
     "uniform": Uniform,
 }
@@ -33,7 +34,8 @@ class Common(TypedDict, total=False):
     noise: σ assumed by the confidence width, by default what the environment declares.
     confidence: δ of the width, by default 0.1.
     alpha: a fixed width instead of the formula.
-    policy: "ucb" (default), "lints", "linphe", "greedy", "uniform", or a policy composed by hand.
+    policy: "ucb" (default), "lints", "linphe", "squared" (as FCLUB's code), "greedy", "uniform", or a policy composed
+        by hand.
     """
 
     ridge: float

@@ -5,26 +5,47 @@ authors' parameters (docs/clusters-fclub.md), and theirs are:
 
 - α₁ = 1.5, α₂ = 2, λ = 2 for FCLUB, 0.25 for CLUB, α₁ = 1.5, α₂ = 0.75 for SCLUB. Those α₁ are within the reach of
   chance, so that true clusters are torn apart; here λ = 1 and α₁ is 2.5 (SCLUB: 3), and α₂ is 1.5.
-- The bonus is β √(xᵀV(λ)⁻¹x) with the square root of the paper (their code leaves it out), and β is fedbandit's
-  width, or `alpha`.
+- `bonus="paper"` is β √(xᵀV(λ)⁻¹x), `bonus="authors"` is that without the square root, as in their code. β is
+  fedbandit's width, or `alpha`. With an α that suits it either does as well (docs/clusters-fclub.md); the default is
+  the confidence bound.
 - `fresh=False` scores arms with what was last shared only (Alg. 1 line 12; their code uses pending data too).
 - `within=True` lets the coordinator also merge clusters of one server, as their code does; the paper does not.
 """
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Literal, Unpack
 
+from fedbandit.errors import require, unknown
 from fedbandit.presets.compose import Common, compose, preset
-from fedbandit.protocols import EventTriggered, MessageProtocol, Never, always
-from fedbandit.structures import Clustering, PhasedClusters, PrunedGraph, Servers, SplitAndMerge
+from fedbandit.privacy import Privacy, PrivateStatistics, PublishedClusters
+from fedbandit.privacy.private_statistics import Calibration
+from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Never, always
+from fedbandit.structures import PhasedClusters, PrunedGraph, ReleasedPhases, Servers, SplitAndMerge, Structure
 from fedbandit.system import System
 
+GROWTH, BATCH = 1.5, 16
+"""When private users release: half as many observations more, and 16 at least (as in FedUCB)."""
 
-def _compose(protocol: MessageProtocol, structure: Clustering, **common: Unpack[Common]) -> System:
+
+Bonus = Literal["paper", "authors"]
+
+
+def _compose(
+    protocol: MessageProtocol,
+    structure: Structure,
+    bonus: Bonus = "paper",
+    privacy: Privacy | None = None,
+    **common: Unpack[Common],
+) -> System:
     """With λ = 1 by default, as in CLUB: the radius F(n), which has 1 + n, is made for it."""
     common.setdefault("ridge", 1.0)
-    return compose(protocol, structure, **common)
+    if bonus not in ("paper", "authors"):
+        raise unknown("bonus", bonus, ("paper", "authors"))
+    if bonus == "authors":
+        require(common.get("policy", "ucb") == "ucb", "policy", common.get("policy"), "'ucb' with the authors' bonus")
+        common["policy"] = "squared"
+    return compose(protocol, structure, privacy, **common)
 
 
 @preset
@@ -34,10 +55,12 @@ def fclub(
     alpha_merge: float = 1.5,
     within: bool = False,
     n_servers: int | None = None,
+    bonus: Bonus = "paper",
     **common: Unpack[Common],
 ) -> System:
     """FCLUB that communicates at every interaction: clusters of users on local servers, found in phases."""
-    return _compose(always(), PhasedClusters(alpha_split, alpha_merge, within=within, n_servers=n_servers), **common)
+    structure = PhasedClusters(alpha_split, alpha_merge, within=within, n_servers=n_servers)
+    return _compose(always(), structure, bonus, **common)
 
 
 @preset
@@ -50,31 +73,82 @@ def fclub_dc(
     fresh: bool = True,
     within: bool = False,
     n_servers: int | None = None,
+    bonus: Bonus = "paper",
+    privacy: Privacy | None = None,
     **common: Unpack[Common],
 ) -> System:
-    """FCLUB with delayed communication, upon events (FCLUB, Alg. 1–4 without noise)."""
+    """FCLUB with delayed communication, upon events (FCLUB, Alg. 1–4 without noise).
+
+    `privacy` may be `NoisyRewards`: local privacy, of which clusters and triggers are post-processing. For noise on
+    statistics see `cdp_fclub_dc`.
+    """
     structure = PhasedClusters(alpha_split, alpha_merge, fresh, within, n_servers)
-    return _compose(EventTriggered(upload, download), structure, **common)
+    return _compose(EventTriggered(upload, download), structure, bonus, privacy, **common)
 
 
 @preset
-def homo(*, n_servers: int | None = None, **common: Unpack[Common]) -> System:
+def cdp_fclub_dc(
+    *,
+    epsilon: float = 1.0,
+    delta: float = 1e-5,
+    alpha_split: float = 2.5,
+    alpha_merge: float = 1.5,
+    upload: float | None = None,
+    download: float | None = None,
+    n_servers: int | None = None,
+    bonus: Bonus = "paper",
+    calibration: Calibration = "proven",
+    **common: Unpack[Common],
+) -> System:
+    """FCLUB-DC with differential privacy; `epsilon=inf` is the same without noise.
+
+    calibration "proven": every user has one stream of noised releases for ever (`PrivateStatistics`), clusters are
+        found from releases (`ReleasedPhases`), and users release when their number of observations has grown by
+        `upload` (1.5) and by 16 at least, and are sent a download when their cluster has `download` (1.5) times as
+        many as they know of. (ε, δ)-DP for one interaction against the coordinator and all other users.
+    calibration "published": Alg. 1–5 as printed (`PublishedClusters`), with U = D = 1.01; no finite ε holds.
+
+    Deviations, under "proven":
+        D1. Triggers count observations; FCLUB's determinants and its clustering read raw data (Eqs. 3, 5).
+        D2. One stream a user, summed afterwards: a regrouping releases nothing again. Noise is calibrated tightly.
+        D3. Users learn from their own data as they are, and weigh what others released by its precision (`mixing`).
+    """
+    if calibration == "published":
+        structure: Structure = PhasedClusters(alpha_split, alpha_merge, fresh=False, n_servers=n_servers)
+        protocol: MessageProtocol = EventTriggered(upload or 1.01, download or 1.01)
+        return _compose(protocol, structure, bonus, PublishedClusters(epsilon, delta), **common)
+    private = PrivateStatistics(epsilon, delta, calibration)
+    structure = ReleasedPhases(alpha_split, alpha_merge, BATCH, n_servers)
+    by, to = (GROWTH if factor is None else factor for factor in (upload, download))
+    protocol = CountTriggered(by, to, batch=BATCH)
+    return _compose(protocol, structure, bonus, private, **common)
+
+
+@preset
+def homo(*, n_servers: int | None = None, bonus: Bonus = "paper", **common: Unpack[Common]) -> System:
     """Local servers that take all users to be alike and communicate at every interaction (FCLUB, §5)."""
-    return _compose(always(), Servers(n_servers), **common)
+    return _compose(always(), Servers(n_servers), bonus, **common)
 
 
 @preset
 def homo_dc(
-    *, upload: float = 1.01, download: float = 1.01, n_servers: int | None = None, **common: Unpack[Common]
+    *,
+    upload: float = 1.01,
+    download: float = 1.01,
+    n_servers: int | None = None,
+    bonus: Bonus = "paper",
+    **common: Unpack[Common],
 ) -> System:
     """Local servers that take all users to be alike, with delayed communication (FCLUB, §5)."""
-    return _compose(EventTriggered(upload, download), Servers(n_servers), **common)
+    return _compose(EventTriggered(upload, download), Servers(n_servers), bonus, **common)
 
 
 @preset
-def club(*, alpha_split: float = 2.5, n_servers: int | None = None, **common: Unpack[Common]) -> System:
+def club(
+    *, alpha_split: float = 2.5, n_servers: int | None = None, bonus: Bonus = "paper", **common: Unpack[Common]
+) -> System:
     """CLUB on each local server alone: users share a model until their graph comes apart (Gentile et al., 2014)."""
-    return _compose(Never(), PrunedGraph(alpha_split, n_servers), **common)
+    return _compose(Never(), PrunedGraph(alpha_split, n_servers), bonus, **common)
 
 
 @preset
@@ -84,7 +158,8 @@ def sclub(
     alpha_merge: float = 1.5,
     alpha_frequency: float = 1.0,
     n_servers: int | None = None,
+    bonus: Bonus = "paper",
     **common: Unpack[Common],
 ) -> System:
     """SCLUB on each local server alone: users leave sets, and sets merge again (Li et al., 2019)."""
-    return _compose(Never(), SplitAndMerge(alpha_split, alpha_merge, alpha_frequency, n_servers), **common)
+    return _compose(Never(), SplitAndMerge(alpha_split, alpha_merge, alpha_frequency, n_servers), bonus, **common)

@@ -6,6 +6,7 @@ from fedbandit.privacy.none import NoPrivacy
 from fedbandit.privacy.privacy import Privacy
 from fedbandit.privacy.private_rewards import PrivateRewards
 from fedbandit.privacy.private_statistics import PrivateStatistics
+from fedbandit.privacy.published_clusters import PublishedClusters
 from fedbandit.privacy.published_sums import PublishedSums
 from fedbandit.privacy.reward_sums import RewardSums
 
@@ -16,6 +17,7 @@ __all__ = [
     "Privacy",
     "PrivateRewards",
     "PrivateStatistics",
+    "PublishedClusters",
     "PublishedSums",
     "RewardSums",
 ]

@@ -57,6 +57,11 @@ class PoolNoise:
     theta_bound: float = 1.0
     published: NoiseBounds | None = None
 
+    @property
+    def weighed(self) -> bool:
+        """FedUCB trusts noisy sums, those of a client's own data too, as if they were exact."""
+        return self.published is None
+
     def deviation(self, releases: Mapping[int, int]) -> float:
         """The standard deviation of an entry of a sum of these clients' releases."""
         return math.sqrt(sum(self.variance(i, k) for i, k in releases.items()))

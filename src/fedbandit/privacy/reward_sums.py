@@ -37,6 +37,8 @@ class SumsNoise:
 
     std: float
 
+    weighed: ClassVar[bool] = False
+
     def variance(self, member: int, releases: int) -> float:  # noqa: ARG002 - all are alike
         """Of a coordinate of a client's sum after that many releases."""
         return self.std**2 if releases > 0 else 0.0

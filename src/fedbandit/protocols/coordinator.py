@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedbandit.assembly import Noise
+from fedbandit.assembly import NEVER, Noise
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Download, Join, Message, Receipt, Upload
 from fedbandit.protocols.hub import (
@@ -68,6 +68,27 @@ class Coordinator(typing.Protocol):
 
     def receive(self, message: Message) -> list[Message | Broadcast]:
         """Apply one message and say what to send."""
+        ...
+
+    @property
+    def clocked(self) -> bool:
+        """Whether anything is ever done between rounds."""
+        ...
+
+    def next_wake(self, done: int) -> int:
+        """After how many rounds `end_round` has something to do next."""
+        ...
+
+    def end_round(self, done: int) -> list[Message | Broadcast]:
+        """What to send between rounds."""
+        ...
+
+    def awaits(self) -> list[int]:
+        """Whose answer has to come before anything goes on."""
+        ...
+
+    def excuse(self, members: Iterable[int]) -> list[Message | Broadcast]:
+        """Wait for these members no longer."""
         ...
 
     def start_over(self, member: int) -> None:
@@ -184,6 +205,27 @@ class HubKeeper:
         if self.hub.group_of.size == 1:
             return None
         return [np.flatnonzero(self.hub.group_of == g).tolist() for g in range(len(self.hub.pool))]
+
+    @property
+    def clocked(self) -> bool:
+        """There are no rounds."""
+        return False
+
+    def next_wake(self, done: int) -> int:  # noqa: ARG002 - there are no rounds
+        """Never."""
+        return NEVER
+
+    def end_round(self, done: int) -> list[Message | Broadcast]:  # noqa: ARG002 - there are no rounds
+        """Nothing."""
+        return []
+
+    def awaits(self) -> list[int]:
+        """Nobody."""
+        return []
+
+    def excuse(self, members: Iterable[int]) -> list[Message | Broadcast]:  # noqa: ARG002 - nobody is awaited
+        """Nobody is awaited."""
+        return []
 
     def start_over(self, member: int) -> None:
         """What the client had uploaded stays; its next upload is number 1, and joining it is sent all there is."""

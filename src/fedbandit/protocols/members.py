@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit.assembly import Assembly, Members, Noise, Share, no_members
+from fedbandit.assembly import NEVER, Assembly, Members, Noise, Share, no_members
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Upload
 from fedbandit.protocols.coordinator import Broadcast
@@ -46,7 +46,8 @@ class MemberKeeper:
     """What such coordinators have in common: members' statistics, versions of downloads, uploads applied, and calls.
 
     A call (`collect`) asks members for what they have; when the last of them has answered, `collected` goes on. One
-    that joins again while its answer is awaited is called again, so that a call that got lost blocks nobody.
+    that joins again while its answer is awaited is called again, so that a call that got lost blocks nobody. Whoever
+    does not answer can be excused: it owes the answer, which is taken when it comes, but nobody waits for it.
     """
 
     def __init__(self, assembly: Assembly, n_clients: int, dim: int, ridge: float, noise: Noise | None) -> None:
@@ -61,6 +62,8 @@ class MemberKeeper:
         self.version = 0
         self.epoch = 0
         self.awaited: set[int] = set()  # members whose answer to the last call is still to come
+        self.owed: dict[int, int] = {}  # member → answers to calls from which it was excused
+        self.called_in: dict[int, int] = {}  # member → the epoch in which it was last called
         self.done = 0  # rounds, when `end_round` was last called
         self.mixed: set[int] = set()  # members whose last download had data of others
         self.privatise: Callable[[int], Privatiser | None] | None = None  # of a trusted coordinator
@@ -83,6 +86,9 @@ class MemberKeeper:
     def start_over(self, member: int) -> None:
         """The client has lost its state for good and numbers its uploads from 1 again; what it had uploaded stays."""
         self.applied.pop(member, None)
+        if self.epoch > 0:
+            self.owed[member] = max(1, self.owed.get(member, 0))  # it does not know that calls have begun
+            self.called_in[member] = self.epoch
 
     def state(self) -> State:
         """All that a machine of the same system needs in order to go on."""
@@ -92,6 +98,8 @@ class MemberKeeper:
             "version": self.version,
             "epoch": self.epoch,
             "awaited": sorted(self.awaited),
+            "owed": {str(i): n for i, n in self.owed.items()},
+            "called_in": {str(i): epoch for i, epoch in self.called_in.items()},
             "done": self.done,
             "mixed": sorted(self.mixed),
             "assembly": self.assembly.state(),
@@ -109,6 +117,8 @@ class MemberKeeper:
         self.applied = {int(i): n for i, n in header["applied"].items()}
         self.version, self.epoch, self.done = header["version"], header["epoch"], header["done"]
         self.awaited, self.mixed = set(header["awaited"]), set(header["mixed"])
+        self.owed = {int(i): n for i, n in header["owed"].items()}
+        self.called_in = {int(i): epoch for i, epoch in header["called_in"].items()}
         self.assembly.restore(header["assembly"])
         self.joined = arrays["joined"].astype(np.bool_)
         self.sent = arrays["sent"].copy()
@@ -122,6 +132,11 @@ class MemberKeeper:
             stream = self._stream(i)
             assert stream is not None
             stream.restore(kept)
+
+    @property
+    def clocked(self) -> bool:
+        """Whether anything is ever done between rounds."""
+        return self.next_wake(0) < NEVER
 
     def next_wake(self, done: int) -> int:
         """After how many rounds `end_round` has something to do next."""
@@ -140,6 +155,7 @@ class MemberKeeper:
         """Call these members to send what they have; `collected` goes on when all have."""
         self.epoch += 1
         self.awaited = set(who)
+        self.called_in |= dict.fromkeys(sorted(self.awaited), self.epoch)
         if not self.awaited:
             return self.collected()
         return [Collect(i, self.epoch) for i in sorted(self.awaited)]
@@ -149,15 +165,39 @@ class MemberKeeper:
         return []
 
     def answered(self, member: int) -> Messages:
-        """A member has answered the call."""
+        """A member has answered the call, or an earlier one that nobody waits for any more."""
+        if member not in self.awaited:
+            self.owed = {i: n - (i == member) for i, n in self.owed.items() if n - (i == member) > 0}
+            return []
         self.awaited.discard(member)
         return [] if self.awaited else self.collected()
 
+    def awaits(self) -> list[int]:
+        """Whose answer has to come before anything goes on."""
+        return sorted(self.awaited)
+
+    def excuse(self, members: Iterable[int]) -> Messages:
+        """Wait for these members no longer; what they have to say is taken when they say it."""
+        excused = self.awaited.intersection(members)
+        if not excused:
+            return []
+        for i in excused:
+            self.owed[i] = self.owed.get(i, 0) + 1
+        self.awaited -= excused
+        return [] if self.awaited else self.collected()
+
+    def require_asked(self, upload: Upload) -> None:
+        """Refuse an upload that nobody asked for; retries are none."""
+        member = upload.member
+        if upload.sequence > self.applied.get(member, 0) and member not in self.awaited and member not in self.owed:
+            raise FedbanditError(f"Client {member} sent upload {upload.sequence}, but was not asked for one.")
+
     def welcome(self, message: Join) -> Messages:
-        """A member joins, perhaps again: it is called if its answer is awaited, and sent what it has missed."""
+        """A member joins, perhaps again: it is called if its answer is open, and sent what it has missed."""
         member = message.member
         self.check_member(member)
-        again: Messages = [Collect(member, self.epoch)] if member in self.awaited else []
+        open_call = member in self.awaited or member in self.owed
+        again: Messages = [Collect(member, self.called_in[member])] if open_call else []
         if self.sent[member] > message.version:
             return [*again, self.download(member, self.share(member))]
         first, self.joined[member] = not self.joined[member], True
@@ -206,14 +246,18 @@ class MemberKeeper:
 
     def is_news(self, member: int, share: Share) -> bool:
         """Whether there is anything in a share that its member has not: it was and is alone otherwise."""
-        return member in self.mixed or share.sums.n != self.members.n[member]
+        return member in self.mixed or self.has_others(member, share)
+
+    def has_others(self, member: int, share: Share) -> bool:
+        """Whether a share has data of others."""
+        return share.sums.n != (self.members.n[member] if share.own else 0)
 
     def download(self, member: int, share: Share) -> Download:
         """The next download for a member."""
         self.version += 1
         self.sent[member] = self.version
         self.joined[member] = True  # whoever joins after it was sent something is sent that
-        (self.mixed.discard if share.sums.n == self.members.n[member] else self.mixed.add)(member)
+        (self.mixed.add if self.has_others(member, share) else self.mixed.discard)(member)
         return Download(member, self.version, self.applied.get(member, 0), share.sums, share.slack, share.own)
 
 
@@ -278,6 +322,7 @@ class MemberStar(MemberKeeper):
                 self.joined[member] = True
                 if member in self.awaited:
                     return [Receipt(member, sequence), *self.answered(member)]
+                self.answered(member)
                 stale = [] if self.awaited else [j for j in self.assembly.affected(member) if self.joined[j]]
                 return [Receipt(member, sequence), *self._refresh(stale)]
             case _:
@@ -368,8 +413,8 @@ class MemberSync(MemberKeeper):
                 self.called = list(self.assembly.affected(member))
                 return self.collect(self.called)
             case Upload(member, sequence):
-                if member not in self.awaited and sequence > self.applied.get(member, 0):
-                    raise FedbanditError(f"Client {member} sent upload {sequence}, but was not asked for one.")
+                self.check_member(member)
+                self.require_asked(message)
                 if not self.add(message):
                     return [Receipt(member, self.applied[member])]
                 return [Receipt(member, sequence), *self.answered(member)]

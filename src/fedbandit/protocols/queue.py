@@ -151,6 +151,11 @@ class QueueCoordinator(MemberKeeper):
         self.growth = np.zeros(N)  # Δn · log(det V/det (V − ΔV)) since then, as far as known
         self.size = np.ones(N, dtype=np.int64)  # of the largest cluster each is in
 
+    @property
+    def clocked(self) -> bool:
+        """A cluster that waits is served between rounds."""
+        return True
+
     def state(self) -> State:
         """Also the queue, and what it is ordered by."""
         header, arrays = super().state()
@@ -181,10 +186,12 @@ class QueueCoordinator(MemberKeeper):
         return self._serve(already=())
 
     def receive(self, message: Message) -> Messages:
-        """Apply a Request or an Upload; joining changes nothing."""
+        """Apply a Join, a Request or an Upload."""
         match message:
-            case Join():
-                return self.welcome(message)
+            case Join(member):
+                welcomed = self.welcome(message)
+                # What it may have missed; before the first call nobody has been told anything.
+                return [self._term(member), *welcomed] if self.epoch > 0 else welcomed
             case Request(member, growth):
                 self.check_member(member)
                 self.growth[member] = max(self.growth[member], growth)
@@ -194,9 +201,10 @@ class QueueCoordinator(MemberKeeper):
                     self._wait([c for c in self.assembly.groups() if member in c and len(c) == self.size[member]])
                 return []
             case Upload(member, sequence, sums, known):
-                if not is_expected(self, message):
+                self.check_member(member)
+                self.require_asked(message)
+                if not self.add(message):
                     return [Receipt(member, self.applied[member])]
-                self.add(message)
                 self.fresh[member] += sums.n
                 self.growth[member] = self.fresh[member] * (known - self.served[member])
                 return [Receipt(member, sequence), *self.answered(member)]
@@ -225,7 +233,10 @@ class QueueCoordinator(MemberKeeper):
             size[clique] = np.maximum(size[clique], len(clique))
         changed = np.flatnonzero(size != self.size)
         self.size = size
-        return [Terms(int(i), self.protocol.limit(int(size[i]))) for i in changed]
+        return [self._term(int(i)) for i in changed]
+
+    def _term(self, member: int) -> Terms:
+        return Terms(member, self.protocol.limit(int(self.size[member])))
 
     def _wait(self, cliques: Iterable[list[int]]) -> None:
         for clique in cliques:
@@ -251,13 +262,3 @@ class QueueCoordinator(MemberKeeper):
         self.growth[clique] = 0.0
         self.served[clique] = self.logdet(share)
         return [self.download(i, share) for i in clique]
-
-
-def is_expected(server: QueueCoordinator, upload: Upload) -> bool:
-    """Whether an upload answers the last call; False for a retry, and what nobody asked for is refused."""
-    server.check_member(upload.member)
-    if upload.sequence <= server.applied.get(upload.member, 0):
-        return False
-    if upload.member not in server.awaited:
-        raise FedbanditError(f"Client {upload.member} sent upload {upload.sequence}, but was not asked for one.")
-    return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -129,6 +129,7 @@ class SynchronousCoordinator(HubKeeper):
     | collecting | ignored: under way    | added; the last one is answered by a Download to all   |
 
     A client that joins again while its answer is awaited is asked again: a lost Collect does not block the group.
+    Whoever does not answer can be excused: it owes the answer, which is added when it comes.
     """
 
     def __init__(self, hub: Hub, ridge: float, dim: int, noise: Noise | None = None) -> None:
@@ -137,6 +138,7 @@ class SynchronousCoordinator(HubKeeper):
         self.awaited: dict[int, int] = {}  # group → answers still to come
         self._asked: dict[int, int] = {}  # group → the epoch it was asked in
         self._answered: dict[int, set[int]] = {}  # group → who has answered in this epoch
+        self.owed: dict[int, int] = {}  # client → answers to collections from which it was excused
 
     def receive(self, message: Message) -> list[Message | Broadcast]:
         """Apply a Join, a Request or an Upload."""
@@ -150,7 +152,7 @@ class SynchronousCoordinator(HubKeeper):
                 if self.is_retry(message):
                     return [Receipt(member, self.applied[member])]
                 if g not in self.awaited or member in self._answered[g]:
-                    raise FedbanditError(f"Client {member} sent upload {sequence}, but was not asked for one.")
+                    return self._take_late(g, message)
                 self.add(g, message)
                 self._answered[g].add(member)
                 return [Receipt(member, sequence), *self.answered(g, 1)]
@@ -168,6 +170,30 @@ class SynchronousCoordinator(HubKeeper):
         broadcast(self.hub, g, True, False)
         return self.announce(g, self._members_of(g).size)
 
+    def _take_late(self, g: int, upload: Upload) -> list[Message | Broadcast]:
+        member = upload.member
+        if member not in self.owed:
+            raise FedbanditError(f"Client {member} sent upload {upload.sequence}, but was not asked for one.")
+        self.add(g, upload)
+        self.settle(g)
+        self.owed = {i: n - (i == member) for i, n in self.owed.items() if n - (i == member) > 0}
+        return [Receipt(member, upload.sequence)]
+
+    def awaits(self) -> list[int]:
+        """Who has not answered yet."""
+        return [int(i) for g in self.awaited for i in self._members_of(g) if i not in self._answered[g]]
+
+    def excuse(self, members: Iterable[int]) -> list[Message | Broadcast]:
+        """Wait for these clients no longer."""
+        sent: list[Message | Broadcast] = []
+        for i in members:
+            g = self.group_of(i)
+            if g in self.awaited and i not in self._answered[g]:
+                self._answered[g].add(i)
+                self.owed[i] = self.owed.get(i, 0) + 1
+                sent += [message for all_of_them in self.answered(g, 1) for message in _addressed(all_of_them)]
+        return sent
+
     def _ask_again(self, member: int) -> list[Message | Broadcast]:
         g = self.group_of(member)
         if g not in self.awaited or member in self._answered[g]:
@@ -178,12 +204,14 @@ class SynchronousCoordinator(HubKeeper):
         """Also who has been asked and who has answered."""
         header, arrays = super().state()
         collections = {str(g): [self._asked[g], count, sorted(self._answered[g])] for g, count in self.awaited.items()}
-        return State({**header, "epoch": self.epoch, "collections": collections}, arrays)
+        owed = {str(i): n for i, n in self.owed.items()}
+        return State({**header, "epoch": self.epoch, "collections": collections, "owed": owed}, arrays)
 
     def restore(self, state: State) -> None:
         """Go on in the middle of a collection."""
         super().restore(state)
         self.epoch = state.header["epoch"]
+        self.owed = {int(i): n for i, n in state.header["owed"].items()}
         collections = {int(g): entry for g, entry in state.header["collections"].items()}
         self._asked = {g: asked for g, (asked, _, _) in collections.items()}
         self.awaited = {g: count for g, (_, count, _) in collections.items()}
@@ -207,3 +235,8 @@ class SynchronousCoordinator(HubKeeper):
             return (Collect(int(i), epoch) for i in recipients)
 
         return [Broadcast(Collect, recipients.size, g, addressed)]
+
+
+def _addressed(answer: Message | Broadcast) -> Iterable[Message]:
+    """The messages of a broadcast, before the next broadcast."""
+    return answer.addressed() if isinstance(answer, Broadcast) else (answer,)

@@ -18,6 +18,7 @@ from fedbandit.structures.layout import Layout, Structure
 from fedbandit.structures.neighbourhoods import Neighbourhoods
 from fedbandit.structures.phased_clusters import PhasedClusters
 from fedbandit.structures.pruned_graph import PrunedGraph
+from fedbandit.structures.released_phases import ReleasedPhases
 from fedbandit.structures.servers import Servers
 from fedbandit.structures.split_and_merge import SplitAndMerge
 from fedbandit.structures.user_graph import OnGraph
@@ -39,6 +40,7 @@ __all__ = [
     "OnGraph",
     "PhasedClusters",
     "PrunedGraph",
+    "ReleasedPhases",
     "Rule",
     "Servers",
     "SplitAndMerge",

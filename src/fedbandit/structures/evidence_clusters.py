@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedbandit.assembly import Members, Noise, Share, summed
+from fedbandit.assembly import Members, Noise, Share, share_of
 from fedbandit.compiled import compiled_lean
 from fedbandit.errors import number
 from fedbandit.schedule import NEVER, next_growth
@@ -87,7 +87,7 @@ class Partition:
 
     def share(self, member: int, members: Members, noise: Noise | None, ridge: float) -> Share:
         """The sum over the member's cluster."""
-        return summed(members, self._home[member], noise, ridge)
+        return share_of(member, members, self._home[member], noise, ridge)
 
     def next_wake(self, done: int) -> int:
         """By growth, or never."""

@@ -9,7 +9,8 @@ was observed and sent:
 - observed = applied + in the outbox + pending, for each client;
 - an upload that is sent again has the same bytes;
 - what a client shares with the coordinator is the download it has, and its own uploads on top;
-- what a client believes acknowledged has been applied; its number of releases never falls.
+- what a client believes acknowledged has been applied; its number of releases never falls;
+- noise is drawn once for each observation that leaves, and the ledger counts each time.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from typing import Literal
 import numpy as np
 
 from fedbandit.messages import Download, Message, Upload, decode, encode
-from fedbandit.statistics import N_OWN, N_PENDING, VERSION, N, Sums, b_of, base_of, pending_b_of
+from fedbandit.state import pack
+from fedbandit.statistics import N_PENDING, VERSION, N, Sums, b_of, base_of, pending_b_of
 from fedbandit.transports.envelope import unseal
 from fedbandit.transports.federation import Federation
 from fedbandit.transports.invitation import Terms
@@ -76,6 +78,8 @@ class Faults:
     """Messages arrive up to this many steps later, in any order."""
     silence: float = 0.1
     """How many rewards never come."""
+    ticks: float = 0.05
+    """How often the time of a round has passed."""
 
 
 NONE = Faults(loss=0, duplication=0, crash=0, partition=0, late=0, silence=0)
@@ -97,6 +101,8 @@ class Node:
     made: dict[int, bytes] = field(default_factory=dict)
     """Uploads that nobody has acknowledged yet."""
     downloads: dict[int, Download] = field(default_factory=dict)
+    releases: int = 0
+    """Uploads that carried something: noise was drawn for each of them once."""
 
 
 class FaultyNetwork:
@@ -111,7 +117,7 @@ class FaultyNetwork:
         self.flying: list[tuple[int, str, str, bytes]] = []  # due, from, to, bytes
         self.cut: set[str] = set()
         self.coordinator_store = CrashingStore()
-        self.coordinator: Federation | None = Federation("f", terms, self.coordinator_store, snapshot_every=20)
+        self.coordinator: Federation | None = self._federation()
         self.nodes: dict[str, Node] = {}
         self.refusals = 0
         self.crashes = 0
@@ -119,7 +125,7 @@ class FaultyNetwork:
         self._observations = 0
         self._inside: dict[bytes, list[int]] = {}  # upload → numbers of its observations
         self._applied: set[int] = set()
-        self._pool = [np.zeros((terms.world.dim, terms.world.dim)), np.zeros(terms.world.dim)]
+        self._pool = [np.zeros((self.coordinator.dim, self.coordinator.dim)), np.zeros(self.coordinator.dim)]
         self._in_doubt: tuple[str, bytes] | None = None
         for i in range(terms.world.n_clients):
             name = f"client-{i}"
@@ -149,6 +155,8 @@ class FaultyNetwork:
             self.act(node)
         elif action < 0.5:
             self.say(node)
+        elif action < 0.5 + faults.ticks:
+            self.tick()
         else:
             self.deliver()
 
@@ -165,9 +173,7 @@ class FaultyNetwork:
             if node.live.machine.waits_for(choice) is None:
                 return  # a choice that a crash has lost
             if node.store.fuse != "before":
-                node.observed += 1
-                self._observations += 1
-                node.pending.append(self._observations)
+                self.note_observation(node)
             self._survive(node, lambda live: live.observe(choice, float(self.rng.uniform(-1, 1))))
             self._account(node)
 
@@ -203,6 +209,18 @@ class FaultyNetwork:
             self._to_client(self.nodes[target], data)
         return True
 
+    def tick(self) -> None:
+        """The time of a round has passed."""
+        if self.coordinator is None:
+            return
+        try:
+            messages = self.coordinator.tick(float(self.time))
+        except Crash:
+            self.coordinator, self.crashes = None, self.crashes + 1
+            return
+        for message in messages:
+            self._answer(message, "")
+
     def restart(self, node: Node) -> None:
         """A client comes back from its store."""
         while node.live is None:
@@ -214,7 +232,7 @@ class FaultyNetwork:
 
     def restart_coordinator(self) -> None:
         """The coordinator comes back from its store."""
-        self.coordinator = Federation("f", self.terms, self.coordinator_store, snapshot_every=20)
+        self.coordinator = self._federation()
         if self._in_doubt is not None:
             name, data = self._in_doubt
             self._in_doubt = None
@@ -235,10 +253,15 @@ class FaultyNetwork:
             self.time += 1000
             while self.deliver():
                 pass
-            if not any(node.live is not None and node.live.machine.outbox for node in self.nodes.values()):
+            self.tick()
+            open_ends = [node for node in self.nodes.values() if node.live is not None and node.live.machine.outbox]
+            if not open_ends and self.coordinator is not None and not self.coordinator.machine.awaits():
                 return
 
     # How
+
+    def _federation(self) -> Federation:
+        return Federation("f", self.terms, self.coordinator_store, patience=3, snapshot_every=20)
 
     def _light_a_fuse(self, node: Node) -> None:
         how = self.random.choice(["now", "before", "after"])
@@ -277,6 +300,8 @@ class FaultyNetwork:
         if self.coordinator is None:
             return
         _, data = unseal(frame)
+        looked = self.time % 10 == 0  # it takes longer than a step
+        before = fingerprint(self.coordinator) if looked else b""
         try:
             (outcome,) = self.coordinator.receive([(source.partition("'")[0], frame)], float(self.time))
         except Crash:
@@ -284,6 +309,8 @@ class FaultyNetwork:
             return
         if isinstance(outcome, Refusal):
             self.refusals += 1
+            after = fingerprint(self.coordinator) if looked else b""
+            assert after == before, f"what was refused has changed something: {outcome}"
             return
         self._note_applied(source, data)
         for answer in outcome:
@@ -293,7 +320,7 @@ class FaultyNetwork:
         assert self.coordinator is not None
         seat = self.coordinator.register.by_member[message.member]
         name = seat.name
-        if self.nodes[source].member == message.member:
+        if source and self.nodes[source].member == message.member:
             name = source
         elif len(self.nodes) > self.terms.world.n_clients:  # there are copies: it goes to the one that is heard
             heard = [n.name for n in self.nodes.values() if n.live is not None and n.live.nonce == seat.nonce]
@@ -312,6 +339,12 @@ class FaultyNetwork:
 
     # The account
 
+    def note_observation(self, node: Node) -> None:
+        """A client is about to observe something that it will not lose."""
+        node.observed += 1
+        self._observations += 1
+        node.pending.append(self._observations)
+
     def _account(self, node: Node) -> None:
         """If the client has made an upload, note which observations are in it."""
         assert node.live is not None
@@ -320,7 +353,10 @@ class FaultyNetwork:
         if machine.sequence > node.sequence:
             assert machine.sequence == node.sequence + 1
             node.sequence = machine.sequence
-            node.made[machine.sequence] = encode(machine.outbox[machine.sequence])
+            upload = machine.outbox[machine.sequence]
+            assert upload.sums.n == len(node.pending), f"{node.name} released {upload.sums.n}, not {len(node.pending)}"
+            node.releases += upload.sums.n > 0
+            node.made[machine.sequence] = encode(upload)
             self._inside[node.made[machine.sequence]] = node.pending
             node.pending = []
         for number in [number for number in node.made if number not in machine.outbox]:
@@ -358,16 +394,19 @@ class FaultyNetwork:
 
     def _check_client(self, node: Node, live: Member, applied: int) -> None:
         assert self.coordinator is not None
-        machine, row, dim = live.machine, live.machine.row, self.terms.world.dim
+        machine, row, dim = live.machine, live.machine.row, live.machine.dim
         seat = self.coordinator.register.seat(node.name)
         outbox = sum(upload.sums.n for n, upload in machine.outbox.items() if n > applied)
-        assert row[N_OWN] == node.observed, f"{node.name} has {row[N_OWN]:g} observations, made {node.observed}"
-        found = seat.observations + outbox + row[N_PENDING]
-        assert found == node.observed, f"{node.name}: {seat.observations} applied + {outbox} + {row[N_PENDING]:g}"
+        assert machine.observed == node.observed, f"{node.name} has {machine.observed}, made {node.observed}"
+        found = seat.observations + outbox + machine.pending
+        assert found == node.observed, f"{node.name}: {seat.observations} applied + {outbox} + {machine.pending}"
         assert applied <= machine.sequence
         assert min(machine.outbox, default=machine.sequence + 1) <= applied + 1, "acknowledged, but not applied"
         if applied == machine.sequence and seat.joined:
             assert live.chain == seat.chain, "the two sides remember different uploads"
+        if machine.stream is not None:
+            assert machine.stream.spent == node.releases, f"the ledger of {node.name} has {machine.stream.spent}"
+            return  # its model mixes what it was sent with its own data, which are exact
         version = int(row[VERSION])
         parts = [upload.sums for upload in machine._on_top.values()]
         if version:
@@ -380,15 +419,23 @@ class FaultyNetwork:
         assert row[N] - row[N_PENDING] == sum(sums.n for sums in parts)
 
 
+def fingerprint(federation: Federation) -> bytes:
+    """All that a refusal must not change: the machine and the register, but for the count of refusals."""
+    state = federation.state()
+    for seat in state.header["seats"]:
+        seat["refusals"] = 0
+    return pack(state)
+
+
 def copied(network: FaultyNetwork, node: Node) -> Node:
     """Somebody copies a client's file and starts a second client from it, under the same name."""
     store = CrashingStore()
     store.journals = node.store.copy().journals
     ghost = Node(f"{node.name}'{network.time}", node.member, store, pending=list(node.pending), sequence=node.sequence)
-    ghost.observed, ghost.made = node.observed, dict(node.made)
+    ghost.observed, ghost.made, ghost.releases = node.observed, dict(node.made), node.releases
     network.nodes[ghost.name] = ghost
     network.restart(ghost)
     return ghost
 
 
-__all__ = ["NONE", "Crash", "CrashingStore", "Faults", "FaultyNetwork", "Node", "Sums", "copied"]
+__all__ = ["NONE", "Crash", "CrashingStore", "Faults", "FaultyNetwork", "Node", "Sums", "copied", "fingerprint"]

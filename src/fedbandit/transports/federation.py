@@ -7,6 +7,12 @@ hands the message to the coordinator's machine. What changed anything becomes an
 entries are in the store may the answers leave (`receive` returns after that). After a crash the last snapshot is
 restored and the entries are applied again in the same order: machines are deterministic, so everything is as it was.
 Whatever is refused has changed nothing. Time is an argument.
+
+Rounds. What a coordinator does between rounds (form groups, serve whoever waits) it does when it is told by `tick` that
+the time of a round has passed. `tick` counts calls and looks at no clock: clocks that jump change nothing, and while
+the coordinator is down no round passes. A round does not end while answers to a call are awaited, and none passes while
+nobody is here. Whoever has never joined, is in quarantine, or has let `patience` ticks pass without an answer is
+*absent*: not awaited, now or later, until it says something; what it owes is then taken.
 """
 
 from __future__ import annotations
@@ -16,9 +22,9 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fedbandit.errors import FedbanditError
+from fedbandit.errors import FedbanditError, whole_number
 from fedbandit.machines import make_coordinator
-from fedbandit.messages import Download, Join, Message, Receipt, Request, Upload, decode, encoded_size
+from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Upload, decode, encoded_size
 from fedbandit.protocols import Broadcast
 from fedbandit.state import State, pack, unpack
 from fedbandit.transports.activity import Activity
@@ -30,7 +36,10 @@ from fedbandit.transports.register import Register, Seat
 from fedbandit.transports.stores import Store, StoreError
 
 _ENTRY = struct.Struct("<BdH")  # kind, time, length of the name
-_FRAME, _SEAT, _QUARANTINE = 1, 2, 3
+_FRAME, _SEAT, _QUARANTINE, _ROUND, _TICK, _ABSENT = 1, 2, 3, 4, 5, 6
+_ROUNDS = struct.Struct("<Q")
+PATIENCE = 30
+"""How many rounds an answer is awaited if nothing else is said."""
 
 
 class Refused(NamedTuple):
@@ -44,15 +53,19 @@ class Refused(NamedTuple):
 class Federation:
     """A federation that goes on where its store left off."""
 
-    def __init__(self, name: str, terms: Terms, store: Store, slack: float = 0.0, snapshot_every: int = 2000) -> None:
+    def __init__(
+        self, name: str, terms: Terms, store: Store, patience: int = PATIENCE, snapshot_every: int = 2000
+    ) -> None:
         self.name = name
         self.terms = terms
         self._agreed = terms.as_json()
         self.store = store
         self.snapshot_every = snapshot_every
         self.system = terms.build()
-        self.limits = Limits.of(terms.world, terms.reward_bound, slack)
-        self.most_bytes = SIZE + encoded_size(Upload, terms.world.dim)
+        self.patience = whole_number("patience", patience)
+        self.dim = self.system.shared_dim(terms.world)
+        self.limits = Limits.of(self.system, terms.world, terms.reward_bound)
+        self.most_bytes = SIZE + encoded_size(Upload, self.dim)
         self.refused: deque[Refused] = deque(maxlen=50)
         self.refusals: Counter[str] = Counter()
         self._recover()
@@ -64,6 +77,7 @@ class Federation:
         self.machine = machine
         self.register = Register(self.terms.world.n_clients)
         self.activity = Activity()
+        self.rounds = self._rounds_kept = self._waited = 0
         snapshot, entries = self.store.read(self.name)
         self._entries = len(entries)
         self._behind = False
@@ -73,11 +87,17 @@ class Federation:
             self._restore(unpack(snapshot))
         for entry in entries:
             self._replay(entry)
+        self._rounds_kept = self.rounds
 
     def state(self) -> State:
         """All that has to survive."""
         header, arrays = self.machine.state()
-        mine = {"terms": self._agreed, "seats": self.register.state(), "activity": self.activity.state()}
+        mine = {
+            "terms": self._agreed,
+            "rounds": self.rounds,
+            "seats": self.register.state(),
+            "activity": self.activity.state(),
+        }
         return State({**mine, "machine": header}, arrays)
 
     def _restore(self, state: State) -> None:
@@ -88,6 +108,7 @@ class Federation:
                 f"The store has a federation {self.name!r} with {what} = {theirs[what]}, "
                 f"but it is now configured with {ours[what]}; use another store or another name."
             )
+        self.rounds = state.header["rounds"]
         self.register.restore(state.header["seats"])
         self.activity.restore(state.header["activity"])
         self.machine.restore(State(state.header["machine"], state.arrays))
@@ -100,6 +121,12 @@ class Federation:
             self.register.take_seat(name)
         elif kind == _QUARANTINE:
             self.register.seat(name).quarantined = rest.decode()
+        elif kind == _ROUND:
+            (self.rounds,) = _ROUNDS.unpack(rest)
+        elif kind == _TICK:
+            self._end_round(_ROUNDS.unpack(rest)[0], at)
+        elif kind == _ABSENT:
+            self._excuse([i for (i,) in _ROUNDS.iter_unpack(rest)], at)
         else:
             envelope, data = unseal(rest)
             self._apply(self.register.seat(name), envelope, decode(data), data, at)
@@ -147,6 +174,34 @@ class Federation:
             return [outcome if isinstance(outcome, Refusal) else unavailable for outcome in outcomes]
         return outcomes
 
+    def tick(self, at: float) -> list[Message]:
+        """The time of a round has passed; what is to be sent now. Whoever is not connected asks when it is."""
+        self._catch_up_with_store()
+        awaited = self.machine.awaits()
+        if awaited:
+            self._waited += 1
+            late = self._waited >= self.patience
+            gone = [i for i in awaited if late or not self._is_here(i)]
+            if not gone:
+                return []
+            answers = self._excuse(gone, at)
+            entry = _entry(_ABSENT, at, "", b"".join(map(_ROUNDS.pack, gone)))
+        else:
+            self._waited = 0
+            if not any(self._is_here(seat.member) for seat in self.register.by_member):
+                return []
+            self.rounds += 1
+            if self.machine.next_wake(self.rounds - 1) != self.rounds:
+                return []
+            answers = self._end_round(self.rounds, at)
+            self._rounds_kept = self.rounds
+            entry = _entry(_TICK, at, "", _ROUNDS.pack(self.rounds))
+        try:
+            self._write([entry])
+        except StoreError as error:
+            raise Refusal("unavailable", str(error)) from None
+        return answers
+
     def note_refusal(self, name: str, refusal: Refusal, at: float) -> None:
         """Count a refusal and remember the sentence."""
         self.refusals[refusal.kind] += 1
@@ -186,28 +241,32 @@ class Federation:
                 raise Refusal("malformed", f"A coordinator does not take a {type(message).__name__}.")
         if isinstance(message, Upload) and message.sequence <= applied:
             seat.verified = seat.verified or message.sequence == applied
-            seat.last_spoke = max(seat.last_spoke, at)
+            seat.last_spoke = at
             return [Receipt(seat.member, message.sequence)], False  # and no more: of later ones nothing is known
-        session = (seat.incarnation, seat.epoch, seat.nonce)
+        session = (seat.incarnation, seat.epoch, seat.nonce, seat.absent)
         try:
             answers, moved = self._apply(seat, envelope, message, data, at)
         except Refusal:
             raise
         except FedbanditError as error:
             raise Refusal("statistics" if isinstance(message, Upload) else "malformed", str(error)) from None
-        return answers, moved or session != (seat.incarnation, seat.epoch, seat.nonce)
+        return answers, moved or session != (seat.incarnation, seat.epoch, seat.nonce, seat.absent)
 
     def _apply(
         self, seat: Seat, envelope: Envelope, message: Message, data: bytes, at: float
     ) -> tuple[list[Message], bool]:
-        """What to send, and whether the machine has moved (one that says nothing to a Join or Request has not)."""
+        """What to send, and whether the machine may have moved.
+
+        One that says nothing to a Join or Request has not, but if it does something between rounds it may remember it.
+        """
         new_life = isinstance(message, Join) and seat.joined and envelope.incarnation != seat.incarnation
         if new_life:
             self.machine.start_over(seat.member)
         before = self.machine.applied.get(seat.member, 0)
         answers = self.machine.receive(message)
-        moved = bool(answers)
-        seat.last_spoke = max(seat.last_spoke, at)
+        moved = bool(answers) or (self.machine.clocked and isinstance(message, Request))
+        seat.last_spoke = at
+        seat.absent = False
         if isinstance(message, Join):
             seat.open_session(envelope, new_life, before)
             if seat.verified:
@@ -216,15 +275,41 @@ class Federation:
             seat.verified = True
             seat.note_upload(extend(envelope.chain, data))
             seat.uploads += 1
+            seat.releases += message.sums.n > 0
             seat.observations += message.sums.n
             seat.bytes_up += len(data)
             self.activity.add(at, uploads=1, bytes=len(data))
-        addressed = [message for answer in answers for message in self._address(answer, at)]
+        addressed = self._go_on(answers, at)
         return addressed or [Receipt(seat.member, 0)], moved  # an answer, if only that it was heard
+
+    def _end_round(self, rounds: int, at: float) -> list[Message]:
+        self.rounds = rounds
+        return self._go_on(self.machine.end_round(rounds), at)
+
+    def _excuse(self, members: list[int], at: float) -> list[Message]:
+        self._waited = 0
+        for i in members:
+            if i < len(self.register.by_member):
+                self.register.by_member[i].absent = True
+        return self._go_on(self.machine.excuse(members), at)
+
+    def _is_here(self, member: int) -> bool:
+        """Whether an answer of this member is worth waiting for."""
+        seats = self.register.by_member
+        return member < len(seats) and seats[member].is_here
+
+    def _go_on(self, answers: Sequence[Message | Broadcast], at: float) -> list[Message]:
+        """The messages that may be sent; after a call also what follows from nobody waiting for absentees."""
+        sent: list[Message] = []
+        while answers:
+            calls = any((a.kind if isinstance(a, Broadcast) else type(a)) is Collect for a in answers)
+            sent += [message for answer in answers for message in self._address(answer, at)]
+            answers = self.machine.excuse([i for i in self.machine.awaits() if not self._is_here(i)]) if calls else []
+        return sent
 
     def _address(self, answer: Message | Broadcast, at: float) -> list[Message]:
         """The messages that may be sent; whoever has not joined yet is sent what it has missed when it does."""
-        seats, size = self.register.by_member, encoded_size(Download, self.terms.world.dim)
+        seats, size = self.register.by_member, encoded_size(Download, self.dim)
         everyone = answer.addressed() if isinstance(answer, Broadcast) else (answer,)
         messages = [m for m in everyone if m.member < len(seats) and seats[m.member].verified]
         downloads = [m for m in messages if isinstance(m, Download)]
@@ -238,6 +323,9 @@ class Federation:
     def _write(self, entries: list[bytes]) -> None:
         if not entries:
             return
+        if self.rounds != self._rounds_kept:  # it costs nothing now, and no round is forgotten
+            entries = [_entry(_ROUND, 0.0, "", _ROUNDS.pack(self.rounds)), *entries]
+            self._rounds_kept = self.rounds
         try:
             self.store.append(self.name, entries)
             self._entries += len(entries)

@@ -9,7 +9,7 @@ from collections import Counter, deque
 
 from fedbandit.machines import make_coordinator
 from fedbandit.messages import Join, Message, Receipt, decode, encode
-from fedbandit.protocols import Broadcast, MemberKeeper
+from fedbandit.protocols import Broadcast
 from fedbandit.split_machine import make_client
 from fedbandit.system import System
 from fedbandit.world import World
@@ -36,7 +36,7 @@ class Link:
 
     def end_round(self, done: int) -> None:
         """A round is over: let the coordinator do what it does between rounds."""
-        if isinstance(self.coordinator, MemberKeeper) and self.coordinator.next_wake(done - 1) == done:
+        if self.coordinator is not None and self.coordinator.next_wake(done - 1) == done:
             self._answer(self.coordinator.end_round(done), queue := deque[Message]())
             self.say(list(queue))
 

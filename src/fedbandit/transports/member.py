@@ -21,8 +21,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit.errors import FedbanditError, require
-from fedbandit.machines import Choice, ClientMachine
+from fedbandit.machines import Choice
 from fedbandit.messages import Download, Message, Request, Upload, encode
+from fedbandit.privacy.noise import Source
+from fedbandit.split_machine import make_client
 from fedbandit.state import State, pack, unpack
 from fedbandit.statistics import STEPS, VERSION, Array
 from fedbandit.transports.envelope import Envelope, extend, seal
@@ -48,20 +50,25 @@ def stored_terms(store: Store) -> tuple[Terms, int] | None:
 
 
 class Member:
-    """A member of a federation that goes on where its store left off; `entropy` draws 64-bit numbers."""
+    """A member of a federation that goes on where its store left off.
 
-    def __init__(self, store: Store, terms: Terms, member: int, entropy: Callable[[], int]) -> None:
+    `entropy` draws 64-bit numbers, `source` noise; without one noise is that of a simulation.
+    """
+
+    def __init__(
+        self, store: Store, terms: Terms, member: int, entropy: Callable[[], int], source: Source | None = None
+    ) -> None:
         self.store = store
         self.terms = terms
         self._agreed = terms.as_json()
         self.lock = threading.Lock()
         """Held while the machine is touched, never while the store is written."""
-        self.machine = ClientMachine(member, terms.build(), terms.world, terms.seed)
+        self.machine = make_client(member, terms.build(), terms.world, terms.seed, source=source)
         self.incarnation = 0
         self.epoch = 0
         self.chain = 0
-        self.asking = False
-        """Whether a request to synchronise has to be sent."""
+        self.asking: Request | None = None
+        """A request that has to be sent."""
         self._stands_on: dict[int, int] = {}  # upload → the chain before it
         self._unwritten: list[bytes] = []
         self._entries = 0
@@ -85,7 +92,8 @@ class Member:
             x = self.machine.waits_for(choice.number)
             assert x is not None
             if len(self._unwritten) < MOST_UNWRITTEN:
-                self._unwritten.append(_CHOICE.pack(_CHOSEN, choice.number, int(self.machine.row[STEPS])) + x.tobytes())
+                steps = int(self.machine.acting[STEPS])
+                self._unwritten.append(_CHOICE.pack(_CHOSEN, choice.number, steps) + x.tobytes())
             else:
                 self._overdue = True  # nobody has written for long: a snapshot has them all
         return choice
@@ -117,8 +125,8 @@ class Member:
     def learn(self, contexts: Array, rewards: Array) -> None:
         """Learn from past logs: a warm start. Uploads follow when the trigger says so."""
         X, y = np.ascontiguousarray(contexts, dtype=np.float64), np.asarray(rewards, dtype=np.float64)
-        shape = f"({X.shape[0] if X.ndim else 0}, {self.machine.dim})"
-        require(X.ndim == 2 and X.shape[1] == self.machine.dim, "the shape of contexts", X.shape, shape)
+        shape = f"({X.shape[0] if X.ndim else 0}, {self.machine.context_dim})"
+        require(X.ndim == 2 and X.shape[1] == self.machine.context_dim, "the shape of contexts", X.shape, shape)
         require(y.shape == (len(X),), "the shape of rewards", y.shape, f"({len(X)},)")
         bound, most = self.machine.bound, self.terms.reward_bound
         longest = float(np.sqrt((X * X).sum(axis=1)).max(initial=0.0))
@@ -153,7 +161,8 @@ class Member:
         if not self._complete:
             greeting = self.greeting()  # once more, now that nothing is open: what was missed is sent after this
             return [] if greeting is None else [greeting]
-        return [self._seal(Request(self.machine.member), self.chain)] if self.asking else []
+        request, self.asking = self.asking, None  # one that gets lost is made again when the trigger fires again
+        return [] if request is None else [self._seal(request, self.chain)]
 
     def receive(self, message: Message) -> None:
         """Take a message from the coordinator."""
@@ -165,7 +174,7 @@ class Member:
             self._snapshot(durable=True)
         elif before != (self.machine.row[VERSION], len(self.machine.outbox)):
             if isinstance(message, Download):
-                self.asking = False
+                self.asking = None
             self._snapshot(durable=False)  # what the coordinator said, it can say again
 
     # How it is kept
@@ -200,7 +209,7 @@ class Member:
         kind, number, value = _REWARD.unpack_from(entry)
         if kind == _CHOSEN:
             _, number, steps = _CHOICE.unpack_from(entry)
-            self.machine.row[STEPS] = steps
+            self.machine.acting[STEPS] = steps
             self.machine.await_reward(number, np.frombuffer(entry, dtype=np.float64, offset=_CHOICE.size).copy())
             return
         x = self.machine.waits_for(number)
@@ -213,9 +222,9 @@ class Member:
             if isinstance(message, Upload):
                 self._stands_on[message.sequence] = self.chain
                 self.chain = extend(self.chain, encode(message))
-                self.asking = False
+                self.asking = None
             elif isinstance(message, Request):
-                self.asking = True
+                self.asking = message
         self._stands_on = {n: chain for n, chain in self._stands_on.items() if n in self.machine.outbox}
 
     def _append(self) -> None:

@@ -49,9 +49,13 @@ class Seat:
     """Whether the session is known to have the history that was applied. Until then nothing is acknowledged to it."""
     past: list[int] = field(default_factory=list)
     quarantined: str = ""
+    absent: bool = False
+    """Whether it has let a call go unanswered for too long, and has not spoken since."""
     last_spoke: float = 0.0
     observations: int = 0
     uploads: int = 0
+    releases: int = 0
+    """Uploads that carried something: what privacy is spent on."""
     downloads: int = 0
     bytes_up: int = 0
     bytes_down: int = 0
@@ -61,6 +65,11 @@ class Seat:
     def joined(self) -> bool:
         """Whether the member has ever joined."""
         return self.incarnation != 0
+
+    @property
+    def is_here(self) -> bool:
+        """Whether an answer of this member is worth waiting for."""
+        return self.joined and not self.absent and not self.quarantined
 
     def check_join(self, envelope: Envelope, applied: int) -> bool:
         """Whether this Join begins a new life; one that must not be heard is refused."""

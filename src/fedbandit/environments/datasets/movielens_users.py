@@ -31,8 +31,13 @@ class MovieLensUsers(Synthetic):
         """The prepared parameters, whatever the seed."""
         return self.theta, self.centre_of
 
+    @property
+    def partition(self) -> Ints:
+        """The true cluster of each user."""
+        return self.centre_of
+
     def draw_contexts(self, rng: np.random.Generator, n: int) -> Array:
-        """(z, 1)/√2 with z uniform on the unit sphere of d − 1 dimensions, so that means are in [0, 1]."""
+        """Vectors (z, 1)/√2 with z uniform on the unit sphere of d − 1 dimensions, so that means are in [0, 1]."""
         return with_constant(rng.standard_normal((n, self.dim - 1)))
 
 

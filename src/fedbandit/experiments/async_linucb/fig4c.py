@@ -23,7 +23,7 @@ EXPERIMENT = Experiment(
         "quick": Scale(liked_fronts((0.1, 4.0, 100.0), "movielens", None), seeds=2),
         "paper": Scale(liked_fronts(TWELVE, "movielens"), seeds=5),
     },
-    panels=(Tradeoff(y="normalised_reward", without=("random arms",)),),
+    panels=(Tradeoff(y="normalised_reward", without=("random arms",), levels=("one model (γ = 1)",)),),
     measures=("normalised_reward", "messages"),
     value_name="threshold",
     claims=(

@@ -1,9 +1,12 @@
 """Async-LinUCB, Table 2: who gains from a little communication on Delicious, by activity."""
 
+import numpy as np
+
 from fedbandit.experiments.claims import Claim, Finding, ordered
 from fedbandit.experiments.declaration import Experiment, Point, Scale
 from fedbandit.experiments.measured import Measured
 from fedbandit.experiments.panels import Sweep
+from fedbandit.experiments.verdicts import margin
 
 
 def _points() -> list[Point]:
@@ -15,10 +18,12 @@ def _points() -> list[Point]:
 
 
 def _most_from_the_active(measured: Measured) -> Finding:
-    groups = measured.runs[measured.line("γ = 6001")[0]][0].extra["groups"]
-    uploads = sum(group["uploads"] for group in groups)
-    active = sum(group["uploads"] for group in groups if group["above"] >= 60)
-    return Finding(uploads > 0 and active > uploads / 2, f"{active} of {uploads} uploads are from users above 60")
+    """More than half of the uploads of each seed."""
+    groups = [run.extra["groups"] for run in measured.runs[measured.line("γ = 6001")[0]]]
+    uploads = [sum(group["uploads"] for group in seed) for seed in groups]
+    active = [sum(group["uploads"] for group in seed if group["above"] >= 60) for seed in groups]
+    found = margin(np.array(active) - 0.5 * np.array(uploads))
+    return Finding(found.holds, f"{sum(active)} of {sum(uploads)} uploads are from users above 60")
 
 
 EXPERIMENT = Experiment(

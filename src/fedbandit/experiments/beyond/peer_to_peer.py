@@ -33,7 +33,7 @@ EXPERIMENT = Experiment(
     remarks=(
         "Messages live as many hops as agents are reached; each hop takes a round. All trigger on public counts.",
     ),
-    scales={"quick": Scale(_points(16, 3_000), seeds=2), "paper": Scale(_points(64, 50_000), seeds=5)},
+    scales={"quick": Scale(_points(16, 3_000), seeds=4), "paper": Scale(_points(64, 50_000), seeds=5)},
     panels=(
         *(Curves(y="per_client_regret", facet=facet, title=facet) for facet in FACETS),
         Tradeoff(y="per_client_regret", facet="not private", title="not private"),

@@ -35,7 +35,7 @@ EXPERIMENT = Experiment(
         "widths recomputed, and synchronisation by public counts.",
     ),
     scales={
-        "quick": Scale(_points(20, 5_000, (1.0, 4.0, 16.0, 64.0)), seeds=2),
+        "quick": Scale(_points(20, 5_000, (1.0, 4.0, 16.0, 64.0)), seeds=3),
         "paper": Scale(_points(100, 200_000, (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)), seeds=5),
     },
     panels=(

@@ -22,7 +22,7 @@ EXPERIMENT = Experiment(
         "Parameters are drawn anew for each seed; the authors have one set, with the same clusters and servers.",
         "Our deletion and merging constants, λ and the root in the bonus differ from the code's; see the preset.",
     ),
-    scales={"quick": Scale(compared(WORLD, 40_000), seeds=2), "paper": Scale(compared(WORLD, 100_000), seeds=10)},
+    scales={"quick": Scale(compared(WORLD, 40_000), seeds=3), "paper": Scale(compared(WORLD, 100_000), seeds=10)},
     panels=(
         Curves(log=False),
         Curves(y="messages", log=True, without=("LinUCB", "CLUB", "SCLUB", AUTHORS_CLUB, AUTHORS_SCLUB)),

@@ -40,7 +40,7 @@ EXPERIMENT = Experiment(
         "by then whoever learns has learnt.",
     ),
     scales={
-        "quick": Scale(_points((5, 10, 20, 40), 3_000, 10_000, (1.0, 10.0)), seeds=2),
+        "quick": Scale(_points((5, 10, 20, 40), 3_000, 10_000, (1.0, 10.0)), seeds=3),
         "paper": Scale(_points((10, 25, 50, 100), 100_000, 10_000_000, (0.1, 1.0, 10.0)), seeds=1),
     },
     panels=(

@@ -27,7 +27,7 @@ EXPERIMENT = Experiment(
         "Private agents that always communicate are left out: with as many releases as rounds the published noise "
         "leaves nothing to learn from. Amounts are set by the threshold D, seldom with D = T/(d log T).",
     ),
-    scales={"quick": Scale(_points(20, 3_000), seeds=2), "paper": Scale(_points(100, 100_000), seeds=2)},
+    scales={"quick": Scale(_points(20, 3_000), seeds=3), "paper": Scale(_points(100, 100_000), seeds=2)},
     panels=(Curves(y="per_client_regret", log=True), Tradeoff(y="per_client_regret", log=True)),
     measures=("per_client_regret", "messages"),
     claims=(

@@ -23,7 +23,7 @@ EXPERIMENT = Experiment(
     reports="'We observe essentially a quadratic dependence' of the per-agent regret on d.",
     remarks=NOISE_REMARKS,
     scales={
-        "quick": Scale(_points(20, (4, 6, 9, 13), 1_500), seeds=2),
+        "quick": Scale(_points(20, (4, 6, 9, 13), 1_500), seeds=3),
         "paper": Scale(_points(100, (5, 10, 15, 20), 20_000), seeds=2),
     },
     panels=(Sweep(y="per_client_regret", x="dimension d", log=True, log_x=True),),

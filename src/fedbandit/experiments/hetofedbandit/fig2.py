@@ -15,7 +15,7 @@ EXPERIMENT = Experiment(
         "clustered-linucb is this project's own system; the paper does not have it.",
     ),
     scales={
-        "quick": Scale(compared(world(50, 5, 3_000), 3_000, 50), seeds=2),
+        "quick": Scale(compared(world(50, 5, 3_000), 3_000, 50), seeds=3),
         "paper": Scale(compared(world(50, 5, 3_000), 3_000, 50), seeds=10),
     },
     panels=(Curves(), Curves(y="messages", log=True, without=(ALONE, DYCLU))),

@@ -25,7 +25,7 @@ EXPERIMENT = Experiment(
     reference="Blaser et al. 2024, Fig. 4, App. G: N = 50, M = 13 (26 clients and 12 pairs), d = 25, T = 2,500",
     reports="Data-dependent clustering (-DR) significantly improves regret, at a communication that stays sub-linear "
     "and comparable to that of DisLinUCB; the priority queue (-PQ) yields modest improvements, mostly early.",
-    scales={"quick": Scale(_points(2_500), seeds=2), "paper": Scale(_points(2_500), seeds=10)},
+    scales={"quick": Scale(_points(2_500), seeds=5), "paper": Scale(_points(2_500), seeds=10)},
     panels=(Curves(), Curves(y="messages", log=True)),
     measures=("regret", "messages", "clusters", "rand_index"),
     claims=(

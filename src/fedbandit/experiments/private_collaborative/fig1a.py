@@ -12,7 +12,7 @@ EXPERIMENT = Experiment(
     "DP-CoLin and DP-GOBLin are below DP-LinUCB.",
     remarks=REMARKS,
     scales={
-        "quick": Scale(compared(world(), 10_000), seeds=2),
+        "quick": Scale(compared(world(), 10_000), seeds=3),
         "paper": Scale(compared(world(), 30_000), seeds=5),
     },
     panels=(Curves(),),

@@ -14,7 +14,7 @@ EXPERIMENT = Experiment(
     reports="Private systems converge more slowly than non-private ones, locally private ones much more slowly.",
     remarks=(*REMARKS, "The distance is that of what a user's arms are scored with, mean over users."),
     scales={
-        "quick": Scale(compared(world(), 12_288, extra="estimates", only=LEARNERS), seeds=2),
+        "quick": Scale(compared(world(), 12_288, extra="estimates", only=LEARNERS), seeds=3),
         "paper": Scale(compared(world(), 30_000, extra="estimates", only=LEARNERS), seeds=5),
     },
     panels=(Curves(y="estimation_error", log=True),),

@@ -23,7 +23,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit.errors import FedbanditError, require
-from fedbandit.statistics import N_OWN, N_PENDING, Array, theta_of
+from fedbandit.privacy.guarantee import Guarantee
+from fedbandit.privacy.secure import SecureSource
+from fedbandit.statistics import Array, theta_of
+from fedbandit.system import System
 from fedbandit.transports.http.connection import Address, Connection
 from fedbandit.transports.member import Member, stored_terms
 from fedbandit.transports.stores import StoreError, open_store
@@ -51,8 +54,8 @@ class Client:
 
     `intercept` adds a constant feature: pass one feature fewer than the federation's dimension. `longest` is the norm
     of the longest feature vector there can be; features are scaled by a constant so that it gets the declared norm L.
-    `report=True` tells the coordinator's live page how many rewards were seen and their sum: leave it off where rewards
-    are private.
+    `report=True` tells the coordinator's live page how many rewards were seen and their sum; in a private federation it
+    is refused. There, noise is drawn by OpenDP (extra `fedbandit[secure]`) from the system's randomness.
     """
 
     def __init__(
@@ -75,7 +78,8 @@ class Client:
         self._store = open_store(state)
         try:
             found = stored_terms(self._store) or self._address.invitation(timeout)
-            self._member = Member(self._store, *found, lambda: secrets.randbits(63))
+            source = _source(found[0].build(), report)
+            self._member = Member(self._store, *found, lambda: secrets.randbits(63), source)
         except BaseException:
             self._store.close()
             raise
@@ -118,7 +122,7 @@ class Client:
             except StoreError as error:
                 self._trouble(error)
             self.reward += float(reward)
-            said = self._member.machine.sequence > before or self._member.asking
+            said = self._member.machine.sequence > before or self._member.asking is not None
         if said:
             self._connection.settled.clear()
             self._connection.wake()
@@ -143,6 +147,11 @@ class Client:
         return self._connection.problem
 
     @property
+    def guarantee(self) -> Guarantee:
+        """What privacy holds for what leaves this client, and how its noise is drawn."""
+        return self._member.machine.guarantee
+
+    @property
     def connected(self) -> bool:
         """Whether the coordinator can be reached now."""
         return self._connection.connected
@@ -153,8 +162,8 @@ class Client:
             machine = self._member.machine
             return {
                 "member": machine.member,
-                "observed": int(machine.row[N_OWN]),
-                "pending": int(machine.row[N_PENDING]),
+                "observed": machine.observed,
+                "pending": machine.pending,
                 "outbox": sum(upload.sums.n for upload in machine.outbox.values()),
                 "uploads": machine.sequence,
                 "connected": self.connected,
@@ -163,9 +172,9 @@ class Client:
 
     @property
     def theta(self) -> Array:
-        """The estimate θ̂ now."""
+        """The estimate θ̂ now; of a model in two parts, the shared part's."""
         with self._member.lock:
-            return theta_of(self._member.machine.row, self.terms.world.dim).copy()
+            return theta_of(self._member.machine.row, self._member.machine.dim).copy()
 
     def flush(self, timeout: float = 10.0) -> bool:
         """Wait until everything that was to be sent has been acknowledged; False if it takes too long."""
@@ -215,7 +224,7 @@ class Client:
             log.exception("the connection has a fault")
 
     def _report(self) -> dict[str, float]:
-        return {"observed": float(self._member.machine.row[N_OWN]), "reward": self.reward, **self.facts}
+        return {"observed": float(self._member.machine.observed), "reward": self.reward, **self.facts}
 
     def _trouble(self, error: StoreError) -> None:
         if self._connection.problem != str(error):
@@ -296,6 +305,15 @@ class _Features:
         if self.intercept:
             F = np.column_stack([F, np.full(len(F), self.longest)])
         return F if self.scale == 1.0 else F * self.scale
+
+
+def _source(system: System, report: bool) -> SecureSource | None:
+    """Where the noise of a client comes from, if there is any."""
+    if system.privacy.site != "client":
+        return None
+    if report:
+        raise FedbanditError("report=True would tell rewards that this federation keeps private.")
+    return SecureSource()
 
 
 def _lasting_name(state: str | os.PathLike[str] | None) -> str:

@@ -25,21 +25,28 @@ from pathlib import Path
 from typing import Any
 
 from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
-from fedbandit.machines import make_coordinator
-from fedbandit.transports.invitation import Terms
+from fedbandit.transports.federation import PATIENCE
+from fedbandit.transports.invitation import Terms, on_a_network
 from fedbandit.world import World
 
 _SERVER = ("host", "port", "store", "keys", "rate")
 _NEEDED = ("system", "clients", "dim", "horizon")
-_OPTIONAL = ("noise", "bound", "reward_bound", "seed", "slack", "keywords")
+_OPTIONAL = ("noise", "bound", "reward_bound", "seed", "round_seconds", "patience", "keywords")
 
 
 @dataclass(frozen=True)
 class FederationConfig:
-    """One federation: the terms, and how much declared noise may move an eigenvalue of what is uploaded."""
+    """One federation: the terms, how long a round is, and how many rounds an answer is awaited."""
 
     terms: Terms
-    slack: float = 0.0
+    round_seconds: float = 1.0
+    patience: int = PATIENCE
+
+    def __post_init__(self) -> None:
+        """Refuse a clock that stands still or runs wild."""
+        value = number(self.round_seconds, "round_seconds", "a number of seconds from 0.01 to 86400", at_least=0.01)
+        require(value <= 86_400, "round_seconds", value, "a number of seconds from 0.01 to 86400")
+        whole_number("patience", self.patience)
 
 
 @dataclass(frozen=True)
@@ -127,12 +134,9 @@ def _federation(name: str, table: dict[str, Any]) -> FederationConfig:
             table.get("seed", 0),
             table.get("reward_bound", 10.0),
         )
-        coordinated = make_coordinator(terms.build(), world) is not None
+        return FederationConfig(on_a_network(terms), table.get("round_seconds", 1.0), table.get("patience", PATIENCE))
     except FedbanditError as error:
         raise FedbanditError(f"{where}: {error}") from None
-    if not coordinated:
-        raise FedbanditError(f"{where}: {terms.system} has no coordinator, since its clients exchange nothing.")
-    return FederationConfig(terms, float(table.get("slack", 0.0)))
 
 
 def _table(name: str, value: object) -> dict[str, Any]:

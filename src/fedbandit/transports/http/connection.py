@@ -203,7 +203,6 @@ class Connection:
         """Send the next frame, if there is one; the number of the upload that is then under way."""
         with self.lock():
             frames = self.member.outgoing()
-            self.member.asking = False
             if not frames and not self.member.machine.outbox:
                 self.settled.set()
         if not frames:

@@ -29,6 +29,14 @@ T = TypeVar("T")
 log = logging.getLogger("fedbandit.coordinator")
 
 
+_OFFSET = time.time() - time.monotonic()
+
+
+def now() -> float:
+    """The time of day, by a clock that does not jump while the coordinator runs."""
+    return _OFFSET + time.monotonic()
+
+
 class Outlet:
     """What waits to be sent on one connection; a newer download takes the place of an older one."""
 
@@ -78,9 +86,8 @@ class Bucket:
 
     def take(self) -> bool:
         """Whether one more is allowed now."""
-        now = time.monotonic()
-        self.level = min(self.rate, self.level + (now - self.at) * self.rate)
-        self.at = now
+        before, self.at = self.at, time.monotonic()
+        self.level = min(self.rate, self.level + (self.at - before) * self.rate)
         if self.level < 1.0:
             return False
         self.level -= 1.0
@@ -90,9 +97,10 @@ class Bucket:
 class Room:
     """One federation with its queue, its connections and what clients report of their own accord."""
 
-    def __init__(self, federation: Federation, rate: float) -> None:
+    def __init__(self, federation: Federation, rate: float, round_seconds: float) -> None:
         self.federation = federation
         self.rate = rate
+        self.round_seconds = round_seconds
         self.outlets: dict[int, Outlet] = {}
         self.reports: dict[str, dict[str, float]] = {}
         self.buckets: dict[str, Bucket] = {}
@@ -134,7 +142,7 @@ class Room:
 
     def refuse(self, name: str, refusal: Refusal) -> None:
         """Count and log a refusal that the federation has not seen."""
-        self.federation.note_refusal(name, refusal, time.time())
+        self.federation.note_refusal(name, refusal, now())
         self._log(name, refusal)
 
     def leave(self, outlet: Outlet) -> None:
@@ -156,7 +164,7 @@ class Room:
                 batch.append(self.queue.get_nowait())
             frames = [(name, frame) for name, frame, _ in batch]
             try:
-                outcomes = await self.do(self.federation.receive, frames, time.time())
+                outcomes = await self.do(self.federation.receive, frames, now())
             except Refusal as refusal:
                 outcomes = [refusal] * len(batch)
             except Exception:
@@ -165,6 +173,22 @@ class Room:
             for (_, _, future), outcome in zip(batch, outcomes, strict=True):
                 if not future.done():
                     future.set_result(outcome)
+
+    async def count_rounds(self) -> None:
+        """Tell the federation, for ever, when the time of a round has passed; by a clock that does not jump."""
+        while True:
+            await asyncio.sleep(self.round_seconds)
+            try:
+                messages = await self.do(self.federation.tick, now())
+            except Refusal as refusal:
+                self.refuse("", refusal)
+                continue
+            except Exception:
+                log.exception("a fault in the coordinator", extra={"federation": self.federation.name})
+                continue
+            for message in messages:
+                if message.member in self.outlets:
+                    self.outlets[message.member].put(message)
 
     def _log(self, name: str, refusal: Refusal) -> None:
         log.warning("refused", extra={"federation": self.federation.name, "client": name, "kind": refusal.kind})
@@ -181,11 +205,11 @@ class Hall:
         self.config = config
         self.credentials = Credentials(config.keys)
         self.store = open_store(config.store) if store is None else store
-        self.begun = time.time()
+        self.begun = now()
         self.strangers = 0
         """Requests with no credentials, or wrong ones."""
         self.rooms = {
-            name: Room(Federation(name, entry.terms, self.store, entry.slack), config.rate)
+            name: Room(Federation(name, entry.terms, self.store, entry.patience), config.rate, entry.round_seconds)
             for name, entry in config.federations.items()
         }
         self._workers: list[asyncio.Task[None]] = []
@@ -198,7 +222,9 @@ class Hall:
 
     async def open(self) -> None:
         """Start the workers."""
-        self._workers = [asyncio.create_task(room.work()) for room in self.rooms.values()]
+        self._workers = [
+            asyncio.create_task(work) for room in self.rooms.values() for work in (room.work(), room.count_rounds())
+        ]
 
     async def close(self) -> None:
         """End the workers and close the store."""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from fedbandit._version import __version__
+from fedbandit.privacy import PrivateStatistics
+from fedbandit.privacy.mechanism import epsilon_of
 from fedbandit.transports.federation import Federation
-from fedbandit.transports.http.hall import Hall, Room
+from fedbandit.transports.http.hall import Hall, Room, now
+from fedbandit.transports.register import Seat
 
 
 def overview(hall: Hall) -> dict[str, Any]:
     """Everything the live page needs."""
     return {
         "version": __version__,
-        "now": time.time(),
+        "now": now(),
         "begun": hall.begun,
         "strangers": hall.strangers,
         "federations": [_describe(name, room) for name, room in hall.rooms.items()],
@@ -38,9 +40,7 @@ def _describe(name: str, room: Room) -> dict[str, Any]:
             "bytes": seat.bytes_up + seat.bytes_down,
             "refusals": seat.refusals,
             "quarantined": bool(seat.quarantined),
-            "privacy": {"epsilon": guarantee.epsilon, "delta": guarantee.delta, "releases": seat.uploads}
-            if private
-            else None,
+            "privacy": privacy_spent(federation, seat) if private else None,
             "report": room.reports.get(seat.name),
         }
         for seat in seats
@@ -51,6 +51,7 @@ def _describe(name: str, room: Room) -> dict[str, Any]:
         "system": federation.terms.system,
         "keywords": dict(federation.terms.keywords),
         "dim": federation.terms.world.dim,
+        "rounds": federation.rounds,
         "seats": federation.terms.world.n_clients,
         "guarantee": str(guarantee),
         "totals": totals(federation),
@@ -64,6 +65,26 @@ def _describe(name: str, room: Room) -> dict[str, Any]:
         "refusals": dict(federation.refusals),
         "refused": [{"at": at, "client": client, "kind": kind} for at, client, kind in list(federation.refused)],
     }
+
+
+def privacy_spent(federation: Federation, seat: Seat) -> dict[str, float]:
+    """The budget of a client, its releases, and the ε that they amount to if it stopped now.
+
+    Where each reward is noised by itself, each has the whole ε from the beginning.
+    """
+    claim, privacy = federation.system.guarantee, federation.system.privacy
+    spent = claim.epsilon if seat.observations else 0.0
+    if isinstance(privacy, PrivateStatistics):
+        key = (id(privacy), seat.member if len(privacy.mechanisms) > 1 else 0, seat.releases)
+        if key not in _SPENT:
+            mechanism = privacy.mechanism_of(seat.member)
+            done = min(seat.releases, mechanism.n_max)
+            _SPENT[key] = epsilon_of(mechanism, releases=done) if done else 0.0
+        spent = _SPENT[key]
+    return {"epsilon": claim.epsilon, "delta": claim.delta, "releases": seat.releases, "spent": spent}
+
+
+_SPENT: dict[tuple[int, int, int], float] = {}
 
 
 def totals(federation: Federation) -> dict[str, int]:
@@ -126,5 +147,7 @@ def metrics(hall: Hall) -> str:
     family("refusals_total", "counter", "Messages refused, by kind.", refusals)
     family("strangers_total", "counter", "Requests without valid credentials.", [("", float(hall.strangers))])
     queue = [(f'{{federation="{name}"}}', float(room.queue.qsize())) for name, (room, _) in rooms.items()]
+    rounds = [(f'{{federation="{name}"}}', float(room.federation.rounds)) for name, (room, _) in rooms.items()]
+    family("rounds_total", "counter", "Rounds that have passed.", rounds)
     family("queue_length", "gauge", "Frames that wait for the worker.", queue)
     return "\n".join(lines) + "\n"

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fedbandit.machines import ClientMachine
 from fedbandit.presets import linucb
 from fedbandit.statistics import Array
 from fedbandit.streams import Stream, generator
-from fedbandit.transports.http.client import Client
+from fedbandit.transports.http.client import Arm
 from fedbandit.world import World
+
+
+class Serving(Protocol):
+    """Whoever chooses for users: a client or a peer."""
+
+    facts: dict[str, float]
+
+    def select(self, arms: ArrayLike) -> Arm:
+        """Choose one of the arms."""
+        ...
+
+    def observe(self, reward: float, id: int | None = None) -> None:
+        """Learn the reward of a choice."""
+        ...
 
 
 class User:
@@ -28,11 +45,9 @@ class User:
         self.regret = 0.0
         self.regret_alone = 0.0
 
-    def meet(self, client: Client) -> None:
+    def meet(self, client: Serving) -> None:
         """One visit: the client chooses, the user likes it more or less."""
-        X = self.rng.standard_normal((self.n_arms, self.world.dim))
-        X *= self.world.bound / np.linalg.norm(X, axis=1, keepdims=True)
-        noise = self.world.noise * float(self.rng.standard_normal())
+        X, noise = self._draw()
         means = X @ self.theta
         arm = client.select(X)
         client.observe(float(means[arm]) + noise, arm.id)
@@ -41,6 +56,15 @@ class User:
         self.regret += float(means.max() - means[arm])
         self.regret_alone += float(means.max() - means[lone.arm])
         client.facts = {"regret": self.regret, "alone": self.regret_alone}
+
+    def skip(self) -> None:
+        """A visit that was before."""
+        self._draw()
+
+    def _draw(self) -> tuple[Array, float]:
+        X = self.rng.standard_normal((self.n_arms, self.world.dim))
+        X *= self.world.bound / np.linalg.norm(X, axis=1, keepdims=True)
+        return X, self.world.noise * float(self.rng.standard_normal())
 
 
 def _direction(rng: np.random.Generator, dim: int) -> Array:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import json
 import struct
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.resources import files
 from typing import Any
@@ -31,7 +30,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from fedbandit.messages import encode
 from fedbandit.transports.http.credentials import Identity, Role
-from fedbandit.transports.http.hall import Hall, Outlet, Room
+from fedbandit.transports.http.hall import Hall, Outlet, Room, now
 from fedbandit.transports.http.overview import metrics, overview
 from fedbandit.transports.refusal import TRANSIENT, Refusal
 
@@ -65,7 +64,7 @@ def make_app(hall: Hall) -> Starlette:
         identity = identify(request, "client")
         room = hall.room(request.path_params["federation"])
         room.limit(identity.name)
-        seat = await room.do(room.federation.invite, identity.name, time.time())
+        seat = await room.do(room.federation.invite, identity.name, now())
         terms = room.federation.terms.as_json()
         return JSONResponse({"terms": _finite(terms), "member": seat.member, "name": identity.name})
 
@@ -89,7 +88,7 @@ def make_app(hall: Hall) -> Starlette:
             client, reason = str(wish["client"]), str(wish["reason"])
         except (ValueError, KeyError, TypeError):
             raise Refusal("malformed", 'The body must be {"client": name, "reason": text}.') from None
-        await room.do(room.federation.quarantine, client, reason, time.time())
+        await room.do(room.federation.quarantine, client, reason, now())
         return JSONResponse({"client": client, "quarantined": bool(reason)})
 
     async def stream(ws: WebSocket) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NAMES = ("lastfm", "delicious", "movielens")
 
 
-def add_data_commands(data: argparse.ArgumentParser) -> argparse.ArgumentParser:
+def add_flags(data: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Add `check` and `prepare` to the command `data`; return the parser of `prepare`, which takes keywords too."""
     actions = data.add_subparsers(dest="action", metavar="check | prepare", required=True)
     check = actions.add_parser("check", help="read all data sets in a folder strictly, and compare their counts")
@@ -36,9 +36,9 @@ def add_data_commands(data: argparse.ArgumentParser) -> argparse.ArgumentParser:
     return prepare
 
 
-def run_data(options: argparse.Namespace, keywords: dict[str, str]) -> int:
+def run(options: argparse.Namespace) -> int:
     """Do what the command says."""
-    return check_data(options) if options.action == "check" else prepare_data(options, keywords)
+    return check_data(options) if options.action == "check" else prepare_data(options)
 
 
 def check_data(options: argparse.Namespace) -> int:
@@ -61,7 +61,7 @@ def check_data(options: argparse.Namespace) -> int:
     return 0
 
 
-def prepare_data(options: argparse.Namespace, keywords: dict[str, str]) -> int:
+def prepare_data(options: argparse.Namespace) -> int:
     """Prepare a data set as an environment."""
     from fedbandit.environments import LikedItems
     from fedbandit.experiments.specs import Spec, build_environment, hyphenated
@@ -70,7 +70,7 @@ def prepare_data(options: argparse.Namespace, keywords: dict[str, str]) -> int:
     if spec.name not in NAMES:
         raise unknown("data set", hyphenated(spec.name), NAMES)
     start = time.perf_counter()
-    spec = spec.over(keywords)
+    spec = spec.over(options.keywords)
     env = build_environment(spec)
     seconds = time.perf_counter() - start
     assert isinstance(env, LikedItems)

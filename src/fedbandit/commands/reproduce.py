@@ -1,4 +1,4 @@
-"""`fedbandit reproduce` and `fedbandit run`: experiments of the papers, and anyone's own from one file."""
+"""`fedbandit reproduce`: experiments of the papers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def add_experiment_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--address", metavar="ADDRESS", help="of a Ray cluster (default: one is started here)")
 
 
-def add_reproduce_flags(command: argparse.ArgumentParser) -> None:
+def add_flags(command: argparse.ArgumentParser) -> None:
     """Which experiments, and how large."""
     command.add_argument(
         "names", metavar="NAME", nargs="*", help="such as async-linucb/fig2a, or a paper: async-linucb"
@@ -35,31 +35,15 @@ def add_reproduce_flags(command: argparse.ArgumentParser) -> None:
     add_experiment_flags(command)
 
 
-def add_run_flags(command: argparse.ArgumentParser) -> None:
-    """Which file."""
-    command.add_argument("file", type=Path, metavar="FILE", help="an experiment of yours, .yaml or .py")
-    command.add_argument("--scale", metavar="NAME", help="of a Python file that has several (default: its first)")
-    add_experiment_flags(command)
-
-
-def run_reproduce(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Regenerate figures and tables of the papers."""
     from fedbandit.experiments.catalogue import choose
 
-    return _carry_out(choose(options.names, options.all), options.scale, options, strict=False)
+    return carry_out(choose(options.names, options.all), options.scale, options, strict=False)
 
 
-def run_file(options: argparse.Namespace) -> int:
-    """Run an experiment that a user wrote down."""
-    from fedbandit.experiments.user_file import read_experiment
-
-    experiment = read_experiment(options.file)
-    scale = options.scale or next(iter(experiment.scales))
-    experiment.scale(scale)  # must be there
-    return _carry_out([experiment], scale, options, strict=True)
-
-
-def _carry_out(experiments: Sequence[Experiment], scale: str, options: argparse.Namespace, *, strict: bool) -> int:
+def carry_out(experiments: Sequence[Experiment], scale: str, options: argparse.Namespace, *, strict: bool) -> int:
+    """Run experiments, tell what came of each, and say where the report is."""
     from tqdm import tqdm
 
     from fedbandit.experiments.reproduce import Where, reproduce
@@ -104,7 +88,7 @@ def _carry_out(experiments: Sequence[Experiment], scale: str, options: argparse.
         held = [claim["holds"] for summary in summaries for claim in summary["claims"]]
         print(
             f"\n{len(summaries)} experiments in {seconds:,.0f} s: {held.count(True)} claims hold, "
-            f"{held.count(False)} do not, {held.count(None)} could not be checked; see {index}"
+            f"{held.count(False)} do not, {held.count(None)} are open; see {index}"
         )
     return 0
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 
-def add_replay_flags(command: argparse.ArgumentParser) -> None:
+def add_flags(command: argparse.ArgumentParser) -> None:
     """The flags of the command."""
     command.add_argument("system", metavar="SYSTEM", help="name, name:keyword=value,… or file.py:function")
     command.add_argument("--log", type=Path, required=True, metavar="FILE", help="a .csv or .parquet file")
@@ -36,7 +36,7 @@ def add_replay_flags(command: argparse.ArgumentParser) -> None:
     )
 
 
-def run_replay(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Evaluate, and say what is estimated."""
     from fedbandit.evaluation import evaluate_frozen, replay
     from fedbandit.experiments.log_file import log_file

@@ -4,13 +4,32 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
-from fedbandit.arguments import keyword_flags
+from fedbandit.commands.numbers import whole_number
 from fedbandit.errors import FedbanditError
 
 
-def audit(options: argparse.Namespace) -> int:
+def add_flags(command: argparse.ArgumentParser) -> None:
+    """Which systems, and how hard to try."""
+    command.add_argument(
+        "systems", metavar="SYSTEM", nargs="*", help="name, name:keyword=value,… (default: every private preset)"
+    )
+    for flag, default, meaning in (
+        ("--clients", 3, "clients"),
+        ("--dim", 2, "dimensions"),
+        ("--horizon", 200, "rounds, in each of which all clients act"),
+        ("--trials", 20_000, "streams in each of two worlds; a 200th as many paired runs of a client"),
+        ("--seed", 0, "of the attack"),
+    ):
+        command.add_argument(
+            flag, type=whole_number, default=default, metavar="N", help=f"{meaning} (default: {default})"
+        )
+    command.add_argument("--out", type=Path, metavar="FILE.png", help="draw the scores of one system in both worlds")
+
+
+def run(options: argparse.Namespace) -> int:
     """Audit the named systems, or every private preset; the exit status is 1 if a claim fails."""
     from fedbandit.audit import audit_system
     from fedbandit.audit.picture import draw_scores
@@ -51,7 +70,7 @@ def _systems(options: argparse.Namespace) -> list[Any]:
     from fedbandit.experiments.keywords import keywords_of
     from fedbandit.experiments.specs import SYSTEMS, Spec, build_system, hyphenated, system_maker
 
-    flags = keyword_flags(options)
+    flags = options.keywords
     specs = [Spec.parse(text) for text in options.systems or (name for name, _ in private_systems(SYSTEMS))]
     takes = [keywords_of(system_maker(spec.name)) for spec in specs]
     for name in flags:
