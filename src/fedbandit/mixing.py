@@ -12,18 +12,11 @@ since Σ w_s² x xᵀ ⪯ Σ w_s x xᵀ = V − λI − w(N + P) for weights w_s
 others as oneself; in between, the best w is the one with the smallest bound, here for a direction drawn at random. It
 depends on released numbers and on the client's own data, and never leaves the client.
 
-One weight for all directions is too little where noise is much larger than what was observed in some and smaller in
-others. With Ĝ' = Q diag(v) Qᵀ, μ = ν²/(dσ²) and the weight m = v₊/(v₊ + μ) in each direction, which is that of least
-squares if b̂' − Ĝ'θ has the covariance σ²Ĝ' + (ν²/d)I,
+Where a width is fixed by hand it stands for all such bounds, and none has to be small: then weights are those of the
+estimate with the smallest variance. With Ĝ' = Q diag(v) Qᵀ and the covariance σ²Ĝ' + (ν²/d)I of b̂' − Ĝ'θ, that is least
+squares with the weight m = v₊/(v₊ + μ), μ = ν²/(dσ²), in each direction:
 
-    V = G + Q diag(m v₊) Qᵀ + λI,      b = b_own + Q diag(m) Qᵀ b̂',
-    |xᵀ(θ̂ − θ)| ≤ (α + σ f √(log det f²(Ĝ'₊ + μI)/det μI + 2 log 1/δ) + σ√d) ‖x‖_{V⁻¹},
-
-with f² = 1 + max (Λ − P)/(v₊ + μ): with z = Σ x'η' of the others, MV⁻¹M ⪯ (Ĝ'₊ + μI)⁻¹ for M = Q diag(m) Qᵀ, hence
-‖Mz‖_{V⁻¹} ≤ ‖z‖_{(Ĝ'₊+μI)⁻¹} ≤ f ‖z‖_{(G'+μI)⁻¹}, and ‖M(h − Nθ)‖_{V⁻¹} ≤ ν μ^-½ = σ√d. A lift has weight 0.
-
-Where a width is fixed by hand it stands for all these bounds, and the second way is taken: it is the estimate with the
-smallest variance.
+    V = G + Q diag(m v₊) Qᵀ + λI,      b = b_own + Q diag(m) Qᵀ b̂'.
 """
 
 from __future__ import annotations
@@ -42,11 +35,10 @@ and what it will know by itself by then is worth waiting for."""
 
 
 class Width(NamedTuple):
-    """What a client's policy says about widths: α without noise, σ, 2 log 1/δ, and whether α is fixed by hand."""
+    """What a client's policy says about widths: α without noise, σ, and whether α is fixed by hand."""
 
     alpha: float
     sigma: float = 0.0
-    confidence_term: float = 0.0
     fixed: bool = False
 
 
@@ -63,9 +55,8 @@ def mix(own: Sums, others: Sums, slack: Slack, ridge: float, width: Width) -> tu
     lift = max(0.0, -float(values[0]))
     usable = (vectors * np.maximum(values, 0.0)) @ vectors.T
     usable = (usable + usable.T) / 2
-    precise, extra = _by_precision(own, others, slack, values, vectors, width)
     if width.fixed and width.sigma > 0:
-        return precise, EXACT
+        return _by_precision(own, others, values, vectors, slack.noise**2 / (own.b.size * width.sigma**2)), EXACT
     excess = (vectors * (slack.spectrum - np.maximum(-values, 0.0))) @ vectors.T  # ΛI − P
     best, chosen, known = math.inf, 0.0, EXACT
     for weight in WEIGHTS:
@@ -76,28 +67,17 @@ def mix(own: Sums, others: Sums, slack: Slack, ridge: float, width: Width) -> tu
         if bound < best:
             best, chosen = bound, weight
             known = Slack(offset=2 * own.b.size * math.log(inflation), inflation=inflation - 1, noise=noise)
-    ahead = np.linalg.eigvalsh(precise.V + (FORESIGHT - 1) * own.V) + ridge
-    if (width.alpha + extra) * _root_mean(1 / ahead) < best:
-        return precise, Slack(bias=extra)
     sums = Sums(own.V + chosen * usable, own.b + chosen * others.b, own.n + others.n)
     return sums, known
 
 
-def _by_precision(
-    own: Sums, others: Sums, slack: Slack, values: Array, vectors: Array, width: Width
-) -> tuple[Sums, float]:
-    """Others' statistics with a weight for each direction, and what that adds to α; ∞ if nothing is known about σ."""
-    sigma, d = width.sigma, own.b.size
-    if sigma == 0:
-        return own, math.inf
-    kept, mu = np.maximum(values, 0.0), slack.noise**2 / (d * sigma**2)
-    share = kept / (kept + mu)
-    V = own.V + (vectors * (share * kept)) @ vectors.T
-    b = own.b + vectors @ (share * (vectors.T @ others.b))
-    f2 = 1 + max(0.0, float(((slack.spectrum - np.maximum(-values, 0.0)) / (kept + mu)).max()))
-    logdet = float(np.log(f2 * (kept + mu) / mu).sum())
-    extra = sigma * (math.sqrt(f2 * (logdet + width.confidence_term)) + math.sqrt(d))
-    return Sums((V + V.T) / 2, b, own.n + others.n), extra
+def _by_precision(own: Sums, others: Sums, values: Array, vectors: Array, mu: float) -> Sums:
+    """Others' statistics with the weight v₊/(v₊ + μ) in each direction."""
+    kept = np.maximum(values, 0.0)
+    weight = kept / (kept + mu)
+    V = own.V + (vectors * (weight * kept)) @ vectors.T
+    b = own.b + vectors @ (weight * (vectors.T @ others.b))
+    return Sums((V + V.T) / 2, b, own.n + others.n)
 
 
 def _largest_ratio(A: Array, V: Array, ridge: float) -> float:

@@ -111,7 +111,7 @@ def sampling_width(plan: PolicyPlan, row: Array) -> float:
 def exact_width(plan: PolicyPlan, sums: Sums, ridge: float) -> Width:
     """The width of a model with exactly these statistics."""
     if not math.isnan(plan.alpha):
-        return Width(plan.alpha, plan.sigma, plan.confidence_term, fixed=True)
+        return Width(plan.alpha, plan.sigma, fixed=True)
     _, logdet = np.linalg.slogdet(sums.V / ridge + np.eye(sums.b.size))
     alpha = plan.sigma * math.sqrt(max(float(logdet), 0.0) + plan.confidence_term) + plan.bias
-    return Width(alpha, plan.sigma, plan.confidence_term)
+    return Width(alpha, plan.sigma)

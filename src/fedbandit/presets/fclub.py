@@ -111,7 +111,7 @@ def cdp_fclub_dc(
     Deviations, under "proven":
         D1. Triggers count observations; FCLUB's determinants and its clustering read raw data (Eqs. 3, 5).
         D2. One stream a user, summed afterwards: a regrouping releases nothing again. Noise is calibrated tightly.
-        D3. Users learn from their own data as they are, and weigh what others released by its precision (`mixing`).
+        D3. Users learn from their own data as they are, and weigh what others released by its noise (`mixing`).
     """
     if calibration == "published":
         structure: Structure = PhasedClusters(alpha_split, alpha_merge, fresh=False, n_servers=n_servers)
