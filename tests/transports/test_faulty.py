@@ -254,7 +254,10 @@ def test_clocks_may_jump() -> None:
             for message in federation.tick(at):
                 member.receive(message)
             for frame in member.outgoing():
-                federation.receive([("client-0", frame)], at)
+                (answers,) = federation.receive([("client-0", frame)], at)
+                assert not isinstance(answers, Refusal), answers
+                for message in answers:
+                    member.receive(message)
         again = Federation("f", federation.terms, federation.store)
         assert again.machine.gathered().n == federation.machine.gathered().n
         return federation.rounds, federation.machine.gathered().n

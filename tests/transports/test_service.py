@@ -146,7 +146,7 @@ def attacks(member: Any) -> dict[str, tuple[bytes, int, str]]:
         "other history": (upload_frame(member, good, chain=99), 409, "differs"),
         "another's name": (upload_frame(member, good, who=1), 403, "cannot speak for"),
         "a message of the coordinator": (seal(envelope, encode(Receipt(0, 1))), 400, "does not take a Receipt"),
-        "no request is expected": (seal(envelope, encode(Download(0, 1, 0, zero_sums(2)))), 400, "does not take"),
+        "no request is expected": (seal(envelope, encode(Download(0, 1, 0, zero_sums(1)))), 400, "does not take"),
         "another session": (seal(Envelope(1, 1, 1, 0, 0), unseal(frame)[1]), 409, "has not joined"),
         "an older copy": (seal(Envelope(member.incarnation, 0, 1, 0, 0), encode(Join(0))), 409, "copy"),
     }

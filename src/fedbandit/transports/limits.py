@@ -109,7 +109,7 @@ def declared_noise(system: System, world: World) -> tuple[float, float]:
 def _bounds(mechanism: Mechanism, clients: int) -> tuple[float, float]:
     if mechanism.scale == 0:
         return 0.0, 0.0
-    if mechanism.noise != "symmetric":
+    if mechanism.noise != "symmetric":  # √N pays, many times over, for all clients together
         return 0.0, 2 * reward_noise_bound(mechanism, failure=FAILURE) * math.sqrt(clients)
     std = np.array([float(noise_std(mechanism).max())])
     looks = np.array([float(clients * mechanism.n_max)])

@@ -180,8 +180,8 @@ class Room:
             await asyncio.sleep(self.round_seconds)
             try:
                 messages = await self.do(self.federation.tick, now())
-            except Refusal as refusal:
-                self.refuse("", refusal)
+            except Refusal as refusal:  # the store cannot be written: the round did not end, and the next one tries
+                log.warning("no round", extra={"federation": self.federation.name, "kind": refusal.kind})
                 continue
             except Exception:
                 log.exception("a fault in the coordinator", extra={"federation": self.federation.name})
