@@ -108,11 +108,10 @@ def _shuffle(builder: Any, a: Any, b: Any, lanes: list[int]) -> Any:
 
 
 def _lower_totals(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    halves = []
-    for a, b in (args[:2], args[2:]):
-        low, high = _shuffle(builder, a, b, [0, 4, 1, 5]), _shuffle(builder, a, b, [2, 6, 3, 7])
-        halves.append(builder.fadd(low, high))
-    return builder.fadd(_shuffle(builder, *halves, [0, 1, 4, 5]), _shuffle(builder, *halves, [2, 3, 6, 7]))
+    a, b, c, d = args
+    ab = builder.fadd(_shuffle(builder, a, b, [0, 4, 1, 5]), _shuffle(builder, a, b, [2, 6, 3, 7]))
+    cd = builder.fadd(_shuffle(builder, c, d, [0, 4, 1, 5]), _shuffle(builder, c, d, [2, 6, 3, 7]))
+    return builder.fadd(_shuffle(builder, ab, cd, [0, 1, 4, 5]), _shuffle(builder, ab, cd, [2, 3, 6, 7]))
 
 
 def _lower_lane(context: Any, builder: Any, sig: Any, args: Any) -> Any:
