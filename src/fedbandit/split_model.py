@@ -125,7 +125,7 @@ def begin(row: Array, row_g: Array, row_l: Array, parts: Parts, size: int, dim: 
     joint[d_g:, d_g:] = S[L, L]
     theta = np.linalg.solve(joint + ridge * np.eye(d_g + size), np.r_[b_of(row_g, d_g) + s[G], s[L]])
     moved = s[G] - S[G, L] @ theta[d_g:]
-    pack(S[G, G], folded_of(row_g, d_g))
+    pack(np.ascontiguousarray(S[G, G]), folded_of(row_g, d_g))
     pending_b_of(row_g, d_g)[:] = moved
     b_of(row_g, d_g)[:] += moved
     row_g[N_LISTED] = 0
