@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numba
 import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.core.errors import TypingError
 from numba.core.imputils import impl_ret_borrowed, lower_builtin
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
@@ -163,6 +163,23 @@ def _lane(typing_context: Any, a: Any, b: Any, c: Any, d: Any, k: Any) -> Any:
     return signature(_FOUR, _FOUR, _FOUR, _FOUR, _FOUR, k), _lower_lane
 
 
+def _lower_prefetch(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    array, index = args
+    data = context.make_array(sig.args[0])(context, builder, array).data
+    pointer = ir.IntType(8).as_pointer()
+    fetch = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(ir.VoidType(), [pointer, _INDEX, _INDEX, _INDEX]), "llvm.prefetch.p0i8"
+    )
+    builder.call(fetch, [builder.bitcast(builder.gep(data, [index]), pointer), _INDEX(1), _INDEX(3), _INDEX(1)])
+    return context.get_dummy_value()
+
+
+@intrinsic
+def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+    _check(array)
+    return signature(types.none, array, types.intp), _lower_prefetch
+
+
 @intrinsic
 def _zeros(typing_context: Any) -> Any:
     return signature(_FOUR), _lower_zeros
@@ -192,6 +209,10 @@ def _lane_plain(a: Four, b: Four, c: Four, d: Four, k: int) -> Four:
     return np.array([a[k], b[k], c[k], d[k]])
 
 
+def _prefetch_plain(array: NDArray[np.float64], i: int) -> None:
+    """Nothing."""
+
+
 def _zeros_plain() -> Four:
     return np.zeros(4)
 
@@ -215,6 +236,9 @@ totals: Callable[[Four, Four, Four, Four], Four] = _totals_plain if _PLAIN else 
 
 lane: Callable[[Four, Four, Four, Four, int], Four] = _lane_plain if _PLAIN else _lane
 """Entry k, a constant, of each: row k of the transpose."""
+
+prefetch: Callable[[NDArray[np.float64], int], None] = _prefetch_plain if _PLAIN else _prefetch
+"""Tell the machine that the cache line of entry i will be written to soon. It changes no result."""
 
 zeros: Callable[[], Four] = _zeros_plain if _PLAIN else _zeros
 """Four zeros."""

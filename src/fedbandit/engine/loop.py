@@ -10,7 +10,7 @@ import numpy as np
 
 from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.environments.block import Block
-from fedbandit.packed import multiply_packed
+from fedbandit.packed import multiply_packed, packed_length
 from fedbandit.policies import PolicyPlan, Scratch, choose
 from fedbandit.protocols.hub import (
     ISSUE,
@@ -25,7 +25,9 @@ from fedbandit.protocols.hub import (
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import RewardPlan, learnt
 from fedbandit.statistics import (
+    HEAD,
     LIGHTLY,
+    LISTED,
     N_OWN,
     N_PENDING,
     STEPS,
@@ -39,6 +41,7 @@ from fedbandit.statistics import (
     observe,
     store_light,
 )
+from fedbandit.vectors import prefetch
 
 
 class Status(IntEnum):
@@ -68,6 +71,9 @@ class Seats(NamedTuple):
 
 
 FULL, LIGHT = 0, 1
+
+LINE = 8
+"""Numbers in a line of the cache."""
 
 
 class Late(NamedTuple):
@@ -208,6 +214,20 @@ def send_later(late: Late, now: int, delay: int, r: int, x: Array, y: float) -> 
     late.last[due] = entry
 
 
+@compiled_inline
+def look_ahead(user: int, rows: Array, seats: Seats, d: int) -> None:
+    """Have what the next user needs of its row fetched from memory while this one is worked on."""
+    r = seats.row_of[user] if seats.row_of.shape[0] > 0 else user
+    seat = seats.seat_of[r]
+    if seat >= 0:
+        row = rows[seat]
+        inverse = HEAD + (3 + LISTED) * d
+        for i in range(0, HEAD + 3 * d, LINE):
+            prefetch(row, i)
+        for i in range(inverse, inverse + packed_length(d), LINE):
+            prefetch(row, i)
+
+
 @compiled_lean
 def run(
     start: int,
@@ -236,6 +256,8 @@ def run(
             return Pause(s, HUB_FULL, -1, s)
         if max(seats.taken[FULL] - rows.shape[0], seats.taken[LIGHT] - lights.shape[0]) == 0 < growing:
             return Pause(s, ROWS_FULL, -1, s)
+        if s + 1 < stop:
+            look_ahead(block.clients[s + 1], rows, seats, d)
         now = before + s
         entry = late.first[now % ring] if delayed else -1
         acting = entry < 0
