@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 
+from fedbandit.compiled import compiled
 from fedbandit.environments.synthetic import Synthetic, SyntheticStream, unit_vectors
 from fedbandit.errors import FedbanditError, number, require, whole_number
 from fedbandit.statistics import Array, Ints
@@ -71,7 +73,22 @@ class FedUCBStream(SyntheticStream):
         means = 0.5 + 0.1 * rng.random(n * env.n_arms)
         means[best] += 0.1 + env.gap
         x = rng.standard_normal((n * env.n_arms, env.dim))
-        x -= np.outer(x @ theta, theta)
-        x *= (np.sqrt(1 - means**2) / np.sqrt(np.einsum("ij,ij->i", x, x)))[:, None]
-        x += np.outer(means, theta)
+        turn_to(x, means, theta)
         return x
+
+
+@compiled
+def turn_to(X: Array, means: Array, theta: Array) -> None:
+    """Make each row x the unit vector with xᵀθ = its mean that lies in the plane of x and θ; ‖θ‖ = 1."""
+    for i in range(X.shape[0]):
+        x = X[i]
+        along = 0.0
+        for k in range(x.shape[0]):
+            along += x[k] * theta[k]
+        square = 0.0
+        for k in range(x.shape[0]):
+            x[k] -= along * theta[k]
+            square += x[k] * x[k]
+        scale = math.sqrt((1.0 - means[i] * means[i]) / square)
+        for k in range(x.shape[0]):
+            x[k] = x[k] * scale + means[i] * theta[k]

@@ -179,7 +179,7 @@ def estimates(V: Array, b: Array, n: NDArray[Any], tau: Array, ridge: float) -> 
     """Of noisy sums V, b of n observations, with privacy noise of standard deviation τ in each coordinate of b − Vθ.
 
     >>> found = estimates(np.stack([np.eye(2)] * 2), np.ones((2, 2)), np.array([3, 3]), np.array([0.0, 9.0]), 1.0)
-    >>> found.theta[0].tolist(), found.privacy[0], bool(found.privacy[1] > 1)
+    >>> found.theta[0].tolist(), float(found.privacy[0]), bool(found.privacy[1] > 1)
     ([0.5, 0.5], 0.0, True)
     """
     d = b.shape[1]
