@@ -43,6 +43,9 @@ BENCHMARKS = {
 }
 
 if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        if name not in BENCHMARKS:
+            sys.exit(f"There is no benchmark {name!r}; there are: {', '.join(BENCHMARKS)}.")
     for name in sys.argv[1:] or BENCHMARKS:
         print(f"\n## {name}\n", flush=True)
         BENCHMARKS[name]()

@@ -17,7 +17,7 @@ from fedbandit.audit.neighbours import Limits, worst_records
 from fedbandit.cli import main
 from fedbandit.errors import FedbanditError
 from fedbandit.machines import ClientMachine
-from fedbandit.messages import Message, Upload
+from fedbandit.messages import Message, Request, Upload
 from fedbandit.presets import PRESETS
 from fedbandit.privacy import NoisyRewards, PrivateStatistics
 from fedbandit.privacy.blt import blt
@@ -28,7 +28,7 @@ from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.protocols import CountTriggered, EventTriggered, Kind, Never, Synchronous
 from fedbandit.protocols.hub import measure
 from fedbandit.rewards import RewardRule
-from fedbandit.statistics import Array
+from fedbandit.statistics import LOGDET, Array
 from fedbandit.world import World
 from tests.command_line import refusal, report
 
@@ -161,6 +161,14 @@ class Talkative(ClientMachine):
         return replace(super().upload(), known=float(measure(self.row, False)))
 
 
+class Leaky(ClientMachine):
+    """A client whose requests say how large the determinant of its exact data is."""
+
+    def observe(self, number: int, reward: float) -> list[Message]:
+        sent = super().observe(number, reward)
+        return [replace(m, growth=float(self.row[LOGDET])) if isinstance(m, Request) else m for m in sent]
+
+
 class Renoising(ClientMachine):
     """A client that draws fresh noise when it sends an upload again."""
 
@@ -208,6 +216,7 @@ class Unlimited(ClientMachine):
         (Quiet, "client, contents", "at the stated scale, of which 0.8"),
         (Nervous, "client, times and counts", "Request in round"),
         (Talkative, "client, times and counts", "shows without noise: Upload in round"),
+        (Leaky, "client, times and counts", "Request in round"),
         (Renoising, "client, retries", "differs from what was sent first"),
         (Forgetful, "client, retries", "released the same data twice"),
         (Unlimited, "client, cap", "at most 6 are allowed"),

@@ -17,7 +17,8 @@ def python_blocks(name: str) -> str:
     return "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), flags=re.DOTALL))
 
 
-def test_the_readme_runs() -> None:
+def test_the_readme_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     exec(compile(python_blocks("README.md"), "README.md", "exec"), names)
     assert "result" in names

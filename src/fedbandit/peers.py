@@ -53,6 +53,8 @@ class PeerMachine:
         if not isinstance(protocol, Gossip):
             raise FedbanditError(f"{system.name} has a coordinator; a peer needs a system with the protocol Gossip.")
         self.member = member
+        self.n_peers = world.n_clients
+        self.most_rounds = 2 * -(-world.horizon // world.per_round)  # a horizon is a plan
         self.batch = protocol.batch
         self.estimators = [
             ClientMachine(member, system, world, seed, estimator=g, source=source) for g in range(protocol.period)

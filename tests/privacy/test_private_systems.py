@@ -20,7 +20,7 @@ from fedbandit.messages import Collect, Upload
 from fedbandit.presets import compose
 from fedbandit.privacy import NoisyRewards, PrivateStatistics
 from fedbandit.privacy.mechanism import epsilon_of, gram_mechanism
-from fedbandit.protocols import CountTriggered, Synchronous
+from fedbandit.protocols import CountTriggered, Gossip, Synchronous
 from fedbandit.statistics import N_OWN
 from fedbandit.structures import Alone, Everyone
 
@@ -251,3 +251,10 @@ def test_uploads_say_nothing_else() -> None:
     history = some_history(Limits(1.0, 3, -1.0, 1.0, True), 100, np.random.default_rng(0))
     plain = observe_client(client, history).plain
     assert [fields[3] for fields in plain if fields[1] == "Upload"] == [0.0] * 4
+
+
+def test_a_whole_contribution_needs_one_stream() -> None:
+    """Each estimator of a peer has a stream, and a budget, of its own."""
+    compose(Gossip("complete", 1, 1.5, 1), Everyone(), PrivateStatistics(contribution=10))
+    with pytest.raises(fb.FedbanditError, match="3 estimators"):
+        compose(Gossip("complete", 3, 1.5, 1), Everyone(), PrivateStatistics(contribution=10))

@@ -250,6 +250,7 @@ def test_a_neighbour_that_is_down_holds_nobody_up_for_long_and_catches_up() -> N
         (1, bundle([Receipt(1, 1)]), "does not take a Receipt"),
         (1, bundle([Ask(1, 7, 1, 1)]), "estimator 7"),
         (1, bundle([Ask(1, 0, 1, 99)]), "99 hops"),
+        (1, bundle([Ask(4, 0, 1, 1)]), "peer 4"),
         (1, bundle([Tell(1, 0, 1, 1, Sums(-np.eye(DIM), np.zeros(DIM), 1))]), "semi-definite"),
         (1, bundle([Tell(1, 0, 1, 1, Sums(np.eye(2), np.zeros(2), 9))]), "dimension"),
     ],
@@ -260,6 +261,13 @@ def test_nothing_wrong_gets_in(sender: int, data: bytes, sentence: str) -> None:
     with pytest.raises(fb.FedbanditError, match=sentence):
         one.take(sender, 1, data)
     assert one.state().header == before
+    assert one.heard == {1: 0, 3: 0}
+
+
+def test_nobody_is_sent_beyond_the_last_round() -> None:
+    one = peer(0)
+    with pytest.raises(fb.FedbanditError, match="rounds at most"):
+        one.take(1, 2**40, bundle([]))
     assert one.heard == {1: 0, 3: 0}
 
 

@@ -217,3 +217,45 @@ except StoreError as error:
     store = open_store(tmp_path / "s.db")
     assert store.read("j")[1][0] == b"kept"
     store.close()
+
+
+@pytest.mark.parametrize("snapshot_every", [1, 2, 3])
+def test_snapshots_keep_seats_and_quarantines(snapshot_every: int) -> None:
+    """A write that becomes a snapshot has what was written in it."""
+    store = MemoryStore()
+    federation = Federation("f", TERMS, store, snapshot_every=snapshot_every)
+    for name in ("a", "b"):
+        federation.invite(name, 0.0)
+        federation.quarantine("a", "noisy" if name == "a" else "loud", 0.0)
+    again = Federation("f", TERMS, store, snapshot_every=snapshot_every)
+    assert list(again.register.by_name) == ["a", "b"]
+    assert again.register.seat("a").quarantined == "loud"
+    assert again.invite("c", 0.0).member == 2
+
+
+def test_a_fault_in_the_middle_of_a_batch_takes_back_what_was_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not in the store is never acknowledged, whatever goes wrong."""
+    federation = Federation("f", TERMS, MemoryStore())
+    members = [Member(MemoryStore(), TERMS, i, lambda: 5) for i in range(2)]
+    for i in range(2):
+        federation.invite(f"client-{i}", 0.0)
+        federation.receive([(f"client-{i}", members[i].greeting() or b"")], 0.0)
+    choice = members[0].select(np.eye(2))
+    members[0].observe(choice.number, 1.0)
+    (frame,) = members[0].outgoing()
+    honest = Federation._take
+
+    def faulty(self: Federation, name: str, data: bytes, at: float) -> object:
+        if name == "client-1":
+            raise np.linalg.LinAlgError
+        return honest(self, name, data, at)
+
+    monkeypatch.setattr(Federation, "_take", faulty)
+    with pytest.raises(np.linalg.LinAlgError):
+        federation.receive([("client-0", frame), ("client-1", b"")], 0.0)
+    monkeypatch.undo()
+    federation.invite("client-0", 0.0)
+    assert federation.machine.applied == {}
+    (answers,) = federation.receive([("client-0", frame)], 0.0)
+    assert isinstance(answers, list)
+    assert federation.machine.applied == {0: 1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
@@ -55,7 +56,9 @@ def observe_client(client: ClientMachine, history: History, *, ask: bool = False
 
 
 def _plain(message: Message) -> tuple[object, ...]:
-    return (message.sequence, message.known, message.sums.n) if isinstance(message, Upload) else ()
+    if isinstance(message, Upload):
+        return message.sequence, message.known, message.sums.n
+    return dataclasses.astuple(message)
 
 
 def noised_rewards(client: ClientMachine, history: History) -> Array:

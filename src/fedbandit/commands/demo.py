@@ -39,10 +39,10 @@ def run(options: argparse.Namespace) -> int:
     if options.seconds <= 0:
         raise FedbanditError(f"--seconds is {options.seconds:g}, but must be more than 0.")
     folder: Path = options.out
-    shutil.rmtree(folder / "state", ignore_errors=True)
-    (folder / "state").mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder / "demo-state", ignore_errors=True)
+    (folder / "demo-state").mkdir(parents=True, exist_ok=True)
     visits = max(1, int(PACE * options.seconds))
-    config = folder / "state" / "federation.toml"
+    config = folder / "demo-state" / "federation.toml"
     config.write_text(
         CONFIG.format(port=options.port, clients=options.clients, dim=DIM, horizon=visits * options.clients)
     )
@@ -73,8 +73,8 @@ def run(options: argparse.Namespace) -> int:
 def _client_options(url: str, i: int, visits: int, folder: Path) -> argparse.Namespace:
     """What `fedbandit client` would be called with."""
     return argparse.Namespace(
-        url=url, federation="demo", clients=1, name="user", first=i, token_file=None, ca=None, state=folder / "state",
-        interactions=visits, pace=PACE, arms=ARMS, spread=SPREAD, seed=0, report=True, json=True,
+        url=url, federation="demo", clients=1, name="user", first=i, token_file=None, ca=None,
+        state=folder / "demo-state", interactions=visits, pace=PACE, arms=ARMS, spread=SPREAD, seed=0, report=True, json=True,
     )  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def _client_processes(url: str, count: int, visits: int, folder: Path) -> Iterat
     users = []
     for i in range(count):
         wish = _client_options(url, i, visits, folder)
-        users.append(context.Process(target=_run_client, args=(wish, folder / "state" / f"client-{i}.log")))
+        users.append(context.Process(target=_run_client, args=(wish, folder / "demo-state" / f"client-{i}.log")))
     try:
         for user in users:
             user.start()

@@ -15,7 +15,8 @@ def run(options: argparse.Namespace) -> int:
 
     folder = options.keys
     if options.action == "init":
-        hosts = options.host or ["localhost", "127.0.0.1"]
+        given = options.host or ["localhost", "127.0.0.1"]
+        hosts = [host.strip() for text in given for host in text.split(",")]
         init_keys(folder, hosts)
         _say(options, {"keys": str(folder), "authority": str(folder / AUTHORITY), "hosts": hosts},
              f"Keys for {', '.join(hosts)} are in {folder}; give {folder / AUTHORITY} to every client.")  # fmt: skip

@@ -132,7 +132,7 @@ def evaluate_frozen(system: System, log: LoggedDecisions, seed: int = 0, *, trai
     if not log.propensities.size:
         raise FedbanditError(
             "The log has no propensities, so it says nothing about policies other than its own; name their column, or "
-            "say logged='uniform' if all offered arms were equally likely."
+            "say logged='uniform' (--logged uniform) if all offered arms were equally likely."
         )
     if log.uniform:
         _require_plausible(log)

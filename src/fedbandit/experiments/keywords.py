@@ -110,6 +110,11 @@ def convert(text: str, keyword: Keyword) -> Value:
     """
     if keyword.annotation == "str" or "Path" in keyword.annotation:
         return text
+    if keyword.name == "privacy":
+        raise FedbanditError(
+            f"privacy is {text!r}, but cannot be written here: name feducb, dp-linucb or another private system, or a "
+            "function of yours, my.py:my_system, that returns one with privacy=PrivateStatistics(…)."
+        )
     value = read_value(text)
     if isinstance(keyword.default, tuple) and not isinstance(value, tuple):
         value = (value,)

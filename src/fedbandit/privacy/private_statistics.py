@@ -105,7 +105,7 @@ class PrivateStatistics:
     @property
     def reward_rule(self) -> RewardRule:
         """|y| ≤ B; nothing where nothing is claimed."""
-        if math.isinf(max(self._budgets)):
+        if math.isinf(min(self._budgets)):
             return AS_THEY_ARE
         return RewardRule(-self.reward_bound, self.reward_bound, self.excess == "clip", 0.0)
 

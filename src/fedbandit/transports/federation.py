@@ -78,6 +78,7 @@ class Federation:
         self.register = Register(self.terms.world.n_clients)
         self.activity = Activity()
         self.rounds = self._rounds_kept = self._waited = 0
+        self._waited_in = -1  # the call whose answers were awaited at the last tick
         snapshot, entries = self.store.read(self.name)
         self._entries = len(entries)
         self._behind = False
@@ -139,15 +140,15 @@ class Federation:
         if name in self.register.by_name:
             return self.register.by_name[name]
         self.register.require_room(name)
+        seat = self.register.take_seat(name)  # first, as the write may be a snapshot
         self._write([_entry(_SEAT, at, name)])
-        return self.register.take_seat(name)
+        return seat
 
     def quarantine(self, name: str, reason: str, at: float) -> None:
         """Refuse whatever a client says from now on; with an empty reason, hear it again."""
         self._catch_up_with_store()
-        self.register.seat(name)
-        self._write([_entry(_QUARANTINE, at, name, reason.encode())])
         self.register.seat(name).quarantined = reason
+        self._write([_entry(_QUARANTINE, at, name, reason.encode())])
 
     def receive(self, frames: Sequence[tuple[str, bytes]], at: float) -> list[list[Message] | Refusal]:
         """Take frames with the names of those who sent them; the answers to each, or why it was refused.
@@ -164,6 +165,9 @@ class Federation:
                 self.note_refusal(name, refusal, at)
                 outcomes.append(refusal)
                 continue
+            except BaseException:
+                self._behind = True  # memory has what the store has not
+                raise
             if changed:
                 entries.append(_entry(_FRAME, at, name, frame))
             outcomes.append(answers)
@@ -177,8 +181,18 @@ class Federation:
     def tick(self, at: float) -> list[Message]:
         """The time of a round has passed; what is to be sent now. Whoever is not connected asks when it is."""
         self._catch_up_with_store()
+        try:
+            return self._tick(at)
+        except BaseException:
+            self._behind = True  # memory has what the store has not
+            raise
+
+    def _tick(self, at: float) -> list[Message]:
         awaited = self.machine.awaits()
         if awaited:
+            epoch = getattr(self.machine, "epoch", 0)
+            if epoch != self._waited_in:  # another call than at the last tick
+                self._waited_in, self._waited = epoch, 0
             self._waited += 1
             late = self._waited >= self.patience
             gone = [i for i in awaited if late or not self._is_here(i)]
@@ -229,9 +243,16 @@ class Federation:
         applied = self.machine.applied.get(seat.member, 0)
         match message:
             case Join():
-                seat.check_join(envelope, applied)
+                if seat.check_join(envelope, applied) and getattr(self.system.privacy, "contribution", None):
+                    raise Refusal("session", f"Client {name!r} has lost its privacy ledger and may contribute no more.")
             case Upload():
                 seat.check_session(envelope)
+                if message.sequence > applied + 1 and not seat.verified:
+                    raise Refusal(
+                        "session",
+                        f"The coordinator has {applied} uploads of client {name!r}, which goes on from "
+                        f"{message.sequence}: its store is an old one; start the client over.",
+                    )
                 seat.check_history(envelope, message, data, applied)
                 if message.sequence > applied:
                     self.limits.check(message)
@@ -311,7 +332,8 @@ class Federation:
         """The messages that may be sent; whoever has not joined yet is sent what it has missed when it does."""
         seats, size = self.register.by_member, encoded_size(Download, self.dim)
         everyone = answer.addressed() if isinstance(answer, Broadcast) else (answer,)
-        messages = [m for m in everyone if m.member < len(seats) and seats[m.member].verified]
+        heard = [m for m in everyone if m.member < len(seats) and seats[m.member].verified]
+        messages = [m for m in heard if not seats[m.member].quarantined]
         downloads = [m for m in messages if isinstance(m, Download)]
         for message in downloads:
             seats[message.member].downloads += 1

@@ -100,6 +100,10 @@ class PeerRounds:
             raise FedbanditError(f"Peer {sender} is not a neighbour of peer {self.machine.member}.")
         if number <= self.heard[sender]:
             return
+        if number > self.machine.most_rounds:
+            raise FedbanditError(
+                f"Peer {sender} sent bundle {number}, but there are {self.machine.most_rounds} rounds at most."
+            )
         messages = unbundle(data)
         for message in messages:
             self._check(message)
@@ -144,6 +148,8 @@ class PeerRounds:
 
     def _check(self, message: Ask | Tell) -> None:
         machine = self.machine
+        if message.member >= machine.n_peers:
+            raise FedbanditError(f"A message comes from peer {message.member}, but there are {machine.n_peers}.")
         if message.estimator >= len(machine.estimators) or message.hops > machine.node.ttl:
             raise FedbanditError(f"A message is for estimator {message.estimator} with {message.hops} hops to go.")
         if isinstance(message, Tell):

@@ -59,5 +59,5 @@ def _search(origin: Origin, places: Sequence[Path]) -> Path:
     wanted = ", or ".join(" and ".join(sign) for sign in origin.signs)
     raise FedbanditError(
         f"{origin.title} is not in {looked}: download {origin.download}, unpack it there as {origin.folders[0]!r} "
-        f"(the folder must have {wanted}), or name its folder with path=… or FEDBANDIT_DATA."
+        f"(the folder must have {wanted}), or name its folder with path=… (--path) or FEDBANDIT_DATA."
     )

@@ -78,7 +78,7 @@ class Client:
         self._store = open_store(state)
         try:
             found = stored_terms(self._store) or self._address.invitation(timeout)
-            source = _source(found[0].build(), report)
+            source = _source(found[0].build(), report, lasts=state is not None)
             self._member = Member(self._store, *found, lambda: secrets.randbits(63), source)
         except BaseException:
             self._store.close()
@@ -307,12 +307,14 @@ class _Features:
         return F if self.scale == 1.0 else F * self.scale
 
 
-def _source(system: System, report: bool) -> SecureSource | None:
+def _source(system: System, report: bool, *, lasts: bool) -> SecureSource | None:
     """Where the noise of a client comes from, if there is any."""
     if system.privacy.site != "client":
         return None
     if report:
         raise FedbanditError("report=True would tell rewards that this federation keeps private.")
+    if not lasts and getattr(system.privacy, "contribution", None) is not None:
+        raise FedbanditError("This federation protects whole clients, so the ledger must last: give state=FILE.")
     return SecureSource()
 
 

@@ -45,6 +45,10 @@ class Address:
             raise FedbanditError(f"The coordinator's URL is {url!r}, but must be like https://host:port.")
         if token is not None and parts.scheme == "http" and not is_loopback(parts.hostname):
             raise FedbanditError(f"A token is not sent to {url!r} in the clear: use https.")
+        if token is not None:
+            token = token.strip()
+            if not (token.isascii() and token.isprintable() and token) or " " in token:
+                raise FedbanditError("The token is not one that fedbandit keys add-client printed.")
         self.url = url.rstrip("/")
         self.path = f"/v1/{quote(federation, safe='')}"
         self.stream = self.url.replace("http", "ws", 1) + self.path + "/stream"
@@ -149,6 +153,8 @@ class Connection:
                 pass
             except StoreError as error:
                 self.problem = str(error)
+            except ValueError as error:  # another version, say: it may be rolled back
+                self.problem = f"The coordinator cannot be understood: {error}"
             finally:
                 self.connected = False
             self._write_choices()

@@ -37,6 +37,10 @@ def now() -> float:
     return _OFFSET + time.monotonic()
 
 
+MOST_WAITING = 1000
+"""Messages that may wait on one connection: whoever does not read is disconnected, and asks again when it is back."""
+
+
 class Outlet:
     """What waits to be sent on one connection; a newer download takes the place of an older one."""
 
@@ -51,13 +55,19 @@ class Outlet:
         if isinstance(message, Download):
             self.download = encode(message)
         else:
-            self.waiting.append(encode(message))
+            self._append(encode(message))
         self._event.set()
 
     def tell(self, text: dict[str, Any]) -> None:
         """Send a JSON object."""
-        self.waiting.append(json.dumps(text))
+        self._append(json.dumps(text))
         self._event.set()
+
+    def _append(self, message: bytes | str) -> None:
+        if len(self.waiting) < MOST_WAITING:
+            self.waiting.append(message)
+        else:
+            self.close("it does not read what it is sent")
 
     def close(self, reason: str) -> None:
         """Say no more after what is waiting."""

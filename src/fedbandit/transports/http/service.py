@@ -109,7 +109,7 @@ def make_app(hall: Hall) -> Starlette:
                     group.cancel_scope.cancel()
 
                 group.start_soon(until_it_ends, _listen(ws, room, identity, outlet, identify))
-                group.start_soon(until_it_ends, _send(ws, outlet))
+                group.start_soon(until_it_ends, _send(ws, outlet, identify))
         finally:
             room.leave(outlet)
         with contextlib.suppress(RuntimeError, WebSocketDisconnect):
@@ -171,10 +171,17 @@ async def _listen(
                 outlet.close(refusal.kind)
 
 
-async def _send(ws: WebSocket, outlet: Outlet) -> None:
+async def _send(ws: WebSocket, outlet: Outlet, identify: Callable[[WebSocket, Role], Identity]) -> None:
     """Send what waits until the connection is to be closed."""
     while True:
-        for message in await outlet.next():
+        waiting = await outlet.next()
+        if not outlet.closing:
+            try:
+                identify(ws, "client")  # the token may have been revoked since
+            except Refusal as refusal:
+                outlet.close(refusal.kind)
+                return
+        for message in waiting:
             await (ws.send_text(message) if isinstance(message, str) else ws.send_bytes(message))
         if outlet.closing:
             return

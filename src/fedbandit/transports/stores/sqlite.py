@@ -25,6 +25,10 @@ class SQLiteStore:
         self._durable: bool | None = None
         self._one_at_a_time = threading.RLock()
         try:
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))  # a client's has exact data
+        except OSError as error:
+            raise StoreError(f"The store {self.path!r} cannot be opened: {error.strerror}.") from None
+        try:
             self._db = sqlite3.connect(self.path, timeout=0.0, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
             raise StoreError(f"The store {self.path!r} cannot be opened: {error}.") from None
