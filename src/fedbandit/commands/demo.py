@@ -74,7 +74,8 @@ def _client_options(url: str, i: int, visits: int, folder: Path) -> argparse.Nam
     """What `fedbandit client` would be called with."""
     return argparse.Namespace(
         url=url, federation="demo", clients=1, name="user", first=i, token_file=None, ca=None,
-        state=folder / "demo-state", interactions=visits, pace=PACE, arms=ARMS, spread=SPREAD, seed=0, report=True, json=True,
+        state=folder / "demo-state", interactions=visits, pace=PACE, arms=ARMS, spread=SPREAD, seed=0,
+        report=True, json=True,
     )  # fmt: skip
 
 
