@@ -11,7 +11,7 @@ from enum import IntEnum
 
 from fedbandit.compiled import compiled_lean
 from fedbandit.engine.groups import Groups, check_off, end_phase, leaves, mergeable, prune, still_together
-from fedbandit.engine.loop import DONE, EVENT, HUB_FULL, REFUSED, Late, Outcome, Pause, Rules, draw_reward, send_later
+from fedbandit.engine.loop import DONE, EVENT, HUB_FULL, REFUSED, Late, Outcome, Pause, Rules, pull, send_later
 from fedbandit.environments.block import Block
 from fedbandit.packed import multiply_packed
 from fedbandit.policies import PolicyPlan, Scratch, choose
@@ -94,13 +94,7 @@ def run_clusters(
             a = choose(plan, scorer, user, block.X, offered, work)
             own[user, STEPS] = scorer[STEPS]
             x = block.X[offered[a]]
-            y = draw_reward(block, s, a)
-            best = block.means[s, 0]
-            for k in range(1, offered.shape[0]):
-                best = max(best, block.means[s, k])
-            out.arms[s] = a
-            out.reward[s] = y
-            out.regret[s] = best - block.means[s, a]
+            y = pull(block, s, a, out)
             s += 1
             if delayed and block.delays[s - 1] > 0:
                 send_later(late, now, block.delays[s - 1], user, x, y)

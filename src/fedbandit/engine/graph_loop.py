@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit.compiled import compiled_inline, compiled_lean
-from fedbandit.engine.loop import DONE, EVENT, REFUSED, Late, Outcome, Pause, draw_reward, send_later
+from fedbandit.engine.loop import DONE, EVENT, REFUSED, Late, Outcome, Pause, pull, send_later
 from fedbandit.environments.block import Block
 from fedbandit.packed import pack
 from fedbandit.policies import PolicyPlan, Scratch, choose
@@ -312,13 +312,7 @@ def run_graph(
             a = choose(plan, bench, u, block.X, offered, work)
             kernel.steps[u] += 1
             x = block.X[offered[a]]
-            y = draw_reward(block, s, a)
-            best = block.means[s, 0]
-            for k in range(1, offered.shape[0]):
-                best = max(best, block.means[s, k])
-            out.arms[s] = a
-            out.reward[s] = y
-            out.regret[s] = best - block.means[s, a]
+            y = pull(block, s, a, out)
             s += 1
             if delayed and block.delays[at] > 0:
                 send_later(late, now, block.delays[at], u, x, y)

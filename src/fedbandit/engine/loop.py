@@ -155,6 +155,20 @@ def draw_reward(block: Block, s: int, a: int) -> float:
     return block.rewards[s, a]
 
 
+@compiled_inline
+def pull(block: Block, s: int, a: int, out: Outcome) -> float:
+    """Note that arm a was pulled in interaction s of the block, and what was missed; its reward."""
+    y = draw_reward(block, s, a)
+    best = block.means[s, 0]
+    for k in range(1, block.counts[s]):
+        if block.means[s, k] > best:
+            best = block.means[s, k]
+    out.arms[s] = a
+    out.reward[s] = y
+    out.regret[s] = best - block.means[s, a]
+    return y
+
+
 @compiled_lean
 def take_seat(seats: Seats, r: int) -> int:
     """Give row r the next full seat."""
@@ -290,14 +304,7 @@ def run(
             offered = block.arms[s, : block.counts[s]]
             a = choose(plan, row, r, block.X, offered, work)
             x = block.X[offered[a]]
-            y = draw_reward(block, s, a)
-            best = block.means[s, 0]
-            for k in range(1, offered.shape[0]):
-                if block.means[s, k] > best:
-                    best = block.means[s, k]
-            out.arms[s] = a
-            out.reward[s] = y
-            out.regret[s] = best - block.means[s, a]
+            y = pull(block, s, a, out)
             s += 1
             if delayed and block.delays[s - 1] > 0:
                 send_later(late, now, block.delays[s - 1], r, x, y)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.compiled import compiled_lean
-from fedbandit.engine.loop import Late, Outcome, draw_reward, no_late, send_later
+from fedbandit.engine.loop import Late, Outcome, no_late, pull, send_later
 from fedbandit.engine.partitions import Partitions
 from fedbandit.environments.block import Block, Environment
 from fedbandit.policies import PolicyPlan, Scratch, choose, scratch
@@ -215,13 +215,7 @@ def run(
             a = choose(plan, row, i, block.X, offered, work)
             users.steps[i] += 1
             x = block.X[offered[a]]
-            y = draw_reward(block, s, a)
-            best = block.means[s, 0]
-            for k in range(1, offered.shape[0]):
-                best = max(best, block.means[s, k])
-            out.arms[s] = a
-            out.reward[s] = y
-            out.regret[s] = best - block.means[s, a]
+            y = pull(block, s, a, out)
             s += 1
             if delayed and block.delays[s - 1] > 0:
                 send_later(late, now, block.delays[s - 1], i, x, y)

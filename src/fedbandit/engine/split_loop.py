@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from fedbandit.compiled import compiled_lean
-from fedbandit.engine.loop import DONE, EVENT, HUB_FULL, REFUSED, Late, Outcome, Pause, draw_reward, send_later
+from fedbandit.engine.loop import DONE, EVENT, HUB_FULL, REFUSED, Late, Outcome, Pause, pull, send_later
 from fedbandit.environments.block import Block
 from fedbandit.packed import multiply_packed
 from fedbandit.policies import PolicyPlan, Scratch, choose
@@ -118,13 +118,7 @@ def run_split(
             else:
                 a = choose_split(plan, row_g, rows.own[i], i, block.X, offered, parts, rows.sizes[i], work)
             x = block.X[offered[a]]
-            y = draw_reward(block, s, a)
-            best = block.means[s, 0]
-            for k in range(1, offered.shape[0]):
-                best = max(best, block.means[s, k])
-            out.arms[s] = a
-            out.reward[s] = y
-            out.regret[s] = best - block.means[s, a]
+            y = pull(block, s, a, out)
             s += 1
             if delayed and block.delays[at] > 0:
                 send_later(late, now, block.delays[at], i, x, y)
