@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 
-from fedbandit.statistics import Array
+from fedbandit.algebra import Array
 
 
 def tf_idf_components(pairs: list[tuple[int, int]], dim: int) -> tuple[list[int], Array]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
+from fedbandit.algebra import Array
 from fedbandit.audit import AuditReport, audit_system, private_systems
 from fedbandit.audit.mechanism_attack import likelihood_attack, neighbouring_increments
 from fedbandit.audit.neighbours import Limits, worst_records
@@ -28,7 +29,7 @@ from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.protocols import CountTriggered, EventTriggered, Kind, Never, Synchronous
 from fedbandit.protocols.hub import measure
 from fedbandit.rewards import RewardRule
-from fedbandit.statistics import LOGDET, Array
+from fedbandit.statistics import LOGDET
 from fedbandit.world import World
 from tests.command_line import refusal, report
 

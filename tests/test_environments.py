@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedbandit as fb
+from fedbandit.algebra import Array
 from fedbandit.environments import Block, Homogeneous, Recorded
 from fedbandit.environments.block import RewardKind, actions_per_round, world_of
 from fedbandit.environments.synthetic import SyntheticStream
 from fedbandit.errors import FedbanditError
-from fedbandit.statistics import Array
 
 KEYWORDS: dict[str, dict[str, Any]] = {
     "fresh": {},

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbandit import statistics as stats
+from fedbandit.algebra import Array, Ints
 from fedbandit.packed import multiply_packed, unpacked
 from fedbandit.protocols import hub as hubs
 from fedbandit.protocols.hub import (
@@ -27,7 +28,7 @@ from fedbandit.protocols.hub import (
     USED,
     Hub,
 )
-from fedbandit.statistics import LOGDET, N_PENDING, VERSION, Array, Ints, N
+from fedbandit.statistics import LOGDET, N_PENDING, VERSION, N
 
 RIDGE = 0.1
 TIE = 1e-9

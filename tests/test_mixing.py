@@ -9,13 +9,14 @@ import pytest
 from scipy import stats
 
 from fedbandit import mixing
+from fedbandit.algebra import Array
 from fedbandit.mixing import WEIGHTS, Width, mix
 from fedbandit.packed import unpacked
 from fedbandit.policies import UCB
 from fedbandit.policies.plan import exact_width, noise_width, width
 from fedbandit.privacy.noise import draw_symmetric
 from fedbandit.privacy.pool_noise import PoolNoise
-from fedbandit.statistics import EXACT, Array, Slack, Sums, inverse_of, scratch_matrix, shared_row, theta_of
+from fedbandit.statistics import EXACT, Slack, Sums, inverse_of, scratch_matrix, shared_row, theta_of
 from fedbandit.streams import policy_key
 from fedbandit.world import World
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fedbandit.algebra import Array
 from fedbandit.packed import (
-    Array,
     add_outer_packed,
     add_outers_packed,
     add_unpacked,

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
+from fedbandit.algebra import Array, Ints
 from fedbandit.assembly import Members
 from fedbandit.audit import audit_system
 from fedbandit.checks import fused_or_not_agrees, machines_agree, repeats_itself
@@ -27,7 +28,7 @@ from fedbandit.privacy.private_statistics import Calibration
 from fedbandit.privacy.published import fclub_depth
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Scheduled, ServerQueue, Synchronous
-from fedbandit.statistics import EXACT, N_PENDING, Array, Ints, Sums, pending_sums
+from fedbandit.statistics import EXACT, N_PENDING, Sums, pending_sums
 from fedbandit.structures import (
     EvidenceClusters,
     HomogeneityCliques,

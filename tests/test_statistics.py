@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedbandit import algebra
 from fedbandit import statistics as stats
+from fedbandit.algebra import Array
 from fedbandit.compiled import compiled
 from fedbandit.packed import multiply_packed, unpacked
 from fedbandit.statistics import (
@@ -22,7 +24,6 @@ from fedbandit.statistics import (
     REFRESH_EVERY,
     SPECTRAL,
     UNREFRESHED,
-    Array,
     N,
 )
 
@@ -88,9 +89,9 @@ def test_copy_and_add(d: int) -> None:
     """Vectors."""
     x, y = np.random.default_rng(d).standard_normal((2, d))
     target = y.copy()
-    stats.add(x, target)
+    algebra.add(x, target)
     np.testing.assert_array_equal(target, x + y)
-    stats.copy(x, target)
+    algebra.copy(x, target)
     np.testing.assert_array_equal(target, x)
 
 
@@ -98,7 +99,7 @@ def test_copy_and_add(d: int) -> None:
 def test_dot(d: int) -> None:
     """Every remainder of the unrolled loop."""
     x, y = np.random.default_rng(d).standard_normal((2, d))
-    assert stats.dot(x, y) == pytest.approx(float(x @ y), abs=1e-12)
+    assert algebra.dot(x, y) == pytest.approx(float(x @ y), abs=1e-12)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 6, 7, 8, 9])
@@ -109,7 +110,7 @@ def test_dot_each(d: int, k: int) -> None:
     X, theta = rng.standard_normal((6, d)), rng.standard_normal(d)
     arms = rng.integers(0, 6, size=k)
     out = np.full(k + 1, 7.0)
-    stats.dot_each(theta, X, arms, out)
+    algebra.dot_each(theta, X, arms, out)
     np.testing.assert_allclose(out[:k], X[arms] @ theta, atol=1e-12)
     assert out[k] == 7.0
 
@@ -121,7 +122,7 @@ def test_multiply(d: int) -> None:
     A = rng.standard_normal((d, d))
     A = A + A.T
     x, out = rng.standard_normal(d), np.full(d, math.nan)
-    stats.multiply(A, x, out)
+    algebra.multiply(A, x, out)
     np.testing.assert_allclose(out, A @ x, atol=1e-12)
 
 
@@ -131,7 +132,7 @@ def test_add_outer(d: int) -> None:
     rng = np.random.default_rng(d)
     A, x = rng.standard_normal((d, d)), rng.standard_normal(d)
     expected = A - 0.3 * np.outer(x, x)
-    stats.add_outer(A, x, -0.3)
+    algebra.add_outer(A, x, -0.3)
     np.testing.assert_allclose(A, expected, atol=1e-14)
 
 
@@ -143,7 +144,7 @@ def test_invert(d: int, ridge: float) -> None:
     for X in (rng.standard_normal((3 * d, d)), np.zeros((1, d)), rank_deficient(rng, 50, d)):
         A = gram(X) + ridge * np.eye(d)
         inverse = A.copy()
-        logdet = stats.invert(inverse, stats.scratch_matrix(len(inverse)))
+        logdet = algebra.invert(inverse, stats.scratch_matrix(len(inverse)))
         expected = np.linalg.inv(A)
         np.testing.assert_allclose(inverse, expected, rtol=0, atol=1e-10 * np.abs(expected).max())
         np.testing.assert_allclose(inverse, inverse.T, rtol=0, atol=1e-10 * np.abs(expected).max())
@@ -156,7 +157,7 @@ def test_invert_of_nearly_parallel_contexts(d: int, times: int) -> None:
     """What a learner that has settled on an arm sees: the error is that of one condition number, not of two."""
     A = times * gram(nearly_parallel(np.random.default_rng(d), 100, d)) + RIDGE * np.eye(d)
     inverse = A.copy()
-    logdet = stats.invert(inverse, stats.scratch_matrix(len(inverse)))
+    logdet = algebra.invert(inverse, stats.scratch_matrix(len(inverse)))
     expected = np.linalg.inv(A)
     allowed = 1e-15 * d * np.linalg.cond(A)
     assert np.abs(inverse - expected).max() < allowed * np.abs(expected).max()
@@ -168,7 +169,7 @@ def test_invert_of_anything(d: int, n: int, seed: int, ridge: float) -> None:
     """As near to NumPy's as the condition of A allows."""
     A = gram(np.random.default_rng(seed).standard_normal((n, d))) + ridge * np.eye(d)
     inverse = A.copy()
-    logdet = stats.invert(inverse, stats.scratch_matrix(len(inverse)))
+    logdet = algebra.invert(inverse, stats.scratch_matrix(len(inverse)))
     expected = np.linalg.inv(A)
     allowed = 1e-15 * (d + 4) * np.linalg.cond(A)
     assert np.abs(inverse - expected).max() <= allowed * np.abs(expected).max()
@@ -184,7 +185,7 @@ def test_spectral_bound(d: int) -> None:
     for X in (rng.standard_normal((3 * d, d)), rank_deficient(rng, 20, d), axis, np.eye(d)):
         A = gram(X)
         largest = np.linalg.eigvalsh(A)[-1]
-        bound = stats.spectral_bound(A, stats.scratch_matrix(d))
+        bound = algebra.spectral_bound(A, stats.scratch_matrix(d))
         assert largest * (1 - 1e-12) <= bound <= largest * d**0.125 * (1 + 1e-8)
 
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fedbandit.algebra import Array, Ints
 from fedbandit.compiled import compiled
-from fedbandit.statistics import Array, Ints
 from fedbandit.streams import Stream, generator, normal, philox, policy_key, uniform_index
 
 ONES = 0xFFFFFFFF

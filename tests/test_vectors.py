@@ -6,8 +6,8 @@ import numba
 import numpy as np
 import pytest
 
+from fedbandit.algebra import Array
 from fedbandit.compiled import compiled
-from fedbandit.statistics import Array
 from fedbandit.vectors import load, matrix_at, store, total, zeros
 
 

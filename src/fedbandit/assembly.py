@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from fedbandit.statistics import EXACT, Array, Ints, Slack, Sums
+from fedbandit.algebra import Array, Ints
+from fedbandit.statistics import EXACT, Slack, Sums
 from fedbandit.world import World
 
 NEVER = 2**62

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedbandit.algebra import Array
 from fedbandit.assembly import prior_share
 from fedbandit.errors import FedbanditError, require, whole_number
 from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Terms, Upload, decode, encode
@@ -33,7 +34,6 @@ from fedbandit.statistics import (
     N_OWN,
     N_PENDING,
     VERSION,
-    Array,
     Sums,
     adopt,
     empty_rows,

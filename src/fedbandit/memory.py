@@ -6,7 +6,7 @@ import mmap
 
 import numpy as np
 
-from fedbandit.statistics import Array
+from fedbandit.algebra import Array
 
 _HUGE_PAGE = 1 << 21
 

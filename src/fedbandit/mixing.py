@@ -26,7 +26,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit.statistics import EXACT, Array, Slack, Sums
+from fedbandit.algebra import Array
+from fedbandit.statistics import EXACT, Slack, Sums
 
 WEIGHTS = (1.0, 0.5, 0.25, 0.125, 0.0625, 1 / 32, 1 / 64, 0.0)
 FORESIGHT = 3.0

@@ -9,15 +9,11 @@ once and uses it twice. With many models memory traffic is what a step costs, an
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
+from fedbandit.algebra import Array
 from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.vectors import four, load, store, totals, zeros
-
-Array: TypeAlias = NDArray[np.float64]
 
 
 @compiled_inline

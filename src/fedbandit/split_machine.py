@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedbandit.algebra import Array
 from fedbandit.errors import FedbanditError
 from fedbandit.machines import Choice, ClientMachine
 from fedbandit.messages import Message
@@ -14,7 +15,7 @@ from fedbandit.policies.split import choose_split, split_scratch
 from fedbandit.privacy.noise import Source
 from fedbandit.split_model import begin, cut, mask, may_begin, observe_split
 from fedbandit.state import State
-from fedbandit.statistics import N_OWN, VERSION, Array, empty_rows, inverse_of, observe, scratch_in, start_row
+from fedbandit.statistics import N_OWN, VERSION, empty_rows, inverse_of, observe, scratch_in, start_row
 from fedbandit.structures import GlobalLocal
 from fedbandit.system import System
 from fedbandit.world import World

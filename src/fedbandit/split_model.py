@@ -31,6 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedbandit.algebra import Array, copy, dot
 from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.packed import pack
 from fedbandit.statistics import (
@@ -39,13 +40,10 @@ from fedbandit.statistics import (
     N_PENDING,
     STEPS,
     VERSION,
-    Array,
     N,
     add_pending,
     b_of,
     base_of,
-    copy,
-    dot,
     folded_of,
     observe,
     pending_b_of,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fedbandit.algebra import Array
 from fedbandit.errors import FedbanditError
 from fedbandit.privacy.attack import (
     Sampler,
@@ -37,7 +38,6 @@ from fedbandit.privacy.mechanism import (
 from fedbandit.privacy.noise import DRAW, ENERGY, Size, Source, gram_neighbours
 from fedbandit.privacy.published import feducb_privatiser, l2_laplace_tree
 from fedbandit.privacy.tree import Tree
-from fedbandit.statistics import Array
 
 EPSILON, DELTA, KAPPA = 1.0, 1e-5, 0.5
 RECORD, OTHER = gram_neighbours(1.0, 1.0, KAPPA, dim=2)

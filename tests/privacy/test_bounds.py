@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from fedbandit.algebra import Array
 from fedbandit.errors import FedbanditError
 from fedbandit.privacy.attack import run_stream
 from fedbandit.privacy.bounds import (
@@ -21,7 +22,6 @@ from fedbandit.privacy.bounds import (
 from fedbandit.privacy.mechanism import Mechanism, gram_mechanism, reward_mechanism
 from fedbandit.privacy.noise import draw_gamma, draw_symmetric
 from fedbandit.privacy.published import feducb_privatiser
-from fedbandit.statistics import Array
 
 N_MAX, DIM, FAILURE, STREAMS = 16, 4, 0.05, 8_000
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from fedbandit.algebra import Array
 from fedbandit.errors import FedbanditError
 from fedbandit.privacy.attack import run_stream
 from fedbandit.privacy.calibration import gaussian_multiplier
@@ -30,7 +31,6 @@ from fedbandit.privacy.mechanism import (
 )
 from fedbandit.privacy.noise import DRAW
 from fedbandit.privacy.published import feducb_privatiser, l2_laplace_tree
-from fedbandit.statistics import Array
 
 STREAMS: tuple[Stream, ...] = ("blt", "tree", "independent")
 N_MAX, DIM = 13, 3

@@ -13,6 +13,7 @@ from itertools import product
 
 import numpy as np
 
+from fedbandit.algebra import Array
 from fedbandit.audit.mechanism_attack import increments_of
 from fedbandit.audit.neighbours import History, Limits, pairs_of, some_history, with_first
 from fedbandit.audit.observer import MakeMachine, Seen, noised_rewards, observe_client
@@ -23,7 +24,7 @@ from fedbandit.privacy.calibration import gaussian_epsilon
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.mechanism import Mechanism, stack
 from fedbandit.privacy.noise import ENERGY
-from fedbandit.statistics import N_OWN, Array
+from fedbandit.statistics import N_OWN
 
 SPREADS = (1.0, 0.3, 0.05)
 """Of the histories in which triggers are watched: the closer to one direction, the more a single record matters."""

@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedbandit.algebra import Array
 from fedbandit.audit.neighbours import History
 from fedbandit.machines import ClientMachine
 from fedbandit.messages import Collect, Message, Request, Upload, encode
-from fedbandit.statistics import Array, b_of
+from fedbandit.statistics import b_of
 
 MakeMachine = Callable[[int], ClientMachine]
 """A fresh client from a seed; tests plant faults here."""

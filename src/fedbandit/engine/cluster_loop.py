@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from enum import IntEnum
 
+from fedbandit.algebra import Array, Ints, copy
 from fedbandit.compiled import compiled_lean
 from fedbandit.engine.groups import Groups, check_off, end_phase, leaves, mergeable, prune, still_together
 from fedbandit.engine.loop import DONE, EVENT, HUB_FULL, REFUSED, Late, Outcome, Pause, Rules, pull, send_later
@@ -18,7 +19,7 @@ from fedbandit.policies import PolicyPlan, Scratch, choose
 from fedbandit.protocols.hub import SNAPSHOT, Hub, catch_up, current_cohort, has_room, upload_row
 from fedbandit.protocols.trigger import triggered
 from fedbandit.rewards import learnt
-from fedbandit.statistics import STEPS, VERSION, Array, Ints, N, b_of, copy, inverse_of, keep_pending, observe
+from fedbandit.statistics import STEPS, VERSION, N, b_of, inverse_of, keep_pending, observe
 from fedbandit.structures import Law, Rule
 
 PRUNING, SETS = int(Rule.PRUNING), int(Rule.SETS)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fedbandit.algebra import Array, Ints
 from fedbandit.assembly import NEVER
 from fedbandit.engine.cluster_loop import LEAVES, MEETING, TORN, run_clusters
 from fedbandit.engine.exchange import Exchange
@@ -25,20 +26,7 @@ from fedbandit.protocols.coordinator import StarCoordinator
 from fedbandit.protocols.hub import Hub, empty_hub, has_room, join, make_room, pack_hub, settle_pool, unpack_hub
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.state import State
-from fedbandit.statistics import (
-    N_OWN,
-    Array,
-    Ints,
-    N,
-    Sums,
-    b_of,
-    base_of,
-    empty_rows,
-    grown,
-    recompute,
-    row_length,
-    start_row,
-)
+from fedbandit.statistics import N_OWN, N, Sums, b_of, base_of, empty_rows, grown, recompute, row_length, start_row
 from fedbandit.streams import Stream, generator, policy_key
 from fedbandit.structures import Clustering, Rule
 from fedbandit.structures.phased_clusters import merge_clusters, next_phase

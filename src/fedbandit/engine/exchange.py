@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from fedbandit.algebra import Array
 from fedbandit.engine.loop import Outcome, Seats
 from fedbandit.engine.outlets import Outlets
 from fedbandit.messages import Collect, Download, Message, Receipt, Request, Terms, Upload
@@ -17,10 +18,7 @@ from fedbandit.policies import PolicyPlan
 from fedbandit.protocols import Broadcast, Coordinator, MemberKeeper, SynchronousCoordinator, timed_growth
 from fedbandit.protocols.protocol import known_by
 from fedbandit.state import State
-from fedbandit.statistics import (
-    N_PENDING,
-    Array,
-)
+from fedbandit.statistics import N_PENDING
 from fedbandit.system import System
 
 

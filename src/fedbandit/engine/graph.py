@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
+from fedbandit.algebra import Array
 from fedbandit.engine.graph_loop import FOLD, GraphRules, Kernel, empty_kernel, run_graph
 from fedbandit.engine.graph_noise import NoiseOnModel, graph_noise
 from fedbandit.engine.loop import EVENT, REFUSED, Late, Outcome, no_late
@@ -13,7 +14,7 @@ from fedbandit.policies import LinPHE, scratch
 from fedbandit.privacy.reward_sums import SPREAD
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.state import State
-from fedbandit.statistics import Array, empty_rows
+from fedbandit.statistics import empty_rows
 from fedbandit.streams import policy_key
 from fedbandit.structures import OnGraph
 from fedbandit.system import System

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedbandit.algebra import Array, Ints, copy, dot, invert, matrix_in, multiply, spectral_bound
 from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.engine.loop import DONE, EVENT, REFUSED, Late, Outcome, Pause, pull, send_later
 from fedbandit.environments.block import Block
@@ -24,23 +25,7 @@ from fedbandit.packed import pack
 from fedbandit.policies import PolicyPlan, Scratch, choose
 from fedbandit.policies.sampling import cholesky
 from fedbandit.rewards import RewardPlan, learnt
-from fedbandit.statistics import (
-    BIAS,
-    LOGDET,
-    SPECTRAL,
-    STEPS,
-    Array,
-    Ints,
-    base_of,
-    copy,
-    dot,
-    inverse_of,
-    invert,
-    matrix_in,
-    multiply,
-    spectral_bound,
-    theta_of,
-)
+from fedbandit.statistics import BIAS, LOGDET, SPECTRAL, STEPS, base_of, inverse_of, theta_of
 
 CHANGES = 64
 """How many changes are kept before they are folded into P."""

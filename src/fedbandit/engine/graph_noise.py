@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from fedbandit.algebra import Array
 from fedbandit.engine.graph_loop import Kernel
 from fedbandit.privacy import PublishedSums, RewardSums
 from fedbandit.privacy.reward_stream import RewardStream
-from fedbandit.statistics import Array
 from fedbandit.streams import Stream, generator
 from fedbandit.system import System
 from fedbandit.world import World

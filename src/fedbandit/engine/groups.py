@@ -7,24 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fedbandit.algebra import Array, Ints, add, copy
 from fedbandit.compiled import compiled_lean
 from fedbandit.errors import FedbanditError
-from fedbandit.statistics import (
-    BASE_LOGDET,
-    LOGDET,
-    N_OWN,
-    TIE,
-    Array,
-    Ints,
-    N,
-    add,
-    add_pending,
-    b_of,
-    base_of,
-    copy,
-    refresh,
-    theta_of,
-)
+from fedbandit.statistics import BASE_LOGDET, LOGDET, N_OWN, TIE, N, add_pending, b_of, base_of, refresh, theta_of
 from fedbandit.structures import Law
 from fedbandit.structures.clustering import alike, differ, radius
 

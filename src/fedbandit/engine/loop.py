@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedbandit.algebra import Array, Ints, copy
 from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.environments.block import Block
 from fedbandit.packed import multiply_packed, packed_length
@@ -32,9 +33,6 @@ from fedbandit.statistics import (
     N_PENDING,
     STEPS,
     VERSION,
-    Array,
-    Ints,
-    copy,
     hold,
     inverse_of,
     load_light,

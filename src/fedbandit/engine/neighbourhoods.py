@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fedbandit.algebra import Array, Ints, add, add_outer
 from fedbandit.compiled import compiled_lean
 from fedbandit.engine.loop import Late, Outcome, no_late, pull, send_later
 from fedbandit.engine.partitions import Partitions
@@ -16,20 +17,7 @@ from fedbandit.policies import PolicyPlan, Scratch, choose, scratch
 from fedbandit.rewards import AS_THEY_ARE, RewardPlan, learnt, refused, reward_plan
 from fedbandit.schedule import NEVER
 from fedbandit.state import State
-from fedbandit.statistics import (
-    STEPS,
-    TIE,
-    Array,
-    Ints,
-    N,
-    add,
-    add_outer,
-    b_of,
-    base_of,
-    empty_rows,
-    refresh,
-    start_row,
-)
+from fedbandit.statistics import STEPS, TIE, N, b_of, base_of, empty_rows, refresh, start_row
 from fedbandit.streams import policy_key
 from fedbandit.structures import Neighbourhoods
 from fedbandit.structures.cliques import cliques

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fedbandit.algebra import Array
 from fedbandit.messages import Download
 from fedbandit.mixing import mix
 from fedbandit.policies import PolicyPlan
@@ -16,7 +17,6 @@ from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.state import State
 from fedbandit.statistics import (
     VERSION,
-    Array,
     Sums,
     adopt,
     mark_sent,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from fedbandit.algebra import Array
 from fedbandit.assembly import Noise
 from fedbandit.engine.loop import Outcome, Seats
 from fedbandit.engine.outlets import Outlets
@@ -12,7 +13,7 @@ from fedbandit.policies import PolicyPlan
 from fedbandit.protocols import Gossip, PeerNode
 from fedbandit.protocols.peer_node import heard
 from fedbandit.state import State
-from fedbandit.statistics import N_PENDING, Array
+from fedbandit.statistics import N_PENDING
 from fedbandit.system import System
 
 

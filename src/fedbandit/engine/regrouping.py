@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedbandit.algebra import Array, Ints
 from fedbandit.engine.groups import Groups, add_own, check_off, end_phase, mergeable, sum_up
-from fedbandit.statistics import Array, Ints, N, theta_of
+from fedbandit.statistics import N, theta_of
 from fedbandit.structures import Law
 from fedbandit.structures.clustering import components
 

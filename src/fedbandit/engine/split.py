@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fedbandit.algebra import Array
 from fedbandit.engine.exchange import Exchange
 from fedbandit.engine.loop import EVENT, HUB_FULL, REFUSED, Late, Outcome, Seats, no_late
 from fedbandit.engine.split_loop import BEGIN, RUNNING, SplitRows, SplitRules, run_split
@@ -19,7 +20,7 @@ from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.split_model import begin, may_begin
 from fedbandit.state import State
-from fedbandit.statistics import VERSION, Array, empty_rows, row_length, scratch_matrix, start_row
+from fedbandit.statistics import VERSION, empty_rows, row_length, scratch_matrix, start_row
 from fedbandit.streams import policy_key
 from fedbandit.structures import GlobalLocal
 from fedbandit.system import System

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from fedbandit.algebra import Array, Ints, copy
 from fedbandit.compiled import compiled_lean
 from fedbandit.engine.loop import DONE, EVENT, HUB_FULL, REFUSED, Late, Outcome, Pause, pull, send_later
 from fedbandit.environments.block import Block
@@ -15,7 +16,7 @@ from fedbandit.protocols.hub import Hub, catch_up, has_room, join, upload_row
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import RewardPlan, learnt
 from fedbandit.split_model import Parts, cut, mask, observe_split
-from fedbandit.statistics import N_OWN, VERSION, Array, Ints, copy, inverse_of, observe, scratch_in
+from fedbandit.statistics import N_OWN, VERSION, inverse_of, observe, scratch_in
 
 BEGIN = 32  # a client in its start-up may have full rank: beyond the codes of `loop.Status`
 ABSENT, STARTING, RUNNING = -1, 0, 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedbandit.statistics import Ints
+from fedbandit.algebra import Ints
 
 
 def thinned(horizon: int, most: int) -> Ints:

@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from fedbandit.algebra import Array, Ints
 from fedbandit.environments.synthetic import Synthetic, unit_vectors
 from fedbandit.errors import FedbanditError, number, require, whole_number
-from fedbandit.statistics import Array, Ints
 from fedbandit.streams import Stream, generator
 
 MOST_TRIES = 10_000

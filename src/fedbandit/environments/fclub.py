@@ -9,9 +9,9 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedbandit.algebra import Array, Ints
 from fedbandit.environments.synthetic import Synthetic
 from fedbandit.errors import FedbanditError, number, require, whole_number
-from fedbandit.statistics import Array, Ints
 
 MOST_TRIES = 10_000
 """How many directions are drawn for a cluster that must keep its distance."""

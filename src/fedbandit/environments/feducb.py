@@ -8,10 +8,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from fedbandit.algebra import Array, Ints
 from fedbandit.compiled import compiled
 from fedbandit.environments.synthetic import Synthetic, SyntheticStream, unit_vectors
 from fedbandit.errors import FedbanditError, number, require, whole_number
-from fedbandit.statistics import Array, Ints
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fedbandit.algebra import Array, Ints, dot
 from fedbandit.compiled import compiled_lean
 from fedbandit.environments.block import Block, RewardKind
 from fedbandit.errors import FedbanditError, number, require, whole_number
-from fedbandit.statistics import Array, Ints, dot
 from fedbandit.streams import Stream as Purpose
 from fedbandit.streams import generator
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fedbandit.algebra import Array, Ints
 from fedbandit.environments.logged import LoggedDecisions
 from fedbandit.errors import FedbanditError, number, require, whole_number
 from fedbandit.evaluation.estimators import (
@@ -19,7 +20,6 @@ from fedbandit.evaluation.estimators import (
     self_normalised,
 )
 from fedbandit.privacy import Guarantee
-from fedbandit.statistics import Array, Ints
 from fedbandit.structures import Central, Everyone
 from fedbandit.system import System
 from fedbandit.transports import Link

@@ -15,11 +15,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from fedbandit.algebra import Array
 from fedbandit.errors import FedbanditError, require
 from fedbandit.experiments.fronts import compare_fronts
 from fedbandit.experiments.measured import MEASURES, Key, Measured, Value, check_measure, format_value
 from fedbandit.experiments.verdicts import Margin, margin, telling, together
-from fedbandit.statistics import Array
 
 Scales = tuple[str, ...]
 

@@ -7,13 +7,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from fedbandit.algebra import Array
 from fedbandit.engine import Result, simulate
 from fedbandit.engine.rows import RowsLearner
 from fedbandit.engine.simulation import Simulation
 from fedbandit.environments import Environment, LikedItems
 from fedbandit.errors import FedbanditError, unknown
 from fedbandit.evaluation.likes import by_activity
-from fedbandit.statistics import Array, theta_of
+from fedbandit.statistics import theta_of
 from fedbandit.system import System
 
 Extra: TypeAlias = dict[str, Any]

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedbandit.algebra import Array
 from fedbandit.errors import FedbanditError
-from fedbandit.statistics import Array
 
 Dots = tuple[Array, Array]
 """Regret and cost, (points, seeds) each."""

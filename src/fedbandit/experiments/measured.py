@@ -8,10 +8,10 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from fedbandit.algebra import Array, Ints
 from fedbandit.errors import FedbanditError, unknown
 from fedbandit.experiments.compare import standard_error
 from fedbandit.experiments.runner import Curve, Run
-from fedbandit.statistics import Array, Ints
 
 Value: TypeAlias = float | int | str
 

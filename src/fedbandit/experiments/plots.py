@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from fedbandit.algebra import Array, Ints
 from fedbandit.engine.plot import require_matplotlib
 from fedbandit.errors import FedbanditError
 from fedbandit.experiments.compare import by_label, standard_error
 from fedbandit.experiments.runner import Run
 from fedbandit.experiments.tables import writing
-from fedbandit.statistics import Array, Ints
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

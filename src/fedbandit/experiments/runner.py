@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
+from fedbandit.algebra import Array, Ints
 from fedbandit.engine import Result, simulate
 from fedbandit.engine.thinning import thinned
 from fedbandit.environments import Environment
 from fedbandit.errors import FedbanditError
 from fedbandit.experiments.extras import Traces, measure
 from fedbandit.experiments.specs import Spec, build_environment, build_system, hyphenated
-from fedbandit.statistics import Array, Ints
 from fedbandit.system import System
 
 CURVE_POINTS = 200

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from fedbandit.statistics import Array
+from fedbandit.algebra import Array
 
 LEVEL = 0.05
 """How often a difference that is nothing but noise may be taken for one in a given direction."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedbandit.algebra import Array, Ints, dot_each
 from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.packed import multiply_packed
 from fedbandit.policies.perturbed_history import sample_perturbed
@@ -13,7 +14,7 @@ from fedbandit.policies.plan import Code, PolicyPlan
 from fedbandit.policies.squared_bonus import choose_squared
 from fedbandit.policies.thompson import sample_thompson
 from fedbandit.policies.ucb import choose_ucb
-from fedbandit.statistics import STEPS, TIE, Array, Ints, dot_each, inverse_of, scratch_matrix, theta_of
+from fedbandit.statistics import STEPS, TIE, inverse_of, scratch_matrix, theta_of
 from fedbandit.streams import uniform_index
 
 UNIFORM, GREEDY, UCB = int(Code.UNIFORM), int(Code.GREEDY), int(Code.UCB)

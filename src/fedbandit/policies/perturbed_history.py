@@ -7,21 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedbandit.algebra import Array, copy, dot, part_of
 from fedbandit.compiled import compiled_lean
 from fedbandit.packed import multiply_packed
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, sampling_width
 from fedbandit.policies.sampling import cholesky
-from fedbandit.statistics import (
-    STEPS,
-    Array,
-    add_pending,
-    base_of,
-    copy,
-    dot,
-    inverse_of,
-    part_of,
-    theta_of,
-)
+from fedbandit.statistics import STEPS, add_pending, base_of, inverse_of, theta_of
 from fedbandit.streams import normal
 from fedbandit.world import World
 

@@ -10,10 +10,11 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from fedbandit.algebra import Array
 from fedbandit.compiled import compiled_inline
 from fedbandit.errors import number, require
 from fedbandit.mixing import Width
-from fedbandit.statistics import BIAS, INFLATION, LOGDET, NOISE, SPECTRAL, Array, Sums
+from fedbandit.statistics import BIAS, INFLATION, LOGDET, NOISE, SPECTRAL, Sums
 from fedbandit.world import World
 
 

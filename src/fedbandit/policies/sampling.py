@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from fedbandit.algebra import Array, dot
 from fedbandit.compiled import compiled_lean
-from fedbandit.statistics import Array, dot
 
 
 @compiled_lean

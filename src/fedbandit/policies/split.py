@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedbandit.algebra import Array, Ints, copy, dot
 from fedbandit.compiled import compiled_lean
 from fedbandit.packed import multiply_packed
 from fedbandit.policies.choose import GREEDY, THOMPSON, UCB, UNIFORM
@@ -15,7 +16,7 @@ from fedbandit.policies.plan import PolicyPlan, noise_width, width
 from fedbandit.policies.thompson import spread_thompson
 from fedbandit.policies.ucb import bonus
 from fedbandit.split_model import Parts, cut
-from fedbandit.statistics import SPECTRAL, STEPS, TIE, Array, Ints, copy, dot, inverse_of, scratch_matrix, theta_of
+from fedbandit.statistics import SPECTRAL, STEPS, TIE, inverse_of, scratch_matrix, theta_of
 from fedbandit.streams import normal, uniform_index
 
 

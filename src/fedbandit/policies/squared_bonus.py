@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedbandit.algebra import Array, Ints, dot, dot_each
 from fedbandit.compiled import compiled_lean
 from fedbandit.packed import multiply_packed
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, width
-from fedbandit.statistics import TIE, Array, Ints, dot, dot_each, inverse_of, theta_of
+from fedbandit.statistics import TIE, inverse_of, theta_of
 from fedbandit.world import World
 
 

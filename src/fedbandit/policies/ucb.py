@@ -8,20 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedbandit.algebra import Array, Ints, copy, dot, dot_each
 from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.packed import multiply_packed, squares
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, noise_width, width
-from fedbandit.statistics import (
-    SPECTRAL,
-    TIE,
-    Array,
-    Ints,
-    copy,
-    dot,
-    dot_each,
-    inverse_of,
-    theta_of,
-)
+from fedbandit.statistics import SPECTRAL, TIE, inverse_of, theta_of
 from fedbandit.world import World
 
 

@@ -19,11 +19,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from scipy.special import betaincinv, gammaincinv, ndtri
 
+from fedbandit.algebra import Array, Ints
 from fedbandit.errors import require
 from fedbandit.privacy.calibration import gaussian_epsilon
 from fedbandit.privacy.mechanism import Mechanism, release, start
 from fedbandit.privacy.noise import ENERGY, UNIT, Size, Source
-from fedbandit.statistics import Array, Ints
 
 Sampler: TypeAlias = Callable[[Array, int, np.random.Generator], Array]
 """(increments of shape n × …, number of streams, generator) → releases of shape n × streams × …"""

@@ -25,7 +25,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fedbandit.statistics import Array
+from fedbandit.algebra import Array
 
 
 class Factorisation(Protocol):

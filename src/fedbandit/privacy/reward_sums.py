@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from fedbandit.algebra import Array, Ints
 from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
 from fedbandit.privacy.calibration import check_budget
 from fedbandit.privacy.guarantee import Guarantee
@@ -18,7 +19,7 @@ from fedbandit.privacy.noise import Source
 from fedbandit.privacy.privacy import Perturbs
 from fedbandit.privacy.reward_stream import RewardStream
 from fedbandit.rewards import RewardRule
-from fedbandit.statistics import Array, Ints, Slack
+from fedbandit.statistics import Slack
 from fedbandit.world import World
 
 Trust = Literal["client", "coordinator"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fedbandit.algebra import Array
 from fedbandit.assembly import NEVER, Noise
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Download, Join, Message, Receipt, Upload
@@ -31,19 +32,7 @@ from fedbandit.protocols.hub import (
 )
 from fedbandit.protocols.sequence import check_upload, is_retry
 from fedbandit.state import State
-from fedbandit.statistics import (
-    HEAD,
-    SLACK,
-    Array,
-    N,
-    Slack,
-    Sums,
-    b_of,
-    base_of,
-    scratch_matrix,
-    shared_sums,
-    zero_sums,
-)
+from fedbandit.statistics import HEAD, SLACK, N, Slack, Sums, b_of, base_of, scratch_matrix, shared_sums, zero_sums
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedbandit.algebra import Array
 from fedbandit.assembly import Assembly, Noise
 from fedbandit.errors import whole_number
 from fedbandit.protocols.coordinator import Coordinator, StarCoordinator
@@ -14,7 +15,6 @@ from fedbandit.protocols.factors import Factor, check_factor, count_releases, se
 from fedbandit.protocols.hub import Hub
 from fedbandit.protocols.members import MemberKeeper, MemberStar
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
-from fedbandit.statistics import Array
 from fedbandit.world import World
 
 

@@ -8,8 +8,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from fedbandit.algebra import Array
 from fedbandit.errors import FedbanditError, require, unknown
-from fedbandit.statistics import TIE, Array
+from fedbandit.statistics import TIE
 from fedbandit.world import World
 
 Factor: TypeAlias = float | str | Sequence[float] | Array

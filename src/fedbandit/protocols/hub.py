@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fedbandit.algebra import Array, Ints, add, copy
 from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.errors import FedbanditError
 from fedbandit.statistics import (
@@ -37,15 +38,11 @@ from fedbandit.statistics import (
     N_PENDING,
     TIE,
     VERSION,
-    Array,
-    Ints,
     N,
-    add,
     add_pending,
     adopt,
     b_of,
     base_of,
-    copy,
     empty_rows,
     grown,
     mark_sent,

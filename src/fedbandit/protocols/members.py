@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fedbandit.algebra import Array
 from fedbandit.assembly import NEVER, Assembly, Members, Noise, Share, no_members
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Upload
@@ -21,7 +22,7 @@ from fedbandit.protocols.coordinator import Broadcast
 from fedbandit.protocols.hub import NOTHING_COUNTED
 from fedbandit.protocols.sequence import check_upload, is_retry
 from fedbandit.state import State
-from fedbandit.statistics import TIE, Array, Sums
+from fedbandit.statistics import TIE, Sums
 
 Messages = list[Message | Broadcast]
 

@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedbandit.algebra import Array
 from fedbandit.assembly import Assembly, Noise
 from fedbandit.protocols.coordinator import Coordinator
 from fedbandit.protocols.hub import Hub
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
-from fedbandit.statistics import Array
 from fedbandit.world import World
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import typing
 from typing import ClassVar
 
+from fedbandit.algebra import Array
 from fedbandit.assembly import Assembly, Noise
 from fedbandit.protocols.coordinator import Coordinator
 from fedbandit.protocols.hub import Hub, measure
 from fedbandit.protocols.members import MemberKeeper
 from fedbandit.protocols.trigger import Joining, Reads, Says, Trigger
-from fedbandit.statistics import Array
 from fedbandit.world import World
 
 

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from fedbandit.algebra import Array
 from fedbandit.assembly import Assembly, Noise, summed
 from fedbandit.errors import FedbanditError, number, require, unknown
 from fedbandit.messages import Join, Message, Receipt, Request, Terms, Upload
@@ -18,7 +19,7 @@ from fedbandit.protocols.hub import Hub
 from fedbandit.protocols.members import MemberKeeper, Messages
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
 from fedbandit.state import State
-from fedbandit.statistics import TIE, Array
+from fedbandit.statistics import TIE
 from fedbandit.world import World
 
 Order = Literal["fifo", "priority"]

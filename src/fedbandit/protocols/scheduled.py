@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedbandit.algebra import Array
 from fedbandit.assembly import Assembly, Noise
 from fedbandit.errors import FedbanditError, number, whole_number
 from fedbandit.messages import Join, Message, Receipt, Upload
@@ -15,7 +16,6 @@ from fedbandit.protocols.hub import Hub
 from fedbandit.protocols.members import MemberKeeper, Messages
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
 from fedbandit.schedule import next_growth
-from fedbandit.statistics import Array
 from fedbandit.world import World
 
 

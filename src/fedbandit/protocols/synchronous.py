@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedbandit.algebra import Array
 from fedbandit.assembly import Assembly, Noise
 from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
 from fedbandit.messages import Collect, Join, Message, Receipt, Request, Upload
@@ -18,7 +19,6 @@ from fedbandit.protocols.hub import Hub, broadcast
 from fedbandit.protocols.members import MemberKeeper, MemberSync
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
 from fedbandit.state import State
-from fedbandit.statistics import Array
 from fedbandit.world import World
 
 

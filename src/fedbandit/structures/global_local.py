@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedbandit.algebra import Ints
 from fedbandit.errors import number, require, whole_number
 from fedbandit.split_model import Parts
-from fedbandit.statistics import Ints
 from fedbandit.structures.layout import Layout, Model
 from fedbandit.world import World
 

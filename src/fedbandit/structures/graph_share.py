@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from fedbandit.algebra import Array
 from fedbandit.assembly import Members, Noise, NoiseInSums, Share
-from fedbandit.statistics import Array, Slack, Sums
+from fedbandit.statistics import Slack, Sums
 
 NEVER = 2**62
 REBUILD = 256

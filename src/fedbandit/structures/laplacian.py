@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedbandit.statistics import Array
+from fedbandit.algebra import Array
 from fedbandit.structures.user_graph import UserGraph
 from fedbandit.world import World
 

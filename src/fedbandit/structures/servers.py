@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedbandit.statistics import Ints
+from fedbandit.algebra import Ints
 from fedbandit.structures.clustering import Law, Rule, one_row_per_server, servers_of
 from fedbandit.structures.layout import Layout, Model
 from fedbandit.world import World

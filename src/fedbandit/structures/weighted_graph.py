@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedbandit.algebra import Array
 from fedbandit.errors import FedbanditError
-from fedbandit.statistics import Array
 from fedbandit.structures.user_graph import UserGraph, checked_weights
 from fedbandit.world import World
 

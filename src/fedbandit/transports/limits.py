@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedbandit.algebra import Array
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Upload
 from fedbandit.privacy.bounds import chi_bound, gram_bound, reward_noise_bound
 from fedbandit.privacy.mechanism import Mechanism, noise_std
-from fedbandit.statistics import Array
 from fedbandit.system import System
 from fedbandit.transports.refusal import Refusal
 from fedbandit.world import World

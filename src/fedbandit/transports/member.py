@@ -20,13 +20,14 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedbandit.algebra import Array
 from fedbandit.errors import FedbanditError, require
 from fedbandit.machines import Choice
 from fedbandit.messages import Download, Message, Request, Upload, encode
 from fedbandit.privacy.noise import Source
 from fedbandit.split_machine import make_client
 from fedbandit.state import State, pack, unpack
-from fedbandit.statistics import STEPS, VERSION, Array
+from fedbandit.statistics import STEPS, VERSION
 from fedbandit.transports.envelope import Envelope, extend, seal
 from fedbandit.transports.invitation import Terms
 from fedbandit.transports.stores import Store

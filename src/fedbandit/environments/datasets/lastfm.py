@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from fedbandit.algebra import Ints
 from fedbandit.environments.datasets.cache import Prepared, cached
 from fedbandit.environments.datasets.folders import Origin, find_folder
 from fedbandit.environments.datasets.likes import LikedItems
@@ -29,7 +30,6 @@ from fedbandit.environments.datasets.tables import (
     require_known,
 )
 from fedbandit.errors import require
-from fedbandit.statistics import Ints
 
 ORIGIN = Origin(
     title="Last.FM (HetRec-2011)",

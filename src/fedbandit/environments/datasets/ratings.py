@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedbandit.algebra import Array, Ints
 from fedbandit.environments.datasets.folders import Origin, find_folder, is_here
 from fedbandit.environments.datasets.tables import (
     Numbers,
@@ -18,7 +19,6 @@ from fedbandit.environments.datasets.tables import (
     require_known,
 )
 from fedbandit.errors import FedbanditError, unknown
-from fedbandit.statistics import Array, Ints
 
 _CSV = (("ratings.csv", "movies.csv"),)
 RELEASES = {

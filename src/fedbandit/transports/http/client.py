@@ -22,10 +22,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedbandit.algebra import Array
 from fedbandit.errors import FedbanditError, require
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.secure import SecureSource
-from fedbandit.statistics import Array, theta_of
+from fedbandit.statistics import theta_of
 from fedbandit.system import System
 from fedbandit.transports.http.connection import Address, Connection
 from fedbandit.transports.member import Member, stored_terms

@@ -7,9 +7,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedbandit.algebra import Array
 from fedbandit.machines import ClientMachine
 from fedbandit.presets import linucb
-from fedbandit.statistics import Array
 from fedbandit.streams import Stream, generator
 from fedbandit.transports.http.client import Arm
 from fedbandit.world import World
