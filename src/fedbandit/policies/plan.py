@@ -59,7 +59,7 @@ class WidthRule:
 
     `noise` is σ; when omitted it is what the world declares. `confidence` is δ.
 
-    Reference: Async-LinUCB (He et al. 2022), Eq. (5).
+    Reference: Async-LinUCB (Li & Wang 2022), Eq. (5).
     """
 
     alpha: float | None = None

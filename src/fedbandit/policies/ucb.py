@@ -20,7 +20,7 @@ from fedbandit.world import World
 class UCB(WidthRule):
     """Pull the arm with the largest xᵀθ̂ + α √(xᵀ V(λ)⁻¹ x), plus ν ‖V(λ)⁻¹x‖₂ where ‖b − Vθ − Σ x η‖ ≤ ν is noise.
 
-    Reference: Abbasi-Yadkori et al. 2011; Async-LinUCB (He et al. 2022), Eq. (5), for the width α.
+    Reference: Abbasi-Yadkori et al. 2011; Async-LinUCB (Li & Wang 2022), Eq. (5), for the width α.
 
     >>> UCB(alpha=0.5)
     UCB(alpha=0.5, noise=None, confidence=0.1)

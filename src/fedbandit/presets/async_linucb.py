@@ -1,4 +1,4 @@
-"""Async-LinUCB (He et al., 2022) and what it is compared with: learning alone, centrally, synchronously."""
+"""Async-LinUCB (Li & Wang, 2022) and what it is compared with: learning alone, centrally, synchronously."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Async-LinUCB-AM (He et al., 2022, §3.4): a shared and a personal part of every client's model."""
+"""Async-LinUCB-AM (Li & Wang, 2022, §3.4): a shared and a personal part of every client's model."""
 
 from __future__ import annotations
 

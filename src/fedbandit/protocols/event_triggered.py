@@ -36,7 +36,7 @@ class EventTriggered:
     A threshold is a number ≥ 1 (1: always, `math.inf`: never), one for each client, or a rule by name: "exp(1/N)",
     "exp(1/sqrt(N))".
 
-    Reference: He et al., Async-LinUCB, 2022: Alg. 1, and Alg. 2 lines 5–7 for clients that join late.
+    Reference: Li & Wang, Async-LinUCB, 2022: Alg. 1, and Alg. 2 lines 5–7 for clients that join late.
 
     Deviations:
         D1. Determinants are of V + λI (those of V alone are zero at first).

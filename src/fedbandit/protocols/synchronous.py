@@ -44,7 +44,7 @@ class Synchronous:
     With `growth`, a client asks instead when it has `growth` times as many observations as it has sent, and at least
     `batch` unsent ones. That reads no data: the timing can be public.
 
-    Reference: Wang et al. 2019 (DisLinUCB, App. G), as in He et al., Async-LinUCB, 2022, Alg. 4.
+    Reference: Wang et al. 2019 (DisLinUCB, App. G), as in Li & Wang, Async-LinUCB, 2022, Alg. 4.
 
     Deviations:
         D1. All N clients are members from the start: one that first acts already has what was last downloaded, and

@@ -30,7 +30,7 @@ class GlobalLocal:
     partial_noise: what is added to σ in widths for errors of partial rewards. Lemma 3.3 has 2, for contexts and
         parameters in unit balls; that is 20 times σ in its experiments and lets nothing be learnt in their horizon.
 
-    Reference: He et al., Async-LinUCB, 2022: §3.4, Alg. 3, and Alg. 5 for the start-up.
+    Reference: Li & Wang, Async-LinUCB, 2022: §3.4, Alg. 3, and Alg. 5 for the start-up.
 
     Deviations:
         D1. See `split_model`. D2. partial_noise is 0 by default. D3. Clients with d_i = 0 have no start-up: there is
