@@ -13,8 +13,9 @@ from fedbandit.policies.perturbed_history import sample_perturbed
 from fedbandit.policies.plan import Code, PolicyPlan
 from fedbandit.policies.squared_bonus import choose_squared
 from fedbandit.policies.thompson import sample_thompson
+from fedbandit.policies.ties import winner
 from fedbandit.policies.ucb import choose_ucb
-from fedbandit.statistics import STEPS, TIE, inverse_of, scratch_matrix, theta_of
+from fedbandit.statistics import STEPS, inverse_of, scratch_matrix, theta_of
 from fedbandit.streams import uniform_index
 
 UNIFORM, GREEDY, UCB = int(Code.UNIFORM), int(Code.GREEDY), int(Code.UCB)
@@ -44,13 +45,7 @@ def scratch(n_arms: int, dim: int) -> Scratch:
 def choose_best_mean(theta: Array, X: Array, arms: Ints, scores: Array) -> int:
     """The lowest index within TIE of the largest xᵀθ."""
     dot_each(theta, X, arms, scores)
-    best = scores[0]
-    for a in range(1, arms.shape[0]):
-        best = max(best, scores[a])
-    for a in range(arms.shape[0]):
-        if scores[a] >= best - TIE:
-            return a
-    return 0
+    return winner(scores, arms.shape[0])
 
 
 @compiled_lean

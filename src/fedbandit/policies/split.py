@@ -14,6 +14,7 @@ from fedbandit.policies.choose import GREEDY, THOMPSON, UCB, UNIFORM
 from fedbandit.policies.perturbed_history import spread_perturbed
 from fedbandit.policies.plan import PolicyPlan, noise_width, width
 from fedbandit.policies.thompson import spread_thompson
+from fedbandit.policies.ties import winner
 from fedbandit.policies.ucb import bonus
 from fedbandit.split_model import Parts, cut
 from fedbandit.statistics import SPECTRAL, STEPS, TIE, inverse_of, scratch_matrix, theta_of
@@ -48,16 +49,11 @@ def mean_scores(
     theta_g: Array, theta_l: Array, X: Array, arms: Ints, parts: Parts, size: int, work: SplitScratch
 ) -> int:
     """Fill the scores with x^(g)ᵀθ^(g) + x^(l)ᵀθ^(l); the lowest position within TIE of the largest."""
-    best = -math.inf
     for a in range(arms.shape[0]):
         x = X[arms[a]]
         cut(x, parts, size, work.x_l)
         work.scores[a] = dot(theta_g, x[: parts.shared]) + dot(theta_l, work.x_l)
-        best = max(best, work.scores[a])
-    for a in range(arms.shape[0]):
-        if work.scores[a] >= best - TIE:
-            return a
-    return 0
+    return winner(work.scores, arms.shape[0])
 
 
 @compiled_lean
@@ -95,10 +91,7 @@ def choose_split_ucb(
         else:
             work.scores[a] += upper_bound(plan, row_g, row_l, X[arms[a]], parts, size, work)
             best = max(best, work.scores[a])
-    for a in range(arms.shape[0]):
-        if work.scores[a] >= best - TIE:
-            return a
-    return 0
+    return winner(work.scores, arms.shape[0])
 
 
 @compiled_lean

@@ -11,7 +11,8 @@ from fedbandit.algebra import Array, Ints, dot, dot_each
 from fedbandit.compiled import compiled_lean
 from fedbandit.packed import multiply_packed
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, width
-from fedbandit.statistics import TIE, inverse_of, theta_of
+from fedbandit.policies.ties import winner
+from fedbandit.statistics import inverse_of, theta_of
 from fedbandit.world import World
 
 
@@ -39,10 +40,4 @@ def choose_squared(plan: PolicyPlan, row: Array, X: Array, arms: Ints, scores: A
         x = X[arms[a]]
         multiply_packed(inverse_of(row, d), x, u)
         scores[a] += alpha * dot(x, u)
-    best = scores[0]
-    for a in range(1, arms.shape[0]):
-        best = max(best, scores[a])
-    for a in range(arms.shape[0]):
-        if scores[a] >= best - TIE:
-            return a
-    return 0
+    return winner(scores, arms.shape[0])

@@ -1,0 +1,19 @@
+"""Which arm wins: one rule for every policy."""
+
+from __future__ import annotations
+
+from fedbandit.algebra import Array
+from fedbandit.compiled import compiled_inline
+from fedbandit.statistics import TIE
+
+
+@compiled_inline
+def winner(scores: Array, n: int) -> int:
+    """The lowest of the first n positions whose score is within TIE of the largest."""
+    best = scores[0]
+    for a in range(1, n):
+        best = max(best, scores[a])
+    for a in range(n):
+        if scores[a] >= best - TIE:
+            return a
+    return 0
