@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbandit import algebra
+from fedbandit import algebra, inversion
 from fedbandit import statistics as stats
 from fedbandit.algebra import Array
 from fedbandit.compiled import compiled
@@ -144,7 +144,7 @@ def test_invert(d: int, ridge: float) -> None:
     for X in (rng.standard_normal((3 * d, d)), np.zeros((1, d)), rank_deficient(rng, 50, d)):
         A = gram(X) + ridge * np.eye(d)
         inverse = A.copy()
-        logdet = algebra.invert(inverse, stats.scratch_matrix(len(inverse)))
+        logdet = inversion.invert(inverse, stats.scratch_matrix(len(inverse)))
         expected = np.linalg.inv(A)
         np.testing.assert_allclose(inverse, expected, rtol=0, atol=1e-10 * np.abs(expected).max())
         np.testing.assert_allclose(inverse, inverse.T, rtol=0, atol=1e-10 * np.abs(expected).max())
@@ -157,7 +157,7 @@ def test_invert_of_nearly_parallel_contexts(d: int, times: int) -> None:
     """What a learner that has settled on an arm sees: the error is that of one condition number, not of two."""
     A = times * gram(nearly_parallel(np.random.default_rng(d), 100, d)) + RIDGE * np.eye(d)
     inverse = A.copy()
-    logdet = algebra.invert(inverse, stats.scratch_matrix(len(inverse)))
+    logdet = inversion.invert(inverse, stats.scratch_matrix(len(inverse)))
     expected = np.linalg.inv(A)
     allowed = 1e-15 * d * np.linalg.cond(A)
     assert np.abs(inverse - expected).max() < allowed * np.abs(expected).max()
@@ -169,7 +169,7 @@ def test_invert_of_anything(d: int, n: int, seed: int, ridge: float) -> None:
     """As near to NumPy's as the condition of A allows."""
     A = gram(np.random.default_rng(seed).standard_normal((n, d))) + ridge * np.eye(d)
     inverse = A.copy()
-    logdet = algebra.invert(inverse, stats.scratch_matrix(len(inverse)))
+    logdet = inversion.invert(inverse, stats.scratch_matrix(len(inverse)))
     expected = np.linalg.inv(A)
     allowed = 1e-15 * (d + 4) * np.linalg.cond(A)
     assert np.abs(inverse - expected).max() <= allowed * np.abs(expected).max()

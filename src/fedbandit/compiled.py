@@ -90,6 +90,11 @@ def compiled_lean(function: Callable[P, R]) -> Callable[P, R]:
     return _compile(function, _nrt=False)
 
 
+def compiled_free(function: Callable[P, R]) -> Callable[P, R]:
+    """`compiled_lean` for what Python calls and what takes long: other threads go on meanwhile."""
+    return _compile(function, _nrt=False, nogil=True)
+
+
 def compiled_inline(function: Callable[P, R]) -> Callable[P, R]:
     """The same for the innermost loops, which vanish into their callers."""
     return _compile(function, _nrt=False, forceinline=True)

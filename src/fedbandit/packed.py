@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedbandit.algebra import Array
+from fedbandit.algebra import Array, clear, matrix_in
 from fedbandit.compiled import compiled_inline, compiled_lean
-from fedbandit.vectors import four, load, store, totals, zeros
+from fedbandit.vectors import entry, four, load, store, totals, zeros
 
 
 @compiled_inline
@@ -26,20 +26,17 @@ def packed_length(d: int) -> int:
 
 @compiled_lean
 def pack(A: Array, P: Array) -> None:
-    """P = the upper triangle of A; what is below it, outside of the blocks on the diagonal, is not read."""
+    """P = A, a symmetric matrix."""
     d = A.shape[0]
     whole = d - d % 4
-    start = 0
+    at = 0
     for i in range(d):
         first, a = i - i % 4, A[i]
-        at = start - first
         for j in range(first, whole, 4):
-            store(P, at + j, load(a, j))
+            store(P, at + j - first, load(a, j))
         for j in range(max(first, whole), d):
-            P[at + j] = a[j]
-        for j in range(first, i):
-            P[at + j] = A[j, i]
-        start += d - first
+            P[at + j - first] = a[j]
+        at += d - first
 
 
 @compiled_lean
@@ -55,19 +52,12 @@ def unpack(P: Array, A: Array) -> None:
 
 
 @compiled_inline
-def add_upper(P: Array, A: Array) -> None:
-    """The same for the upper triangle of A, and the blocks on its diagonal."""
-    d = A.shape[0]
-    whole = d - d % 4
-    start = 0
+def add_to_diagonal(P: Array, d: int, number: float) -> None:
+    """P += number · I."""
+    at = 0
     for i in range(d):
-        first, a = i - i % 4, A[i]
-        at = start - first
-        for j in range(first, whole, 4):
-            store(a, j, load(a, j) + load(P, at + j))
-        for j in range(max(first, whole), d):
-            a[j] += P[at + j]
-        start += d - first
+        P[at + i % 4] += number
+        at += d - (i - i % 4)
 
 
 @compiled_lean
@@ -104,8 +94,7 @@ def multiply_packed(P: Array, x: Array, out: Array) -> None:
     """Out = P x."""
     d = x.shape[0]
     whole = d - d % 4
-    for i in range(d):
-        out[i] = 0.0
+    clear(out)
     at = 0
     for c in range(0, whole, 4):
         w = d - c
@@ -199,21 +188,44 @@ def add_outer_packed(P: Array, x: Array, scale: float) -> None:
 
 @compiled_lean
 def add_outers_packed(P: Array, X: Array, n: int) -> None:
-    """P += Σ x xᵀ over the first n rows of X, four at a time."""
-    d = X.shape[1]
-    fours, whole = n - n % 4, d - d % 4
+    """P += Σ x xᵀ over the first n rows of X."""
+    fours = n - n % 4
     for k in range(0, fours, 4):
-        w, x, y, z = X[k], X[k + 1], X[k + 2], X[k + 3]
-        at = 0
-        for i in range(d):
-            first = i - i % 4
-            x0, x1, x2, x3 = w[i], x[i], y[i], z[i]
-            p = at - first
-            for j in range(first, whole, 4):
-                part = (load(w, j) * x0 + load(x, j) * x1) + (load(y, j) * x2 + load(z, j) * x3)
-                store(P, p + j, load(P, p + j) + part)
-            for j in range(max(first, whole), d):
-                P[p + j] += (w[j] * x0 + x[j] * x1) + (y[j] * x2 + z[j] * x3)
-            at += d - first
+        x = matrix_in(X, k, 4)
+        add_four_outers(P, x, x, -1)
     for k in range(fours, n):
         add_outer_packed(P, X[k], 1.0)
+
+
+@compiled_inline
+def add_four_outers(P: Array, X: Array, S: Array, skip: int) -> None:
+    """P += Σ s xᵀ, which is symmetric, over the four rows of X and S; the panel of row `skip` excepted."""
+    d = X.shape[1]
+    whole = d - d % 4
+    x0, x1, x2, x3 = X[0], X[1], X[2], X[3]
+    s0, s1, s2, s3 = S[0], S[1], S[2], S[3]
+    at = 0
+    for c in range(0, whole, 4):
+        w = d - c
+        if c != skip:
+            for i in range(c, c + 4, 2):
+                e0, e1, e2, e3 = s0[i], s1[i], s2[i], s3[i]
+                f0, f1, f2, f3 = s0[i + 1], s1[i + 1], s2[i + 1], s3[i + 1]
+                a = at - c + (i - c) * w
+                b = a + w
+                for j in range(c, whole, 4):
+                    y0, y1, y2, y3 = load(x0, j), load(x1, j), load(x2, j), load(x3, j)
+                    store(P, a + j, load(P, a + j) + ((y0 * e0 + y1 * e1) + (y2 * e2 + y3 * e3)))
+                    store(P, b + j, load(P, b + j) + ((y0 * f0 + y1 * f1) + (y2 * f2 + y3 * f3)))
+            y0, y1, y2, y3 = load(s0, c), load(s1, c), load(s2, c), load(s3, c)
+            for j in range(whole, d):
+                a = at - c + j
+                column = four(P[a], P[a + w], P[a + 2 * w], P[a + 3 * w])
+                column = column + ((y0 * x0[j] + y1 * x1[j]) + (y2 * x2[j] + y3 * x3[j]))
+                P[a], P[a + w] = entry(column, 0), entry(column, 1)
+                P[a + 2 * w], P[a + 3 * w] = entry(column, 2), entry(column, 3)
+        at += 4 * w
+    for i in range(whole, d):
+        for j in range(whole, d):
+            P[at] += (s0[i] * x0[j] + s1[i] * x1[j]) + (s2[i] * x2[j] + s3[i] * x3[j])
+            at += 1

@@ -25,18 +25,30 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.algebra import Array, add, add_outer, copy, dot, matrix_in, mirror, spectral_bound, sweep
-from fedbandit.compiled import compiled_lean, compiled_view
+from fedbandit.algebra import (
+    Array,
+    add,
+    add_outer,
+    add_scaled,
+    clear,
+    copy,
+    dot,
+    matrix_in,
+    spectral_bound,
+)
+from fedbandit.compiled import compiled_inline, compiled_lean, compiled_view
+from fedbandit.inversion import sweep
 from fedbandit.packed import (
     add_outer_packed,
     add_outers_packed,
+    add_to_diagonal,
     add_unpacked,
-    add_upper,
     multiply_packed,
     pack,
     packed_length,
+    unpack,
 )
-from fedbandit.vectors import load, matrix_at, store
+from fedbandit.vectors import matrix_at
 
 TIE = 1e-9
 """Two scores, or a measure and its threshold, closer than this are equal: summation order must not decide."""
@@ -61,9 +73,6 @@ HEAD = 16
 LISTED = 8
 """The length of the list of pending contexts."""
 
-LIGHTLY = 2
-"""How many observations a model may have before it gets matrices of its own (`load_light`)."""
-
 
 def row_length(dim: int) -> int:
     """How many numbers a row has."""
@@ -76,8 +85,8 @@ def empty_rows(capacity: int, dim: int) -> Array:
 
 
 def scratch_matrix(dim: int) -> Array:
-    """The memory that `refresh` and `observe` need beside a row: two matrices, and five rows."""
-    return np.zeros((2 * dim + 5, dim))
+    """The memory that `refresh` and `observe` need beside a row: two matrices, and nine rows."""
+    return np.zeros((2 * dim + 9, dim))
 
 
 def grown(array: NDArray[Any], capacity: int) -> NDArray[Any]:
@@ -90,7 +99,7 @@ def grown(array: NDArray[Any], capacity: int) -> NDArray[Any]:
 @compiled_view
 def scratch_in(M: Array, d: int) -> Array:
     """A scratch matrix for rows of dimension d in the memory of a larger one."""
-    return matrix_at(M, 0, 2 * d + 5, d)
+    return matrix_at(M, 0, 2 * d + 9, d)
 
 
 @compiled_view
@@ -140,31 +149,16 @@ def base_of(row: Array, d: int) -> Array:
 @compiled_lean
 def start_row(row: Array, d: int, ridge: float) -> None:
     """Make a zero row the model of no observations: V(λ) = λI."""
-    inverse = inverse_of(row, d)
-    at = 0
-    for i in range(d):
-        inverse[at + i % 4] = 1.0 / ridge
-        at += d - (i - i % 4)
+    add_to_diagonal(inverse_of(row, d), d, 1.0 / ridge)
     row[SPECTRAL] = 1.0 / ridge
 
 
 @compiled_lean
 def add_listed(row: Array, d: int, V: Array) -> None:
-    """V += Σ x xᵀ over the listed contexts, four at a time."""
+    """V += Σ x xᵀ over the listed contexts."""
     listed = listed_of(row, d)
-    k = int(row[N_LISTED])
-    whole, fours = k - k % 4, d - d % 4
-    for c in range(0, whole, 4):
-        w, x, y, z = listed[c], listed[c + 1], listed[c + 2], listed[c + 3]
-        for i in range(d):
-            x0, x1, x2, x3, v = w[i], x[i], y[i], z[i], V[i]
-            for j in range(0, fours, 4):
-                part = (load(w, j) * x0 + load(x, j) * x1) + (load(y, j) * x2 + load(z, j) * x3)
-                store(v, j, load(v, j) + part)
-            for j in range(fours, d):
-                v[j] += (w[j] * x0 + x[j] * x1) + (y[j] * x2 + z[j] * x3)
-    for c in range(whole, k):
-        add_outer(V, listed[c], 1.0)
+    for k in range(int(row[N_LISTED])):
+        add_outer(V, listed[k], 1.0)
 
 
 @compiled_lean
@@ -182,8 +176,7 @@ def keep_pending(row: Array, d: int, x: Array) -> None:
     if k == LISTED:
         folded = folded_of(row, d)
         if row[N_PENDING] == LISTED:  # the first fold since the last upload: what is there is old
-            for i in range(folded.shape[0]):
-                folded[i] = 0.0
+            clear(folded)
         add_outers_packed(folded, listed_of(row, d), LISTED)
         k = 0
     copy(x, listed_of(row, d)[k])
@@ -193,19 +186,16 @@ def keep_pending(row: Array, d: int, x: Array) -> None:
 
 @compiled_lean
 def recompute(row: Array, d: int, ridge: float, scratch: Array) -> None:
-    """Compute the inverse, θ̂ and logdet afresh from V = base + pending; `scratch` is left with the inverse first."""
-    A = matrix_in(scratch, 0, d)
-    base = base_of(row, d)
-    for i in range(d):
-        copy(base[i], A[i])
-        A[i, i] += ridge
+    """Compute the inverse, θ̂ and logdet afresh from V = base + pending."""
+    P = inverse_of(row, d)
+    pack(base_of(row, d), P)
+    add_to_diagonal(P, d, ridge)
     if row[N_PENDING] > row[N_LISTED]:
-        add_upper(folded_of(row, d), A)
-    add_listed(row, d, A)
-    row[LOGDET] = sweep(A, matrix_in(scratch, d, 4)) - d * math.log(ridge) + row[OFFSET]
+        add(folded_of(row, d), P)
+    add_outers_packed(P, listed_of(row, d), int(row[N_LISTED]))
+    row[LOGDET] = sweep(P, matrix_in(scratch, 0, 8)) - d * math.log(ridge) + row[OFFSET]
     row[UNREFRESHED] = 0
-    pack(A, inverse_of(row, d))
-    multiply_packed(inverse_of(row, d), b_of(row, d), theta_of(row, d))
+    multiply_packed(P, b_of(row, d), theta_of(row, d))
 
 
 @compiled_lean
@@ -213,7 +203,7 @@ def refresh(row: Array, d: int, ridge: float, scratch: Array) -> None:
     """`recompute`, and tighten the spectral bound too."""
     recompute(row, d, ridge, scratch)
     A = matrix_in(scratch, 0, d)
-    mirror(A)
+    unpack(inverse_of(row, d), A)
     row[SPECTRAL] = spectral_bound(A, matrix_in(scratch, d, d + 1))
 
 
@@ -226,15 +216,12 @@ def observe(row: Array, x: Array, y: float, u: Array, ridge: float, scratch: Arr
     """
     d = x.shape[0]
     theta = theta_of(row, d)
-    b = b_of(row, d)
-    pending_b = pending_b_of(row, d)
     growth = 1.0 + dot(x, u)
     step = (y - dot(x, theta)) / growth
     add_outer_packed(inverse_of(row, d), u, -1.0 / growth)
-    for i in range(d):
-        theta[i] += step * u[i]
-        b[i] += x[i] * y
-        pending_b[i] += x[i] * y
+    add_scaled(u, step, theta)
+    add_scaled(x, y, b_of(row, d))
+    add_scaled(x, y, pending_b_of(row, d))
     keep_pending(row, d, x)
     row[LOGDET] += math.log(growth)
     row[N] += 1
@@ -247,9 +234,7 @@ def observe(row: Array, x: Array, y: float, u: Array, ridge: float, scratch: Arr
 @compiled_lean
 def hold(row: Array, x: Array, y: float) -> None:
     """Keep the observation (x, y) as pending without learning from it: for models that use only what was released."""
-    pending_b = pending_b_of(row, x.shape[0])
-    for i in range(x.shape[0]):
-        pending_b[i] += x[i] * y
+    add_scaled(x, y, pending_b_of(row, x.shape[0]))
     keep_pending(row, x.shape[0], x)
     row[N_OWN] += 1
 
@@ -261,36 +246,53 @@ def mark_sent(row: Array, d: int) -> None:
     row[BASE_LOGDET] = row[LOGDET]
     row[N_PENDING] = 0
     row[N_LISTED] = 0
-    pending_b = pending_b_of(row, d)
-    for i in range(d):
-        pending_b[i] = 0.0
+    clear(pending_b_of(row, d))
 
 
 @compiled_lean
 def adopt(row: Array, given: Array, d: int, ridge: float, scratch: Array) -> None:
-    """Replace what a row shares with its coordinator by the row `given`, and put pending observations back on top.
-
-    A short list of pending contexts is added to the given inverse by rank-one updates; a long one is not worth it.
-    """
-    k = int(row[N_PENDING])
-    base = base_of(row, d)
-    for i in range(d):
-        copy(base_of(given, d)[i], base[i])
-    row[N] = given[N] + k
-    row[BASE_LOGDET] = given[LOGDET] - given[HEADSTART]
+    """Replace what a row shares with its coordinator by the row `given`, and put pending observations back on top."""
+    share_base(row, given, d)
+    if row[N_PENDING] <= row[N_LISTED]:
+        build_on(row, given, d, scratch)
+        return
+    take_scalars(row, given)
     b = b_of(row, d)
     copy(b_of(given, d), b)
     add(pending_b_of(row, d), b)
+    recompute(row, d, ridge, scratch)
+
+
+@compiled_inline
+def share_base(row: Array, given: Array, d: int) -> None:
+    """Base = that of `given`."""
+    copy(given[given.shape[0] - d * d :], row[row.shape[0] - d * d :])
+
+
+@compiled_inline
+def take_scalars(row: Array, given: Array) -> None:
+    """What `given` says beside its statistics."""
+    row[N] = given[N] + row[N_PENDING]
+    row[BASE_LOGDET] = given[LOGDET] - given[HEADSTART]
     for scalar in range(SLACK, HEAD):
         row[scalar] = given[scalar]
     row[SPECTRAL] = given[SPECTRAL]  # still a bound: pending observations only make V larger
-    if k > row[N_LISTED]:
-        recompute(row, d, ridge, scratch)
-        return
-    inverse = inverse_of(row, d)
+
+
+@compiled_lean
+def build_on(row: Array, given: Array, d: int, scratch: Array) -> None:
+    """`adopt`, base excepted, for a row whose pending contexts are all listed: a rank-one update for each."""
+    take_scalars(row, given)
+    k = int(row[N_PENDING])
+    inverse, theta, b = inverse_of(row, d), theta_of(row, d), b_of(row, d)
     copy(inverse_of(given, d), inverse)
+    copy(b_of(given, d), b)
     row[LOGDET] = given[LOGDET]
     row[UNREFRESHED] = k
+    if k == 0:
+        copy(theta_of(given, d), theta)
+        return
+    add(pending_b_of(row, d), b)
     listed = listed_of(row, d)
     u = scratch[d]
     for i in range(k):
@@ -298,7 +300,7 @@ def adopt(row: Array, given: Array, d: int, ridge: float, scratch: Array) -> Non
         growth = 1.0 + dot(listed[i], u)
         add_outer_packed(inverse, u, -1.0 / growth)
         row[LOGDET] += math.log(growth)
-    multiply_packed(inverse, b, theta_of(row, d))
+    multiply_packed(inverse, b, theta)
 
 
 @compiled_lean
@@ -319,36 +321,6 @@ def take_over(row: Array, given: Array, d: int) -> None:
     copy(inverse_of(given, d), inverse_of(row, d))
     for i in range(d):
         copy(base_of(given, d)[i], base_of(row, d)[i])
-
-
-def light_length(dim: int) -> int:
-    """How many numbers a light row has."""
-    return HEAD + (1 + LIGHTLY) * dim
-
-
-@compiled_lean
-def load_light(light: Array, given: Array, row: Array, d: int, ridge: float, scratch: Array) -> None:
-    """Make `row` the full row of a light one, whose coordinator gave it `given`.
-
-    A model with one or two observations needs no matrices of its own: scalars, Δb and the contexts say it all. With
-    many clients that act seldom, that is a tenth of the memory, and no download has to be applied to it.
-    """
-    copy(light[:HEAD], row[:HEAD])
-    copy(light[HEAD : HEAD + d], pending_b_of(row, d))
-    listed = listed_of(row, d)
-    for k in range(int(light[N_LISTED])):
-        copy(light[HEAD + (1 + k) * d : HEAD + (2 + k) * d], listed[k])
-    adopt(row, given, d, ridge, scratch)
-
-
-@compiled_lean
-def store_light(row: Array, light: Array, d: int) -> None:
-    """Keep what load_light cannot work out: after an observation the scalars, Δb and the last context listed."""
-    copy(row[:HEAD], light[:HEAD])
-    copy(pending_b_of(row, d), light[HEAD : HEAD + d])
-    k = int(row[N_LISTED])
-    if k > 0:
-        copy(listed_of(row, d)[k - 1], light[HEAD + k * d : HEAD + (1 + k) * d])
 
 
 class Slack(NamedTuple):

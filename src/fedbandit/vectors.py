@@ -122,6 +122,10 @@ def _lower_lane(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return _shuffle(builder, *pairs, [0, 1, 4, 5] if which % 2 == 0 else [2, 3, 6, 7])
 
 
+def _lower_entry(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    return builder.extract_element(args[0], _INDEX(sig.args[1].literal_value))
+
+
 def _lower_zeros(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return ir.Constant(_VECTOR, [0.0] * 4)
 
@@ -163,6 +167,11 @@ def _lane(typing_context: Any, a: Any, b: Any, c: Any, d: Any, k: Any) -> Any:
     return signature(_FOUR, _FOUR, _FOUR, _FOUR, _FOUR, k), _lower_lane
 
 
+@intrinsic(prefer_literal=True)
+def _entry(typing_context: Any, four: Any, k: Any) -> Any:
+    return signature(types.float64, four, k), _lower_entry
+
+
 def _lower_prefetch(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     array, index = args
     data = context.make_array(sig.args[0])(context, builder, array).data
@@ -176,7 +185,6 @@ def _lower_prefetch(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 
 @intrinsic
 def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
-    _check(array)
     return signature(types.none, array, types.intp), _lower_prefetch
 
 
@@ -209,7 +217,11 @@ def _lane_plain(a: Four, b: Four, c: Four, d: Four, k: int) -> Four:
     return np.array([a[k], b[k], c[k], d[k]])
 
 
-def _prefetch_plain(array: NDArray[np.float64], i: int) -> None:
+def _entry_plain(four: Four, k: int) -> float:
+    return float(four[k])
+
+
+def _prefetch_plain(array: NDArray[np.float64] | NDArray[np.int64], i: int) -> None:
     """Nothing."""
 
 
@@ -237,8 +249,11 @@ totals: Callable[[Four, Four, Four, Four], Four] = _totals_plain if _PLAIN else 
 lane: Callable[[Four, Four, Four, Four, int], Four] = _lane_plain if _PLAIN else _lane
 """Entry k, a constant, of each: row k of the transpose."""
 
-prefetch: Callable[[NDArray[np.float64], int], None] = _prefetch_plain if _PLAIN else _prefetch
-"""Tell the machine that the cache line of entry i will be written to soon. It changes no result."""
+entry: Callable[[Four, int], float] = _entry_plain if _PLAIN else _entry
+"""Entry k, a constant."""
+
+prefetch: Callable[[NDArray[np.float64] | NDArray[np.int64], int], None] = _prefetch_plain if _PLAIN else _prefetch
+"""Tell the machine that the cache line of entry i of a vector will be written to soon. It changes no result."""
 
 zeros: Callable[[], Four] = _zeros_plain if _PLAIN else _zeros
 """Four zeros."""

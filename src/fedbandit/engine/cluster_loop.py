@@ -10,7 +10,7 @@ import math
 from enum import IntEnum
 
 from fedbandit.algebra import Array, Ints, copy
-from fedbandit.compiled import compiled_lean
+from fedbandit.compiled import compiled_free, compiled_lean
 from fedbandit.engine.groups import Groups, check_off, end_phase, leaves, mergeable, prune, still_together
 from fedbandit.engine.loop import DONE, EVENT, HUB_FULL, REFUSED, Late, Outcome, Pause, Rules, pull, send_later
 from fedbandit.environments.block import Block
@@ -47,7 +47,7 @@ def note(row: Array, x: Array, y: float) -> None:
     row[N] += 1
 
 
-@compiled_lean
+@compiled_free
 def run_clusters(
     start: int,
     stop: int,

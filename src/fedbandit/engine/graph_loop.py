@@ -17,10 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints, copy, dot, invert, matrix_in, multiply, spectral_bound
-from fedbandit.compiled import compiled_inline, compiled_lean
+from fedbandit.algebra import Array, Ints, copy, dot, matrix_in, multiply, spectral_bound
+from fedbandit.compiled import compiled_free, compiled_inline, compiled_lean
 from fedbandit.engine.loop import DONE, EVENT, REFUSED, Late, Outcome, Pause, pull, send_later
 from fedbandit.environments.block import Block
+from fedbandit.inversion import invert
 from fedbandit.packed import pack
 from fedbandit.policies import PolicyPlan, Scratch, choose
 from fedbandit.policies.sampling import cholesky
@@ -202,7 +203,7 @@ def own_logdet(block: Array, start: float, L: Array) -> float:
 @compiled_lean
 def seat_user(kernel: Kernel, rules: GraphRules, plan: PolicyPlan, u: int, d: int, bench: Array, work: Scratch) -> None:
     """Make `bench` the row of user u: what a policy scores arms with."""
-    block = matrix_in(work.M, d + 5, d)  # what is before that is scratch of others
+    block = matrix_in(work.M, d + 9, d)  # what is before that is scratch of others
     read_block(kernel, u, d, block)
     pack(block, inverse_of(bench, d))
     theta = theta_of(bench, d)
@@ -261,7 +262,7 @@ def learn(kernel: Kernel, u: int, x: Array, y: float, v: Array, d: int) -> None:
                 V[i, k] += x[i] * x[k]
 
 
-@compiled_lean
+@compiled_free
 def run_graph(
     start: int,
     stop: int,

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints, copy
-from fedbandit.compiled import compiled_inline, compiled_lean
+from fedbandit.algebra import Array, Ints, copy, largest
+from fedbandit.compiled import compiled_free, compiled_inline, compiled_lean
 from fedbandit.environments.block import Block
+from fedbandit.light import CHOSEN, LIGHTLY, load_light, note_observation
 from fedbandit.packed import multiply_packed, packed_length
 from fedbandit.policies import PolicyPlan, Scratch, choose
 from fedbandit.protocols.hub import (
@@ -27,7 +28,6 @@ from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import RewardPlan, learnt
 from fedbandit.statistics import (
     HEAD,
-    LIGHTLY,
     LISTED,
     N_OWN,
     N_PENDING,
@@ -35,9 +35,8 @@ from fedbandit.statistics import (
     VERSION,
     hold,
     inverse_of,
-    load_light,
     observe,
-    store_light,
+    share_base,
 )
 from fedbandit.vectors import prefetch
 
@@ -58,7 +57,7 @@ DONE, ROWS_FULL, HUB_FULL, EVENT, REFUSED = (int(status) for status in Status)
 class Seats(NamedTuple):
     """Where in the arrays a model row is.
 
-    A row first gets a light seat, where it has no matrices (`statistics.load_light`), and a full one when it needs
+    A row first gets a light seat, where it has no matrices (`fedbandit.light`), and a full one when it needs
     them: when it uploads, or has more than a few observations.
     """
 
@@ -72,6 +71,9 @@ FULL, LIGHT = 0, 1
 
 LINE = 8
 """Numbers in a line of the cache."""
+
+FAR = 8
+"""How many interactions ahead the whereabouts of rows are fetched."""
 
 
 class Late(NamedTuple):
@@ -157,13 +159,10 @@ def draw_reward(block: Block, s: int, a: int) -> float:
 def pull(block: Block, s: int, a: int, out: Outcome) -> float:
     """Note that arm a was pulled in interaction s of the block, and what was missed; its reward."""
     y = draw_reward(block, s, a)
-    best = block.means[s, 0]
-    for k in range(1, block.counts[s]):
-        if block.means[s, k] > best:
-            best = block.means[s, k]
+    means = block.means[s]
     out.arms[s] = a
     out.reward[s] = y
-    out.regret[s] = best - block.means[s, a]
+    out.regret[s] = largest(means, block.counts[s]) - means[a]
     return y
 
 
@@ -178,10 +177,12 @@ def take_seat(seats: Seats, r: int) -> int:
 
 
 @compiled_lean
-def settle_in(seats: Seats, r: int, rows: Array, bench: Array) -> int:
+def settle_in(seats: Seats, r: int, rows: Array, bench: Array, hub: Hub, d: int, rules: Rules) -> int:
     """Row r, worked on at the bench, needs matrices of its own: move it to a full seat."""
     seat = take_seat(seats, r)
-    copy(bench, rows[seat])
+    copy(bench[: bench.shape[0] - d * d], rows[seat, : bench.shape[0] - d * d])
+    slot = snapshot_for(r, hub, rules.speaks)
+    share_base(rows[seat], rules.blank if slot < 0 else hub.snapshots[slot], d)
     return seat
 
 
@@ -193,20 +194,22 @@ def settle_all(rows: Array, lights: Array, bench: Array, seats: Seats, hub: Hub,
         seat = seats.seat_of[r]
         if seat < -1:
             fetch(lights[-2 - seat], r, hub, bench, d, rules, work)
-            settle_in(seats, r, rows, bench)
+            settle_in(seats, r, rows, bench, hub, d, rules)
+
+
+@compiled_inline
+def snapshot_for(r: int, hub: Hub, speaks: bool) -> int:
+    """What the coordinator last sent the light row r: the number of a snapshot, or −1 for nothing."""
+    return hub.cohorts[current_cohort(hub, r), SNAPSHOT] if speaks else -1
 
 
 @compiled_lean
 def fetch(light: Array, r: int, hub: Hub, bench: Array, d: int, rules: Rules, work: Scratch) -> None:
-    """Put the light row r on the bench, as a full row with what its coordinator last sent it."""
-    if rules.speaks:
-        c = current_cohort(hub, r)
-        slot = hub.cohorts[c, SNAPSHOT]
-        if slot >= 0:
-            load_light(light, hub.snapshots[slot], bench, d, rules.ridge, work.M)
-            bench[VERSION] = hub.cohorts[c, ISSUE]
-            return
-    load_light(light, rules.blank, bench, d, rules.ridge, work.M)
+    """Put the light row r on the bench, as a full row without a base."""
+    slot = snapshot_for(r, hub, rules.speaks)
+    load_light(light, rules.blank if slot < 0 else hub.snapshots[slot], bench, d, work.M)
+    if slot >= 0:
+        bench[VERSION] = hub.cohorts[current_cohort(hub, r), ISSUE]
 
 
 @compiled_lean
@@ -227,20 +230,35 @@ def send_later(late: Late, now: int, delay: int, r: int, x: Array, y: float) -> 
 
 
 @compiled_inline
-def look_ahead(user: int, rows: Array, seats: Seats, d: int) -> None:
-    """Have what the next user needs of its row fetched from memory while this one is worked on."""
-    r = seats.row_of[user] if seats.row_of.shape[0] > 0 else user
-    seat = seats.seat_of[r]
-    if seat >= 0:
-        row = rows[seat]
-        inverse = HEAD + (3 + LISTED) * d
-        for i in range(0, HEAD + 3 * d, LINE):
-            prefetch(row, i)
-        for i in range(inverse, inverse + packed_length(d), LINE):
-            prefetch(row, i)
+def look_ahead(
+    clients: Ints, s: int, stop: int, rows: Array, lights: Array, seats: Seats, hub: Hub, speaks: bool, d: int
+) -> None:
+    """Have what the next interactions need fetched from memory while this one is worked on.
+
+    First where the rows are, well ahead, as nothing else can be fetched before that is known; then the next row.
+    """
+    if s + FAR < stop:
+        r = seats.row_of[clients[s + FAR]] if seats.row_of.shape[0] > 0 else clients[s + FAR]
+        prefetch(seats.seat_of, r)
+        if speaks:
+            prefetch(hub.cohort_of, r)
+    if s + 1 < stop:
+        r = seats.row_of[clients[s + 1]] if seats.row_of.shape[0] > 0 else clients[s + 1]
+        seat = seats.seat_of[r]
+        if seat >= 0:
+            row = rows[seat]
+            inverse = HEAD + (3 + LISTED) * d
+            for i in range(0, HEAD + 3 * d, LINE):
+                prefetch(row, i)
+            for i in range(inverse, inverse + packed_length(d), LINE):
+                prefetch(row, i)
+        elif seat < -1:
+            light = lights[-2 - seat]
+            for i in range(0, light.shape[0], LINE):
+                prefetch(light, i)
 
 
-@compiled_lean
+@compiled_free
 def run(
     start: int,
     stop: int,
@@ -268,8 +286,7 @@ def run(
             return Pause(s, HUB_FULL, -1, s)
         if max(seats.taken[FULL] - rows.shape[0], seats.taken[LIGHT] - lights.shape[0]) == 0 < growing:
             return Pause(s, ROWS_FULL, -1, s)
-        if s + 1 < stop:
-            look_ahead(block.clients[s + 1], rows, seats, d)
+        look_ahead(block.clients, s, stop, rows, lights, seats, hub, rules.speaks, d)
         now = before + s
         entry = late.first[now % ring] if delayed else -1
         acting = entry < 0
@@ -307,7 +324,7 @@ def run(
             if delayed and block.delays[s - 1] > 0:
                 send_later(late, now, block.delays[s - 1], r, x, y)
                 if light:
-                    lights[-2 - seat, STEPS] = bench[STEPS]
+                    lights[-2 - seat, CHOSEN] = bench[STEPS]
                 continue
         else:
             late.first[now % ring] = late.following[entry]
@@ -326,9 +343,9 @@ def run(
         speaks_up = triggered(rules.kind, pick(rules.thresholds, r), rules.batch, row)
         if light:
             if not speaks_up and row[N_PENDING] <= LIGHTLY:
-                store_light(row, lights[-2 - seat], d)
+                note_observation(lights[-2 - seat], row, x, y)
                 continue
-            seat = settle_in(seats, r, rows, bench)
+            seat = settle_in(seats, r, rows, bench, hub, d, rules)
             row = rows[seat]
         if speaks_up:
             at = s - 1 if acting else s

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.algebra import Array, Ints, add, add_outer
-from fedbandit.compiled import compiled_lean
+from fedbandit.compiled import compiled_free, compiled_lean
 from fedbandit.engine.loop import Late, Outcome, no_late, pull, send_later
 from fedbandit.engine.partitions import Partitions
 from fedbandit.environments.block import Block, Environment
@@ -173,7 +173,7 @@ def test(i: int, users: Users, rules: NeighbourhoodRules, tests: Tests) -> None:
     users.tested[i] = users.n[i]
 
 
-@compiled_lean
+@compiled_free
 def run(
     start: int,
     stop: int,

@@ -26,6 +26,7 @@ from fedbandit.engine.loop import (
 from fedbandit.engine.partitions import Partitions
 from fedbandit.engine.peer_exchange import PeerExchange
 from fedbandit.environments.block import Block, Environment
+from fedbandit.light import light_length
 from fedbandit.memory import enlarged, lazy_zeros
 from fedbandit.messages import Join
 from fedbandit.policies import scratch
@@ -37,7 +38,6 @@ from fedbandit.statistics import (
     adopt,
     empty_rows,
     grown,
-    light_length,
     row_length,
     scratch_matrix,
     shared_row,

@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from fedbandit.algebra import Array, Ints, copy
-from fedbandit.compiled import compiled_lean
+from fedbandit.compiled import compiled_free, compiled_lean
 from fedbandit.engine.loop import DONE, EVENT, HUB_FULL, REFUSED, Late, Outcome, Pause, pull, send_later
 from fedbandit.environments.block import Block
 from fedbandit.packed import multiply_packed
@@ -65,7 +65,7 @@ def enter(rows: SplitRows, rules: SplitRules, i: int, d_l: int) -> None:
             rows.phase[i] = STARTING
 
 
-@compiled_lean
+@compiled_free
 def run_split(
     start: int,
     stop: int,

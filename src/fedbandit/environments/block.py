@@ -37,7 +37,10 @@ class Block(NamedTuple):
 
 
 class Stream(Protocol):
-    """The interactions of one seed."""
+    """The interactions of one seed.
+
+    A stream whose attribute `draws_ahead` is true may be asked for its next block by another thread.
+    """
 
     @property
     def chunk(self) -> int:

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from fedbandit.algebra import Array, Ints
-from fedbandit.compiled import compiled
+from fedbandit.compiled import compiled_free
 from fedbandit.environments.synthetic import Synthetic, SyntheticStream, unit_vectors
 from fedbandit.errors import FedbanditError, number, require, whole_number
 
@@ -77,7 +77,7 @@ class FedUCBStream(SyntheticStream):
         return x
 
 
-@compiled
+@compiled_free
 def turn_to(X: Array, means: Array, theta: Array) -> None:
     """Make each row x the unit vector with xᵀθ = its mean that lies in the plane of x and θ; ‖θ‖ = 1."""
     for i in range(X.shape[0]):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.algebra import Array, Ints, dot
-from fedbandit.compiled import compiled_lean
+from fedbandit.compiled import compiled_free
 from fedbandit.environments.block import Block, RewardKind
 from fedbandit.errors import FedbanditError, number, require, whole_number
 from fedbandit.streams import Stream as Purpose
@@ -158,6 +158,8 @@ class SyntheticStream:
     Each chunk has generators of its own, so that it is the same whenever, and with whatever block, it is asked for.
     """
 
+    draws_ahead: ClassVar[bool] = True
+
     def __init__(self, env: Synthetic, seed: int) -> None:
         self.env = env
         self.seed = seed
@@ -290,7 +292,7 @@ def _concatenate(parts: list[Block], *, shift: bool) -> Block:
     )
 
 
-@compiled_lean
+@compiled_free
 def draw_distinct(pairs: NDArray[np.uint64], order: Ints, arms: Ints) -> None:
     """Fill each row of `arms` with distinct entries of `order`: a partial Fisher–Yates shuffle, never undone.
 
@@ -309,7 +311,7 @@ def draw_distinct(pairs: NDArray[np.uint64], order: Ints, arms: Ints) -> None:
             arms[s, a] = chosen
 
 
-@compiled_lean
+@compiled_free
 def look_up_means(table: Array, arms: Ints, clients: Ints, taste: Ints, phase: Ints, means: Array) -> None:
     """Expected rewards of pool arms, from the table (phases, M, P)."""
     n, k = arms.shape
@@ -319,7 +321,7 @@ def look_up_means(table: Array, arms: Ints, clients: Ints, taste: Ints, phase: I
             means[s, a] = row[arms[s, a]]
 
 
-@compiled_lean
+@compiled_free
 def compute_means(
     parameters: Array, X: Array, arms: Ints, clients: Ints, taste: Ints, phase: Ints, means: Array
 ) -> None:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.algebra import Array, Ints, copy, dot, dot_each
+from fedbandit.algebra import Array, Ints, add_scaled, clear, copy, dot, dot_each, largest
 from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.packed import multiply_packed, squares
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, noise_width, width
-from fedbandit.statistics import SPECTRAL, TIE, inverse_of, theta_of
+from fedbandit.policies.ties import winner
+from fedbandit.statistics import LOGDET, SPECTRAL, TIE, N, inverse_of, theta_of
 from fedbandit.world import World
 
 
@@ -39,6 +40,19 @@ def bonus(alpha: float, nu: float, x: Array, u: Array) -> float:
 
 
 @compiled_lean
+def choose_blindly(alpha: float, nu: float, scale: float, X: Array, arms: Ints, scores: Array, best_u: Array) -> int:
+    """`choose_ucb` for a model that knows nothing: θ̂ = 0 and V(λ)⁻¹ = scale · I. Most of a million clients do."""
+    for a in range(arms.shape[0]):
+        x = X[arms[a]]
+        square = scale * dot(x, x)
+        scores[a] = alpha * math.sqrt(square) + nu * math.sqrt(scale * square)
+    a = winner(scores, arms.shape[0])
+    clear(best_u)
+    add_scaled(X[arms[a]], scale, best_u)
+    return a
+
+
+@compiled_lean
 def choose_ucb(
     plan: PolicyPlan, row: Array, X: Array, arms: Ints, scores: Array, u: Array, best_u: Array, tile: Array
 ) -> int:
@@ -53,15 +67,15 @@ def choose_ucb(
     theta = theta_of(row, d)
     inverse = inverse_of(row, d)
     nu = noise_width(plan, row)
+    if row[N] == 0 and row[LOGDET] == 0.0 and dot(theta, theta) == 0.0:
+        return choose_blindly(alpha, nu, row[SPECTRAL], X, arms, scores, best_u)
     reach = (alpha * math.sqrt(row[SPECTRAL]) + nu * row[SPECTRAL]) * plan.bound
     dot_each(theta, X, arms, scores)
-    first = 0
-    best = scores[0]
-    for a in range(1, arms.shape[0]):
-        if scores[a] > best:
-            best = scores[a]
-            first = a
     # The largest mean first: it usually wins, and its bound lets the others be skipped.
+    best = largest(scores, arms.shape[0])
+    first = 0
+    while first < arms.shape[0] - 1 and scores[first] < best:
+        first += 1
     x = X[arms[first]]
     multiply_packed(inverse, x, best_u)
     best = scores[first] + bonus(alpha, nu, x, best_u)
