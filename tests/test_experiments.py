@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import os
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +17,16 @@ from matplotlib.figure import Figure
 import fedbandit as fb
 from fedbandit.cli import main
 from fedbandit.engine import plot as engine_plot
+from fedbandit.engine.simulation import Simulation
 from fedbandit.engine.thinning import thinned
+from fedbandit.environments.block import Block
+from fedbandit.environments.synthetic import SyntheticStream
 from fedbandit.errors import FedbanditError
 from fedbandit.experiments import report as reporting
 from fedbandit.experiments import tables
 from fedbandit.experiments.compare import aggregate, format_table, trials_of
 from fedbandit.experiments.plots import draw_comparison, look_of, save_figure
-from fedbandit.experiments.runner import Run, Trial, run_trial, run_trials
+from fedbandit.experiments.runner import Refusal, Run, Trial, bundled, run_together, run_trial, run_trials
 from fedbandit.experiments.specs import Spec, build_environment, build_system
 
 SMALL = ["--clients", "4", "--dim", "3", "--arms", "5", "--horizon", "300"]
@@ -65,6 +70,46 @@ def test_processes_give_the_same_runs_in_the_same_order(tmp_path: Path) -> None:
     assert [without_seconds(run) for run in together] == [without_seconds(run) for run in alone]
     assert sorted(map(id, seen)) == sorted(map(id, together))
     assert dict(os.environ) == before
+
+
+def test_trials_on_the_same_fresh_contexts_draw_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+    real = SyntheticStream._draw_chunk
+
+    def counting(stream: SyntheticStream, c: int) -> Block:
+        drawn.append(c)
+        return real(stream, c)
+
+    env = fb.environments.homogeneous(n_clients=4, dim=20, n_arms=200)  # chunks of 131 interactions
+    trials = [Trial(name, Spec(name), env, 300, 1) for name in ("linucb", "async_linucb", "uniform", "sync_linucb")]
+    alone = [run_trial(trial) for trial in trials]
+    monkeypatch.setattr(SyntheticStream, "_draw_chunk", counting)
+    together = run_together([*trials, Trial("bad", Spec("linucb"), env, 300, 1, extra="nonsense")])
+    assert sorted(drawn) == [0, 1, 2]
+    assert [without_seconds(run) for run in together[:4] if isinstance(run, Run)] == list(map(without_seconds, alone))
+    assert isinstance(together[4], Refusal), "one that is refused must not end the others"
+
+
+def test_bundles_leave_no_process_idle_and_no_trial_out() -> None:
+    pooled = Spec.parse("homogeneous:n_clients=4,dim=3,n_arms=5,pool=10")
+    fresh = [Trial("", Spec("linucb"), WORLD, horizon, seed) for seed in (0, 1) for horizon in (50, 60) for _ in "abc"]
+    drawn_from_a_pool = [Trial("", Spec("linucb"), pooled, 50, 0) for _ in "ab"]
+    bundles = bundled([*fresh, *drawn_from_a_pool], 2)
+    assert bundles == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11], [12], [13]]
+    assert sorted(map(len, bundled(fresh[:6], 4))) == [1, 1, 2, 2]
+    assert sorted(chain.from_iterable(bundled(fresh, 40))) == list(range(12))
+    assert bundled([], 4) == []
+
+
+def test_a_resumed_trial_of_a_bundle_is_left_behind_and_catches_up(tmp_path: Path) -> None:
+    env = fb.environments.homogeneous(n_clients=2, dim=20, n_arms=200)
+    trials = [Trial(name, Spec(name), env, 400, 0) for name in ("linucb", "async_linucb")]
+    expected = [without_seconds(run_trial(trial)) for trial in trials]
+    half = Simulation(build_system(Spec("linucb")), env, 400, 0)
+    half.keep(tmp_path / "half", every=1)
+    half.advance()
+    resumed = run_together([replace(trials[0], checkpoint=str(tmp_path / "half")), trials[1]])
+    assert [without_seconds(run) for run in resumed if isinstance(run, Run)] == expected
 
 
 def test_a_bad_trial_ends_the_others_with_its_sentence() -> None:

@@ -103,7 +103,7 @@ def test_a_regrouping_releases_nothing_again() -> None:
     assert learner.members is not None
     assert result.privacy is not None
     known = learner.members.members
-    observed = np.bincount(simulation.stream.block(0, 12_000).clients, minlength=12)
+    observed = np.bincount(simulation.env.open(simulation.seed).block(0, 12_000).clients, minlength=12)
     for i, row in enumerate(learner.rows[:12]):
         stream = learner.exchange.outlets.streams[i]  # type: ignore[union-attr]
         assert isinstance(stream, ReleaseStream)

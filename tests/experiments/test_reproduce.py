@@ -16,14 +16,16 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
+from fedbandit.engine.ahead import Ahead
 from fedbandit.errors import FedbanditError
-from fedbandit.experiments import reproduce as reproducing
+from fedbandit.experiments import plan as planning
+from fedbandit.experiments import runner as running
 from fedbandit.experiments import store as storing
 from fedbandit.experiments.claims import below, trend
 from fedbandit.experiments.declaration import Experiment, Point, Scale
 from fedbandit.experiments.panels import Curves, Panel, Sweep, Tradeoff
 from fedbandit.experiments.reproduce import Where, reproduce
-from fedbandit.experiments.runner import Run, Trial, run_trial
+from fedbandit.experiments.runner import Trial
 from fedbandit.experiments.specs import Spec
 from fedbandit.experiments.store import Store, address, code_version
 from fedbandit.presets import async_linucb
@@ -256,14 +258,14 @@ def test_an_address_depends_on_all_that_matters(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_refused_trial_is_a_reason_and_not_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = run_trial
+    real = running.begin
 
-    def refuse(trial: Trial) -> Run:
+    def refuse(trial: Trial, env: fb.environments.Environment, blocks: Ahead) -> running.Underway:
         if trial.label == "alone" and trial.seed == 1:
             raise FedbanditError("No, not with this seed.")
-        return real(trial)
+        return real(trial, env, blocks)
 
-    monkeypatch.setattr(reproducing, "run_trial", refuse)
+    monkeypatch.setattr(running, "begin", refuse)
     (summary,) = reproduce([tiny()], "quick", tmp_path, where=HERE)
     assert summary["skipped"]["alone"] == "No, not with this seed."
     assert summary["claims"][0] == {
@@ -281,6 +283,22 @@ def test_a_refused_trial_is_a_reason_and_not_a_crash(tmp_path: Path, monkeypatch
             where=HERE,
             strict=True,
         )
+
+
+def test_a_long_run_can_save_its_state_before_anything_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "LONG", 1)
+    plan = planning.make_plan(tiny(), "quick", Store.open(tmp_path))
+    checkpoint = plan.cells[0].trial.checkpoint
+    assert checkpoint is not None
+    fb.simulate(
+        fb.linucb(),
+        fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5),
+        300,
+        checkpoint=checkpoint,
+        checkpoint_every=1,
+    )
+    reproduce([tiny()], "quick", tmp_path / "all", where=HERE)
+    assert not list((tmp_path / "all").rglob("*.checkpoint"))
 
 
 def test_an_experiment_of_which_nothing_can_be_run_has_a_report(tmp_path: Path) -> None:

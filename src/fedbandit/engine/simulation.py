@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fedbandit.engine.ahead import Ahead
 from fedbandit.engine.checkpoint import fingerprint, read_checkpoint, write_checkpoint
 from fedbandit.engine.learner import Bookkeeper, Learner, make_learner
 from fedbandit.engine.loop import Outcome, outcome
@@ -39,27 +40,32 @@ def simulate(
     ((200,), True)
     """
     simulation = Simulation(system, env, horizon, seed)
-    identity = None if checkpoint is None else fingerprint(system, env, horizon, seed)
-    if checkpoint is not None and identity is not None and os.path.exists(checkpoint):
-        read_checkpoint(checkpoint, simulation, identity)
-        if progress is not None:
-            progress(simulation.round)
-    saved = simulation.round
+    if checkpoint is not None and simulation.keep(checkpoint, checkpoint_every) and progress is not None:
+        progress(simulation.round)
     while not simulation.finished:
         before = simulation.round
         simulation.advance()
         if progress is not None:
             progress(simulation.round - before)
-        if checkpoint is not None and identity is not None and simulation.round - saved >= checkpoint_every:
-            write_checkpoint(checkpoint, simulation, identity)
-            saved = simulation.round
     return simulation.result()
 
 
 class Simulation:
-    """The state of one run. It advances block by block; all randomness is a function of the seed and the position."""
+    """The state of one run. It advances block by block; all randomness is a function of the seed and the position.
 
-    def __init__(self, system: System, env: Environment, horizon: int, seed: int, *, fuse: bool = True) -> None:
+    Simulations of one environment, horizon and seed may share `blocks`, and should then keep step.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        env: Environment,
+        horizon: int,
+        seed: int,
+        *,
+        fuse: bool = True,
+        blocks: Ahead | None = None,
+    ) -> None:
         if not isinstance(system, System):
             raise FedbanditError(f"The system is {system!r}, but must be a System; did you forget to call the preset?")
         seed, horizon = whole_number("seed", seed, 0), whole_number("horizon", horizon, 1)
@@ -68,7 +74,9 @@ class Simulation:
         self.env, self.horizon, self.seed = env, horizon, seed
         self.per_round = actions_per_round(env)
         self.interactions = world.horizon
-        self.stream = env.open(seed)
+        self._blocks = blocks or Ahead(env.open(seed), self.interactions)
+        self._checkpoint: tuple[str | os.PathLike[str], str, int] | None = None  # file, identity, rounds between
+        self._saved = 0
         self.learner: Learner = make_learner(self.system, env, world, seed, fuse=fuse)
         self.done = 0  # interactions
         self.totals = outcome(horizon)._replace(arms=np.zeros(self.interactions, dtype=np.int64))
@@ -83,11 +91,20 @@ class Simulation:
         """Whether the horizon is reached."""
         return self.done == self.interactions
 
+    def keep(self, checkpoint: str | os.PathLike[str], every: int) -> bool:
+        """Save the state to a file about every so many rounds; if it is there already go on from it, and say so."""
+        identity = fingerprint(self.system, self.env, self.horizon, self.seed)
+        self._checkpoint = checkpoint, identity, every
+        resumed = os.path.exists(checkpoint)
+        if resumed:
+            read_checkpoint(checkpoint, self, identity)
+            self._saved = self.round
+        return resumed
+
     def advance(self) -> None:
         """Run to the end of the next block, stopping at the ends of those rounds after which the learner has work."""
-        chunk = self.stream.chunk
-        stop = min((self.done // chunk + 1) * chunk, self.interactions)
-        block = self.stream.block(self.done, stop)
+        block = self._blocks.block(self.done)
+        stop = self.done + len(block.clients)
         out = self._outcome_of(self.done, stop)
         s = 0
         while s < stop - self.done:
@@ -99,6 +116,11 @@ class Simulation:
                 self.learner.end_round(rounds, out, s - 1)
         self._add_up(out, self.done, stop)
         self.done = stop
+        if self._checkpoint is not None:
+            path, identity, every = self._checkpoint
+            if self.round - self._saved >= every:
+                write_checkpoint(path, self, identity)
+                self._saved = self.round
 
     def _outcome_of(self, start: int, stop: int) -> Outcome:
         """Where the loop writes: straight into the totals if a round is one interaction."""

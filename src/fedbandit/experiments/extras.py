@@ -3,39 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from fedbandit.algebra import Array
-from fedbandit.engine import Result, simulate
+from fedbandit.engine import Result
 from fedbandit.engine.rows import RowsLearner
 from fedbandit.engine.simulation import Simulation
 from fedbandit.environments import Environment, LikedItems
 from fedbandit.errors import FedbanditError, unknown
 from fedbandit.evaluation.likes import by_activity
 from fedbandit.statistics import theta_of
-from fedbandit.system import System
 
 Extra: TypeAlias = dict[str, Any]
 Traces: TypeAlias = dict[str, Array]
 
 TRACE_POINTS = 40
-CHECKPOINTS = 10
-"""A long run saves its state about this often; what it saves grows with its length."""
 
 
-def measure(
-    system: System, env: Environment, horizon: int, seed: int, extra: str, checkpoint: str | None
-) -> tuple[Result, Extra, Traces]:
-    """Simulate, and measure what `extra` names."""
+class Watcher(Protocol):
+    """Measures something of one simulation."""
+
+    def look(self) -> None:
+        """Called whenever the simulation has advanced."""
+        ...
+
+    def finish(self, result: Result, /) -> tuple[Extra, Traces]:
+        """What was found, and how it went."""
+        ...
+
+
+class AtTheEnd:
+    """Measures the result alone."""
+
+    def __init__(self, measure: Callable[[Result, Environment], Extra], env: Environment) -> None:
+        self.measure, self.env = measure, env
+
+    def look(self) -> None:
+        """Nothing yet."""
+
+    def finish(self, result: Result) -> tuple[Extra, Traces]:
+        """What the result shows."""
+        return self.measure(result, self.env), {}
+
+
+def watch(simulation: Simulation, extra: str) -> Watcher:
+    """A watcher for what `extra` names."""
     if extra == "estimates":
-        return _with_estimates(system, env, horizon, seed)
+        return Estimates(simulation)
     if extra not in EXTRAS:
         raise unknown("extra", extra, (*EXTRAS, "estimates"))
-    every = max(100_000, horizon // CHECKPOINTS)
-    result = simulate(system, env, horizon, seed, checkpoint=checkpoint, checkpoint_every=every)
-    return result, EXTRAS[extra](result, env), {}
+    return AtTheEnd(EXTRAS[extra], simulation.env)
 
 
 def found_clusters(result: Result, env: Environment) -> Extra:
@@ -56,25 +75,35 @@ def rewards_by_activity(result: Result, env: Environment) -> Extra:
     return {"groups": [group._asdict() for group in by_activity(result, env, width=10)]}
 
 
-def _with_estimates(system: System, env: Environment, horizon: int, seed: int) -> tuple[Result, Extra, Traces]:
+class Estimates:
     """The mean over users of ‖θ̂ − θ‖, θ being what a user's rewards follow, over time."""
-    simulation = Simulation(system, env, horizon, seed)
-    stream: Any = env.open(seed)
-    if not hasattr(stream, "parameters"):
-        raise FedbanditError(f"The environment {env.name} has no parameters that an estimate could be compared with.")
-    theta = stream.parameters[0][np.resize(stream.taste, env.n_clients)]
-    rounds, errors, due = [], [], 0
-    while not simulation.finished:
-        simulation.advance()
-        if simulation.round >= due:
-            rounds.append(simulation.round)
-            errors.append(float(np.linalg.norm(_estimates(simulation, env) - theta, axis=1).mean()))
-            due = simulation.round + horizon // TRACE_POINTS
-    if rounds[-1] < simulation.round:
-        rounds.append(simulation.round)
-        errors.append(float(np.linalg.norm(_estimates(simulation, env) - theta, axis=1).mean()))
-    traces = {"round": np.array(rounds, dtype=np.float64), "estimation_error": np.array(errors)}
-    return simulation.result(), {"estimation_error": errors[-1]}, traces
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.simulation = simulation
+        env = simulation.env
+        stream: Any = env.open(simulation.seed)
+        if not hasattr(stream, "parameters"):
+            raise FedbanditError(
+                f"The environment {env.name} has no parameters that an estimate could be compared with."
+            )
+        self.theta = stream.parameters[0][np.resize(stream.taste, env.n_clients)]
+        self.rounds: list[int] = []
+        self.errors: list[float] = []
+        self.due = 0
+
+    def look(self) -> None:
+        """Note the error now and then, and at the end."""
+        simulation = self.simulation
+        if simulation.round >= self.due or simulation.finished:
+            self.rounds.append(simulation.round)
+            wrong = _estimates(simulation, simulation.env) - self.theta
+            self.errors.append(float(np.linalg.norm(wrong, axis=1).mean()))
+            self.due = simulation.round + simulation.horizon // TRACE_POINTS
+
+    def finish(self, _result: Result) -> tuple[Extra, Traces]:
+        """The last error, and all of them."""
+        traces = {"round": np.array(self.rounds, dtype=np.float64), "estimation_error": np.array(self.errors)}
+        return {"estimation_error": self.errors[-1]}, traces
 
 
 def _estimates(simulation: Simulation, env: Environment) -> Array:

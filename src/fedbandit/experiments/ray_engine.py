@@ -23,9 +23,9 @@ def on_ray(
     work: Callable[[Item], Answer],
     items: Sequence[Item],
     done: Callable[[int, Answer], object],
+    processes: int | None = None,
     *,
     address: str | None = None,
-    processes: int | None = None,
 ) -> None:
     """Call `work` on every item on the cluster at `address`, or on one that is started here for it and ended after.
 

@@ -6,9 +6,10 @@ import json
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from fedbandit._version import __version__
 from fedbandit.engine.plot import require_matplotlib
@@ -21,18 +22,12 @@ from fedbandit.experiments.panels import draw_experiment
 from fedbandit.experiments.plan import Plan, make_plan
 from fedbandit.experiments.plots import save_figure
 from fedbandit.experiments.ray_engine import on_ray, require_ray
-from fedbandit.experiments.runner import Run, Trial, in_processes, run_trial
+from fedbandit.experiments.runner import Refusal, Run, Trial, in_bundles, in_processes
 from fedbandit.experiments.store import Store, code_version
 from fedbandit.experiments.tables import make_folder, require_format, write_json, write_table, writing
 
 Summary = dict[str, Any]
 LIBRARIES = ("numpy", "scipy", "numba", "matplotlib", "pyarrow")
-
-
-class Refusal(NamedTuple):
-    """A trial that could not be run, and why."""
-
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -45,20 +40,9 @@ class Where:
 
     def run(self, trials: Sequence[Trial], done: Callable[[int, Run | Refusal], object]) -> None:
         """Run all trials; `done` is told the position and the run of each as it is ready."""
-        if not trials:
-            return
-        if self.engine == "ray":
-            on_ray(attempt, trials, done, address=self.address, processes=self.jobs)
-        else:
-            in_processes(attempt, trials, done, self.jobs)
-
-
-def attempt(trial: Trial) -> Run | Refusal:
-    """Run a trial; one that is refused must not end the others."""
-    try:
-        return run_trial(trial)
-    except FedbanditError as error:
-        return Refusal(str(error))
+        if trials:
+            crew = partial(on_ray, address=self.address) if self.engine == "ray" else in_processes
+            in_bundles(trials, done, self.jobs, crew)
 
 
 def reproduce(

@@ -12,18 +12,25 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from fedbandit.algebra import Array, Ints
 from fedbandit.engine import Result, simulate
+from fedbandit.engine.ahead import Ahead
+from fedbandit.engine.simulation import Simulation
 from fedbandit.engine.thinning import thinned
 from fedbandit.environments import Environment
+from fedbandit.environments.block import world_of
+from fedbandit.environments.synthetic import Synthetic
 from fedbandit.errors import FedbanditError
-from fedbandit.experiments.extras import Traces, measure
+from fedbandit.experiments.extras import Traces, watch
 from fedbandit.experiments.specs import Spec, build_environment, build_system, hyphenated
 from fedbandit.system import System
 
 CURVE_POINTS = 200
+CHECKPOINTS = 10
+"""A long run saves its state about this often; what it saves grows with its length."""
+
 THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 Item = TypeVar("Item")
@@ -75,14 +82,82 @@ def report_of(result: Result, seconds: float) -> dict[str, Any]:
     return report
 
 
-def run_trial(trial: Trial) -> Run:
-    """Run one trial in this process. Its seconds do not include loading compiled code."""
-    system = build_system(trial.system) if isinstance(trial.system, Spec) else trial.system
-    env = build_environment(trial.env) if isinstance(trial.env, Spec) else trial.env
+class Refusal(NamedTuple):
+    """A trial that could not be run, and why."""
+
+    reason: str
+
+
+class Underway:
+    """A trial that is being run, and the seconds it has taken; contexts for several are drawn on the clock of one."""
+
+    def __init__(self, trial: Trial, env: Environment, blocks: Ahead) -> None:
+        self.label, self.seconds = trial.label, 0.0
+        system = build_system(trial.system) if isinstance(trial.system, Spec) else trial.system
+        self.simulation = Simulation(system, env, trial.horizon, trial.seed, blocks=blocks)
+        self.watcher = watch(self.simulation, trial.extra)
+        if trial.checkpoint is not None:
+            self.simulation.keep(trial.checkpoint, max(100_000, trial.horizon // CHECKPOINTS))
+
+    def advance(self) -> None:
+        """Run the next block."""
+        start = time.perf_counter()
+        self.simulation.advance()
+        self.watcher.look()
+        self.seconds += time.perf_counter() - start
+
+    def end(self) -> Run:
+        """What is kept of the trial."""
+        result = self.simulation.result()
+        extra, traces = self.watcher.finish(result)
+        return Run(self.label, report_of(result, self.seconds), curve_of(result), extra, traces)
+
+
+def run_together(trials: Sequence[Trial]) -> list[Run | Refusal]:
+    """Run trials of one environment, horizon and seed in this process. Contexts are drawn once for all of them.
+
+    A trial that is refused does not end the others. Seconds do not include loading compiled code.
+    """
+    first = trials[0]
+    try:
+        env = build_environment(first.env) if isinstance(first.env, Spec) else first.env
+        blocks = Ahead(env.open(first.seed), world_of(env, first.horizon, first.seed).horizon)
+    except FedbanditError as error:
+        return [Refusal(str(error))] * len(trials)
     _load_compiled_code()
-    start = time.perf_counter()
-    result, extra, traces = measure(system, env, trial.horizon, trial.seed, trial.extra, trial.checkpoint)
-    return Run(trial.label, report_of(result, time.perf_counter() - start), curve_of(result), extra, traces)
+    ended: dict[int, Run | Refusal] = {}
+    underway: dict[int, Underway] = {}
+    for k, trial in enumerate(trials):
+        try:
+            underway[k] = begin(trial, env, blocks)
+        except FedbanditError as error:
+            ended[k] = Refusal(str(error))
+    while underway:
+        k = min(underway, key=lambda k: underway[k].simulation.done)
+        try:
+            underway[k].advance()
+            if underway[k].simulation.finished:
+                ended[k] = underway.pop(k).end()
+        except FedbanditError as error:
+            del underway[k]
+            ended[k] = Refusal(str(error))
+    return [ended[k] for k in range(len(trials))]
+
+
+begin = Underway
+
+
+def run_trial(trial: Trial) -> Run:
+    """Run one trial in this process."""
+    (run,) = run_together([trial])
+    return accepted(run)
+
+
+def accepted(run: Run | Refusal) -> Run:
+    """The run, or its refusal raised."""
+    if isinstance(run, Refusal):
+        raise FedbanditError(run.reason)
+    return run
 
 
 def curve_of(result: Result, most: int = CURVE_POINTS) -> Curve:
@@ -104,13 +179,64 @@ def run_trials(
     """
     runs: dict[int, Run] = {}
 
-    def keep(position: int, run: Run) -> None:
-        runs[position] = run
+    def keep(position: int, run: Run | Refusal) -> None:
+        runs[position] = accepted(run)
         if progress is not None:
-            progress(run)
+            progress(runs[position])
 
-    in_processes(run_trial, trials, keep, processes)
+    in_bundles(trials, keep, processes, in_processes)
     return [runs[position] for position in range(len(trials))]
+
+
+class Crew(Protocol):
+    """Whoever calls `work` on every item and `done` with its position and answer: processes here, or Ray."""
+
+    def __call__(
+        self,
+        work: Callable[[Sequence[Trial]], list[Run | Refusal]],
+        items: Sequence[Sequence[Trial]],
+        done: Callable[[int, list[Run | Refusal]], object],
+        processes: int | None = None,
+    ) -> None:
+        """Do that."""
+        ...
+
+
+def in_bundles(
+    trials: Sequence[Trial], done: Callable[[int, Run | Refusal], object], processes: int | None, crew: Crew
+) -> None:
+    """Have a crew run all trials; `done` is told the position and the run of each."""
+    bundles = bundled(trials, processes or usable_processors())
+
+    def unpack(which: int, runs: list[Run | Refusal]) -> None:
+        for position, run in zip(bundles[which], runs, strict=True):
+            done(position, run)
+
+    crew(run_together, [[trials[position] for position in bundle] for bundle in bundles], unpack, processes)
+
+
+def bundled(trials: Sequence[Trial], processes: int) -> list[list[int]]:
+    """The positions of trials that are best run together, in no fewer bundles than there are processes.
+
+    Fresh contexts cost more to draw than most systems cost to run, so those that want the same ones share them; a
+    trial on contexts that need not be drawn is a bundle of its own.
+    """
+    fresh: dict[object, bool] = {}
+    bundles: dict[object, list[int]] = {}
+    for position, trial in enumerate(trials):
+        world = trial.env if isinstance(trial.env, Spec) else id(trial.env)
+        if world not in fresh:
+            env = build_environment(trial.env) if isinstance(trial.env, Spec) else trial.env
+            fresh[world] = isinstance(env, Synthetic) and env.pool is None
+        shared = (world, trial.horizon, trial.seed) if fresh[world] else position
+        bundles.setdefault(shared, []).append(position)
+    found = list(bundles.values())
+    while len(found) < processes and max(map(len, found), default=0) > 1:
+        largest = max(found, key=len)
+        half = len(largest) // 2
+        found[found.index(largest)] = largest[:half]
+        found.append(largest[half:])
+    return found
 
 
 def in_processes(

@@ -98,7 +98,9 @@ class Store:
 
     def checkpoint(self, name: str) -> Path:
         """Where a run that is under way saves its state."""
-        return self.path(name).with_suffix(".checkpoint")
+        path = self.path(name).with_suffix(".checkpoint")
+        make_folder(path.parent)
+        return path
 
     def get(self, name: str, label: str) -> Run | None:
         """The run of this name, if it was done."""
