@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Literal
 
@@ -282,3 +284,15 @@ def test_bad_input_gets_one_sentence(make: object, sentence: str) -> None:
         make()  # type: ignore[operator]
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_process_draws_for_itself() -> None:
+    """The thread that draws ahead is not there in a child, which must not wait for it."""
+    env = fb.environments.homogeneous(n_clients=3, dim=20, n_arms=300)
+    expected = fb.simulate(fb.linucb(), env, 400).regret[-1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # forking beside threads, which is what is tried here
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            found = pool.apply_async(fb.simulate, (fb.linucb(), env, 400)).get(timeout=60)
+    assert found.regret[-1] == expected

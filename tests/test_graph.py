@@ -149,3 +149,18 @@ def test_collaboration_helps() -> None:
     }
     assert regret["colin"] < 0.6 * regret["linucb"]
     assert regret["goblin"] < 0.9 * regret["linucb"]
+
+
+def test_contexts_of_either_sign() -> None:
+    """They are uniform on the sphere and all else is as it was, so that random arms lose far more."""
+    common = {"n_clients": 5, "dim": 6, "n_arms": 10, "pool": 2000}
+    printed, signed = (fb.environments.collaborative(**common, signed=signed) for signed in (False, True))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(printed.graph(3), signed.graph(3))
+    X = signed.open(3).block(0, 1).X
+    np.testing.assert_allclose(np.linalg.norm(X, axis=1), 1.0)
+    assert np.abs(X.mean(axis=0)).max() < 5 / np.sqrt(6 * 2000)
+    assert printed.open(3).block(0, 1).X.min() >= 0.0
+    lost = [fb.simulate(fb.uniform(), env, 500).regret[-1] for env in (printed, signed)]
+    assert lost[1] > 2 * lost[0]
+    with pytest.raises(fb.FedbanditError, match="Bernoulli rewards need signed=False"):
+        fb.environments.collaborative(n_clients=5, dim=6, n_arms=10, rewards="bernoulli", signed=True)

@@ -69,6 +69,8 @@ TWO = measured({("a", 1): (10, 100), ("a", 2): (20, 50), ("b", 1): (30, 100), ("
         (claims.trend("a", direction="falls"), False),
         (claims.trend("a", measure="messages", direction="falls"), True),
         (claims.trend("b"), None),  # it stays where it is
+        (claims.trend("b", above="a", direction="falls"), True),  # from 20 to 10
+        (claims.trend("b", above="a"), False),
         (claims.near_printed("a", {1.0: 11.0, 2.0: 19.0}, within=0.8, scales=None), True),
         (claims.near_printed("a", {1.0: 50.0, 2.0: 19.0}, within=0.5, scales=None), False),
         (claims.near_printed("a", {1.0: 11.0, 2.0: 19.0}, within=0.1, scales=None), None),  # seeds differ by as much

@@ -285,6 +285,21 @@ def test_a_refused_trial_is_a_reason_and_not_a_crash(tmp_path: Path, monkeypatch
         )
 
 
+def test_each_facet_has_a_table_of_values_against_series(tmp_path: Path) -> None:
+    points = [
+        Point(name, system, WORLD, 60, value=value, facet=facet)
+        for facet in ("here", "there")
+        for value in (1, 2)
+        for name, system in (("alone", "linucb"), ("random", "uniform"))
+        if (facet, name) != ("there", "random")
+    ]
+    shown = replace(tiny(), scales={"quick": Scale(points, 1)}, claims=(), pivot=True, panels=(Sweep(facet="here"),))
+    reproduce([shown], "quick", tmp_path, where=HERE)
+    tables = (tmp_path / "test/tiny/quick/table.md").read_text()
+    assert [line.count("|") for line in tables.splitlines() if line.startswith("|")] == [4] * 4 + [3] * 4
+    assert tables.index("here: cumulative regret") < tables.index("there: cumulative regret")
+
+
 def test_a_long_run_can_save_its_state_before_anything_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "LONG", 1)
     plan = planning.make_plan(tiny(), "quick", Store.open(tmp_path))

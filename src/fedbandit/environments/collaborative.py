@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from fedbandit.algebra import Array, Ints
-from fedbandit.environments.synthetic import Synthetic, positive_directions
+from fedbandit.environments.synthetic import Synthetic, positive_directions, unit_vectors
 from fedbandit.errors import FedbanditError, number, require
 from fedbandit.streams import Stream, generator
 
@@ -17,8 +17,9 @@ from fedbandit.streams import Stream, generator
 class Collaborative(Synthetic):
     """E y = Σ_j w_uj θ_jᵀx: user u's reward is a mixture of its neighbours' (Wang et al. 2020, Eq. 2 and §6.1).
 
-    Parameters θ_j and contexts have entries U(0, 1) and are normalised to length one. w_ij ∝ ⟨θ_i, θ_j⟩ where that is
-    at least `threshold`, else 0; every user keeps its nearest neighbour. `graph(seed)` is W.
+    Parameters θ_j and contexts have entries U(0, 1) and are normalised to length one; with `signed` contexts are
+    uniform on the sphere. w_ij ∝ ⟨θ_i, θ_j⟩ where that is at least `threshold`, else 0; every user keeps its nearest
+    neighbour. `graph(seed)` is W.
 
     Deviations:
         D1. `normalise="rows"` makes rows of W sum to one, so that every expected reward is in [0, 1], which the claims
@@ -32,6 +33,7 @@ class Collaborative(Synthetic):
 
     threshold: float = 0.75
     normalise: Literal["rows", "columns"] = "rows"
+    signed: bool = False
 
     name: ClassVar[str] = "collaborative"
 
@@ -45,6 +47,8 @@ class Collaborative(Synthetic):
             raise FedbanditError("drift is refused: the graph is made of the users' parameters and would change too.")
         if self.rewards == "bernoulli" and self.normalise == "columns":
             raise FedbanditError("Bernoulli rewards need normalise='rows': other expected rewards may exceed 1.")
+        if self.rewards == "bernoulli" and self.signed:
+            raise FedbanditError("Bernoulli rewards need signed=False: other expected rewards may be negative.")
 
     def draw_users(self, rng: np.random.Generator) -> tuple[Array, Array]:
         """The parameters θ (N, d) and the weights W (N, N)."""
@@ -67,5 +71,5 @@ class Collaborative(Synthetic):
         return W @ theta, np.arange(self.n_clients)
 
     def draw_contexts(self, rng: np.random.Generator, n: int) -> Array:
-        """Non-negative contexts of length one."""
-        return positive_directions(rng, n, self.dim)
+        """Contexts of length one, non-negative unless `signed`."""
+        return unit_vectors(rng, n, self.dim) if self.signed else positive_directions(rng, n, self.dim)

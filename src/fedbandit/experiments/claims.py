@@ -138,6 +138,7 @@ def trend(
     *,
     measure: str = "regret",
     direction: Literal["rises", "falls"] = "rises",
+    above: str = "",
     slack: float = 0.05,
     facet: str = "",
     text: str = "",
@@ -147,7 +148,8 @@ def trend(
 ) -> Claim:
     """From its first value to its last the measure rises (or falls), and no step goes the other way.
 
-    A step the other way by a part `slack` is let pass; one by more that is within noise leaves the claim open.
+    With `above` that is said of the difference to another series. A step the other way by a part `slack` is let pass;
+    one by more that is within noise leaves the claim open.
     """
     check_measure(measure)
     require(direction in ("rises", "falls"), "direction", direction, "'rises' or 'falls'")
@@ -157,6 +159,12 @@ def trend(
         if len(keys) < 2:
             return Finding(None, "there is one value only")
         lines = [measured.numbers(key, measure) for key in keys]
+        if above:
+            lines = [
+                line - measured.numbers(_one(measured, above, key.value, facet), measure)
+                for line, key in zip(lines, keys, strict=True)
+            ]
+        shown = " → ".join(show(float(line.mean())) for line in lines)
         if direction == "falls":
             lines.reverse()
         whole = margin(lines[-1] - lines[0])
@@ -164,13 +172,12 @@ def trend(
             margin(after - before + slack * np.minimum(abs(before), abs(after))) for before, after in pairwise(lines)
         ]
         verdict = together([whole, *(step for step in steps if step.mean <= 0)])
-        numbers = " → ".join(show(measured.mean(key, measure)) for key in keys)
         ends = f"at {format_value(keys[0].value)} … {format_value(keys[-1].value)}"
-        return Finding(verdict, f"{numbers} {ends}; in all {_said(whole)}")
+        return Finding(verdict, f"{shown} {ends}; in all {_said(whole)}")
 
     verb = direction.removesuffix("s") if _plain(measure).endswith("s") else direction
-    said = text or f"{_plain(measure).capitalize()} of {series} {verb}."
-    return Claim(said, check, (series,), otherwise, ours, scales)
+    what = f"{_plain(measure).capitalize()} of {series}" + (f" above that of {above}" if above else "")
+    return Claim(text or f"{what} {verb}.", check, (series, above) if above else (series,), otherwise, ours, scales)
 
 
 def near_printed(

@@ -89,9 +89,12 @@ def escape_latex(text: str) -> str:
 
 def tables_of(experiment: Experiment, measured: Measured) -> list[Table]:
     """The table of an experiment, and that of groups of clients where they were measured."""
-    main = _pivoted(experiment, measured) if experiment.pivot else _tidy(experiment, measured)
+    if experiment.pivot:
+        main = [_pivoted(experiment, measured, facet) for facet in measured.facets()]
+    else:
+        main = [_tidy(experiment, measured)]
     groups = _groups(measured)
-    return [main] if groups is None else [main, groups]
+    return main if groups is None else [*main, groups]
 
 
 def _tidy(experiment: Experiment, measured: Measured) -> Table:
@@ -112,20 +115,24 @@ def _tidy(experiment: Experiment, measured: Measured) -> Table:
     return Table(tuple(header), tuple(rows), words)
 
 
-def _pivoted(experiment: Experiment, measured: Measured) -> Table:
-    """A line for each value, a column for each series; the printed number in brackets."""
-    measure, series = experiment.measures[0], measured.series()
-    values = list(dict.fromkeys(key.value for key in measured.runs))
+def _pivoted(experiment: Experiment, measured: Measured, facet: str) -> Table:
+    """A line for each value, a column for each series of a facet; the printed number in brackets."""
+    measure, series = experiment.measures[0], measured.series(facet)
+    values = list(dict.fromkeys(key.value for key in measured.runs if key.facet == facet))
     rows = []
     for value in values:
         row = [format_value(value)]
         for name in series:
-            key = Key("", name, value)
+            key = Key(facet, name, value)
             text = entry(measured, key, measure) if key in measured.runs else ""
             printed = experiment.printed.get((name, value))
             row.append(text + ("" if printed is None else f" ({show(printed)})"))
         rows.append(tuple(row))
-    title = MEASURES[measure] + ("; in brackets what the paper prints" if experiment.printed else "")
+    title = (
+        (f"{facet}: " if facet else "")
+        + MEASURES[measure]
+        + ("; in brackets what the paper prints" if experiment.printed else "")
+    )
     return Table((experiment.value_name, *series), tuple(rows), 1, title)
 
 

@@ -3,10 +3,21 @@
 from fedbandit.experiments.claims import below, trend
 from fedbandit.experiments.declaration import Experiment, Point, Scale
 from fedbandit.experiments.panels import Sweep
-from fedbandit.experiments.private_collaborative.systems import REMARKS, WORSE_THAN_RANDOM, compared, world
+from fedbandit.experiments.private_collaborative.systems import (
+    AS_PRINTED,
+    REMARKS,
+    SIGNED,
+    SIGNED_REMARK,
+    WORSE_THAN_RANDOM,
+    compared,
+    world,
+)
 
 SCALE_FALLS = (
     "The scale of regret itself falls with N in this world: that of random arms does, too (see 'random arms')."
+)
+ENOUGH_NEIGHBOURS = (
+    "It rises up to N = 20 and is lower again at N = 50, perhaps as a user then has some twenty-five neighbours."
 )
 SHOWN = (
     "random arms",
@@ -20,8 +31,17 @@ SHOWN = (
 )
 
 
+BUDGETS = {SIGNED: 10.0, AS_PRINTED: 2.0}
+"""With contexts of either sign regrets at ε = 10 are about as large as the paper's at ε = 2."""
+
+
 def _points(sizes: tuple[int, ...], horizon: int) -> list[Point]:
-    return [point for N in sizes for point in compared(world(N), horizon, value=N, only=SHOWN)]
+    return [
+        point
+        for facet, epsilon in BUDGETS.items()
+        for N in sizes
+        for point in compared(world(N, facet), horizon, epsilon, value=N, facet=facet, only=SHOWN)
+    ]
 
 
 EXPERIMENT = Experiment(
@@ -29,28 +49,68 @@ EXPERIMENT = Experiment(
     reference="Wang et al. 2020, Fig. 1(c), §6.3: T = 10,000 in all, N = 5 to 50, ε = 2",
     reports="Regret increases with the number of users, and the added regret of privacy does; that of LDP is roughly "
     "√N times that of DP.",
-    remarks=REMARKS,
+    remarks=(
+        *REMARKS,
+        SIGNED_REMARK,
+        "ε = 10 with contexts of either sign, where regrets are then as large as the paper's.",
+    ),
     scales={
-        "quick": Scale(_points((5, 20, 50), 10_000), seeds=2),
+        "quick": Scale(_points((5, 20, 50), 10_000), seeds=3),
         "paper": Scale(_points((5, 10, 20, 30, 40, 50), 10_000), seeds=5),
     },
-    panels=(Sweep(x="users N", log=True),),
+    panels=tuple(
+        Sweep(x="users N", log=True, facet=facet, title=f"{facet}, ε = {e:g}") for facet, e in BUDGETS.items()
+    ),
     measures=("regret",),
     value_name="N",
     claims=(
-        trend("CoLin", text="Regret of CoLin rises with the number of users.", otherwise=SCALE_FALLS),
+        trend("CoLin", facet=SIGNED, text="Regret of CoLin rises with the number of users."),
+        trend("GOBLin", facet=SIGNED, text="Regret of GOBLin rises with the number of users."),
+        trend("LDP-CoLin, as published", facet=SIGNED, text="Regret of LDP-CoLin rises with the number of users."),
+        trend("LDP-GOBLin, as published", facet=SIGNED, text="Regret of LDP-GOBLin rises with the number of users."),
         trend(
-            "DP-CoLin, as published", text="Regret of DP-CoLin rises with the number of users.", otherwise=SCALE_FALLS
+            "DP-CoLin, as published",
+            facet=SIGNED,
+            text="Regret of DP-CoLin rises with the number of users.",
+            otherwise=ENOUGH_NEIGHBOURS,
+        ),
+        trend(
+            "DP-GOBLin, as published",
+            facet=SIGNED,
+            text="Regret of DP-GOBLin rises with the number of users.",
+            otherwise=ENOUGH_NEIGHBOURS,
+        ),
+        *(
+            trend(
+                f"LDP-{name}, as published",
+                above=f"DP-{name}, as published",
+                facet=SIGNED,
+                text=f"What local privacy costs beyond global grows with the number of users ({name}).",
+            )
+            for name in ("CoLin", "GOBLin")
+        ),
+        trend(
+            "DP-CoLin, as published",
+            facet=AS_PRINTED,
+            text="With contexts as printed, too, regret of DP-CoLin rises with the number of users.",
+            otherwise=SCALE_FALLS,
         ),
         below(
             "DP-CoLin, as published",
             "LDP-CoLin, as published",
-            text="Local privacy costs more, at any N (CoLin).",
+            facet=AS_PRINTED,
+            text="With contexts as printed, too, local privacy costs more (CoLin).",
             otherwise=WORSE_THAN_RANDOM,
         ),
-        below(
-            "DP-GOBLin, as published", "LDP-GOBLin, as published", text="Also for GOBLin.", otherwise=WORSE_THAN_RANDOM
+        *(
+            below(
+                "DP-CoLin, proven",
+                "LDP-CoLin, as published",
+                facet=facet,
+                text=f"Proven privacy, global or local, is below it ({facet}).",
+                ours=True,
+            )
+            for facet in BUDGETS
         ),
-        below("DP-CoLin, proven", "LDP-CoLin, as published", text="Proven global privacy is below it.", ours=True),
     ),
 )

@@ -6,9 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from fedbandit.experiments.declaration import Point
 from fedbandit.experiments.measured import Value
 from fedbandit.experiments.specs import Spec, build_system
+from fedbandit.policies import UCB
+from fedbandit.privacy import PublishedSums
+from fedbandit.protocols import Never
+from fedbandit.structures import WeightedGraph
 from fedbandit.system import System
 
 PUBLISHED = ("DP-CoLin", "DP-GOBLin", "LDP-CoLin", "LDP-GOBLin")
@@ -25,9 +31,18 @@ REMARKS = (
 )
 
 
-def world(n_clients: int = 10) -> str:
+AS_PRINTED, SIGNED = "contexts as printed", "contexts of either sign"
+SIGNED_REMARK = (
+    "With contexts from U(0, 1), as printed, random arms have less regret than most of the paper's private systems, so "
+    "that its figures cannot be of that world. With contexts of either sign (uniform on the sphere) random arms have "
+    "more, and the published systems the order and the trends of the paper. Rewards are clipped to [0, 1] there."
+)
+
+
+def world(n_clients: int = 10, facet: str = AS_PRINTED) -> str:
     """§6.1: 10 users, a pool of 1000 arms of which 10 are shown, users served evenly."""
-    return f"collaborative:n_clients={n_clients},dim=10,n_arms=10,pool=1000,arrivals=round-robin"
+    env = f"collaborative:n_clients={n_clients},dim=10,n_arms=10,pool=1000,arrivals=round-robin"
+    return f"{env},signed=true" if facet == SIGNED else env
 
 
 def compared(
@@ -61,6 +76,16 @@ def compared(
             system = lonely(more) if isolated else more
             points.append(Point(series, system, env, horizon, value=value, facet=facet, extra=extra))
     return points
+
+
+def independent(epsilon: float, n_clients: int = 10) -> Callable[[], System]:
+    """DP-LinUCB as published: DP-CoLin on a graph without edges (§4.1)."""
+
+    def make() -> System:
+        graph = WeightedGraph(np.eye(n_clients), isolated=True)
+        return System(UCB(), Never(), graph, PublishedSums(epsilon), ridge=1.0, name="dp_linucb")
+
+    return make
 
 
 def lonely(text: str) -> Callable[[], System]:
