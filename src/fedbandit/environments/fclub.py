@@ -126,7 +126,7 @@ def lift(g: NDArray[np.float32], X: Array) -> None:
             square += float(g[i, k]) * float(g[i, k])
         scale = 1.0 / math.sqrt(2.0 * square)
         for k in range(d - 1):
-            X[i, k] = g[i, k] * scale
+            X[i, k] = float(g[i, k]) * scale
         X[i, d - 1] = math.sqrt(0.5)
 
 

@@ -68,7 +68,7 @@ def choose_ucb(
     inverse = inverse_of(row, d)
     nu = noise_width(plan, row)
     if row[N] == 0 and row[LOGDET] == 0.0 and dot(theta, theta) == 0.0:
-        return choose_blindly(alpha, nu, row[SPECTRAL], X, arms, scores, best_u)
+        return choose_blindly(alpha, nu, inverse[0], X, arms, scores, best_u)
     reach = (alpha * math.sqrt(row[SPECTRAL]) + nu * row[SPECTRAL]) * plan.bound
     dot_each(theta, X, arms, scores)
     # The largest mean first: it usually wins, and its bound lets the others be skipped.
