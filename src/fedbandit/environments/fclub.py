@@ -123,10 +123,10 @@ def lift(g: NDArray[np.float32], X: Array) -> None:
     for i in range(n):
         square = 0.0
         for k in range(d - 1):
-            square += float(g[i, k]) * float(g[i, k])
+            square += np.float64(g[i, k]) * np.float64(g[i, k])  # float() is single precision here when compiled
         scale = 1.0 / math.sqrt(2.0 * square)
         for k in range(d - 1):
-            X[i, k] = float(g[i, k]) * scale
+            X[i, k] = np.float64(g[i, k]) * scale
         X[i, d - 1] = math.sqrt(0.5)
 
 
