@@ -22,6 +22,7 @@ from fedbandit.statistics import theta_of
 EPSILONS = (0.5, 1, 2, 5, 10)
 RUNS = 5
 DIM = 10
+USERS = ("dp_colin", "ldp_colin", "dp_goblin", "ldp_goblin")
 PRINTED = {
     "dp_linucb": (3083, 2684, 1504, 911, 496),
     "dp_colin": (2620, 2451, 1328, 884, 297),
@@ -31,9 +32,9 @@ PRINTED = {
 }
 
 
-def world(n_clients: int = 10, dim: int = DIM) -> Collaborative:
+def world(n_clients: int = 10, dim: int = DIM, *, signed: bool = False) -> Collaborative:
     """§6.1: a pool of 1,000 arms, 10 shown, users served in turn; σ = 0.1."""
-    return Collaborative(n_clients=n_clients, dim=dim, n_arms=10, pool=1000, arrivals="round-robin")
+    return Collaborative(n_clients=n_clients, dim=dim, n_arms=10, pool=1000, arrivals="round-robin", signed=signed)
 
 
 def regret(system: fb.System, env: Collaborative, horizon: int, runs: int = RUNS) -> str:
@@ -121,15 +122,43 @@ def isolated(graph: Array, epsilon: float) -> fb.System:
 
 def fig1c() -> None:
     """Regret at T = 10,000 for more and more users, ε = 2."""
-    names = ("dp_colin", "ldp_colin", "dp_goblin", "ldp_goblin")
     lines = []
     for n_clients in (5, 10, 20, 50):
         env = world(n_clients)
         for calibration in ("published", "proven"):
-            cells = [regret(getattr(fb, name)(epsilon=2.0, calibration=calibration), env, 10_000, 3) for name in names]
+            cells = [regret(getattr(fb, name)(epsilon=2.0, calibration=calibration), env, 10_000, 3) for name in USERS]
             lines.append([f"{n_clients}", calibration, *cells])
         print(lines[-2:], flush=True)
-    print(f"Fig. 1c: d = {DIM}, T = 10,000, ε = 2, 3 runs\n\n{table(['N', '', *names], lines)}\n", flush=True)
+    print(f"Fig. 1c: d = {DIM}, T = 10,000, ε = 2, 3 runs\n\n{table(['N', '', *USERS], lines)}\n", flush=True)
+
+
+def signed() -> None:
+    """Table 1 and Fig. 1c as published with contexts of either sign, of which random arms have enough regret."""
+    lines = []
+    for name, printed in PRINTED.items():
+        cells = []
+        for epsilon in EPSILONS:
+            published = isolated(np.eye(10), epsilon)
+            if name != "dp_linucb":
+                published = getattr(fb, name)(epsilon=epsilon, calibration="published")
+            cells.append(regret(published, world(signed=True), 10_000, 3))
+        lines += [[name, "printed", *(f"{value:,}" for value in printed)], ["", "published", *cells]]
+        if name in ("dp_colin", "dp_goblin"):
+            proven = [regret(getattr(fb, name)(epsilon=e), world(signed=True), 10_000, 3) for e in EPSILONS]
+            lines.append(["", "proven", *proven])
+        print(lines[-1], flush=True)
+    header = ["system", "", *(f"ε = {epsilon:g}" for epsilon in EPSILONS)]
+    print(f"Table 1, contexts of either sign: random arms {regret(fb.uniform(), world(signed=True), 10_000, 3)}\n")
+    print(f"{table(header, lines)}\n", flush=True)
+    lines = []
+    for n_clients in (5, 10, 20, 50):
+        env = world(n_clients, signed=True)
+        plain = [regret(system, env, 10_000, 2) for system in (fb.uniform(), fb.linucb(), fb.colin(), fb.goblin())]
+        private = [getattr(fb, name)(epsilon=10.0, calibration="published") for name in USERS]
+        lines.append([f"{n_clients}", *plain, *(regret(system, env, 10_000, 2) for system in private)])
+        print(lines[-1], flush=True)
+    header = ["N", "uniform", "linucb", "colin", "goblin", *USERS]
+    print(f"Fig. 1c, contexts of either sign, ε = 10, 2 runs\n\n{table(header, lines)}\n", flush=True)
 
 
 def fig3() -> None:
@@ -149,7 +178,13 @@ def fig3() -> None:
     print(f"Fig. 3: N = 1,000, d = K = 25, T = 30,000, γ = 5, 3 runs\n\n{table(header, lines)}\n", flush=True)
 
 
-FIGURES: dict[str, Callable[[], None]] = {"fig1ab": fig1ab, "table1": table1, "fig1c": fig1c, "fig3": fig3}
+FIGURES: dict[str, Callable[[], None]] = {
+    "fig1ab": fig1ab,
+    "table1": table1,
+    "fig1c": fig1c,
+    "signed": signed,
+    "fig3": fig3,
+}
 
 
 def main(names: list[str] | None = None) -> None:

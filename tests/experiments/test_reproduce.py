@@ -258,14 +258,14 @@ def test_an_address_depends_on_all_that_matters(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_refused_trial_is_a_reason_and_not_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = running.begin
+    real = running.Underway
 
     def refuse(trial: Trial, env: fb.environments.Environment, blocks: Ahead) -> running.Underway:
         if trial.label == "alone" and trial.seed == 1:
             raise FedbanditError("No, not with this seed.")
         return real(trial, env, blocks)
 
-    monkeypatch.setattr(running, "begin", refuse)
+    monkeypatch.setattr(running, "Underway", refuse)
     (summary,) = reproduce([tiny()], "quick", tmp_path, where=HERE)
     assert summary["skipped"]["alone"] == "No, not with this seed."
     assert summary["claims"][0] == {

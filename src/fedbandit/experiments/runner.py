@@ -129,22 +129,21 @@ def run_together(trials: Sequence[Trial]) -> list[Run | Refusal]:
     underway: dict[int, Underway] = {}
     for k, trial in enumerate(trials):
         try:
-            underway[k] = begin(trial, env, blocks)
+            underway[k] = Underway(trial, env, blocks)
         except FedbanditError as error:
             ended[k] = Refusal(str(error))
     while underway:
         k = min(underway, key=lambda k: underway[k].simulation.done)
         try:
-            underway[k].advance()
             if underway[k].simulation.finished:
-                ended[k] = underway.pop(k).end()
+                ended[k] = underway[k].end()
+            else:
+                underway[k].advance()
         except FedbanditError as error:
-            del underway[k]
             ended[k] = Refusal(str(error))
+        if k in ended:
+            del underway[k]
     return [ended[k] for k in range(len(trials))]
-
-
-begin = Underway
 
 
 def run_trial(trial: Trial) -> Run:
