@@ -32,7 +32,7 @@ SHOWN = (
 
 
 BUDGETS = {SIGNED: 10.0, AS_PRINTED: 2.0}
-"""With contexts of either sign regrets at ε = 10 are about as large as the paper's at ε = 2."""
+"""With contexts of either sign regrets at ε = 10 are nearest to the paper's at ε = 2."""
 
 
 def _points(sizes: tuple[int, ...], horizon: int) -> list[Point]:
@@ -52,7 +52,7 @@ EXPERIMENT = Experiment(
     remarks=(
         *REMARKS,
         SIGNED_REMARK,
-        "ε = 10 with contexts of either sign, where regrets are then as large as the paper's.",
+        "ε = 10 with contexts of either sign, where regrets are then nearest to the paper's.",
     ),
     scales={
         "quick": Scale(_points((5, 20, 50), 10_000), seeds=3),

@@ -35,7 +35,7 @@ AS_PRINTED, SIGNED = "contexts as printed", "contexts of either sign"
 SIGNED_REMARK = (
     "With contexts from U(0, 1), as printed, random arms have less regret than most of the paper's private systems, so "
     "that its figures cannot be of that world. With contexts of either sign (uniform on the sphere) random arms have "
-    "more, and the published systems the order and the trends of the paper. Rewards are clipped to [0, 1] there."
+    "more, and the published systems the trends and most of the order of the paper. Rewards are clipped to [0, 1]."
 )
 
 
