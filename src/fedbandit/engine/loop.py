@@ -14,6 +14,7 @@ from fedbandit.environments.block import Block
 from fedbandit.light import CHOSEN, LIGHTLY, load_light, note_observation
 from fedbandit.packed import multiply_packed, packed_length
 from fedbandit.policies import PolicyPlan, Scratch, choose
+from fedbandit.policies.plan import Code
 from fedbandit.protocols.hub import (
     ISSUE,
     SNAPSHOT,
@@ -68,6 +69,8 @@ class Seats(NamedTuple):
 
 
 FULL, LIGHT = 0, 1
+
+PERTURBED = int(Code.PERTURBED)  # the policy that reads base
 
 LINE = 8
 """Numbers in a line of the cache."""
@@ -193,7 +196,7 @@ def settle_all(rows: Array, lights: Array, bench: Array, seats: Seats, hub: Hub,
     for r in range(seats.seat_of.shape[0]):
         seat = seats.seat_of[r]
         if seat < -1:
-            fetch(lights[-2 - seat], r, hub, bench, d, rules, work)
+            fetch(lights[-2 - seat], r, hub, bench, d, rules, work, False)
             settle_in(seats, r, rows, bench, hub, d, rules)
 
 
@@ -204,10 +207,12 @@ def snapshot_for(r: int, hub: Hub, speaks: bool) -> int:
 
 
 @compiled_lean
-def fetch(light: Array, r: int, hub: Hub, bench: Array, d: int, rules: Rules, work: Scratch) -> None:
-    """Put the light row r on the bench, as a full row without a base."""
+def fetch(light: Array, r: int, hub: Hub, bench: Array, d: int, rules: Rules, work: Scratch, with_base: bool) -> None:
+    """Put the light row r on the bench, as a full row; without a base unless that is asked for."""
     slot = snapshot_for(r, hub, rules.speaks)
     load_light(light, rules.blank if slot < 0 else hub.snapshots[slot], bench, d, work.M)
+    if with_base:
+        share_base(bench, rules.blank if slot < 0 else hub.snapshots[slot], d)
     if slot >= 0:
         bench[VERSION] = hub.cohorts[current_cohort(hub, r), ISSUE]
 
@@ -309,7 +314,7 @@ def run(
         light = seat < 0
         if light:
             row = bench
-            fetch(lights[-2 - seat], r, hub, bench, d, rules, work)
+            fetch(lights[-2 - seat], r, hub, bench, d, rules, work, plan.code == PERTURBED)
         else:
             row = rows[seat]
             if rules.speaks:

@@ -70,7 +70,7 @@ class Simulation:
             raise FedbanditError(f"The system is {system!r}, but must be a System; did you forget to call the preset?")
         seed, horizon = whole_number("seed", seed, 0), whole_number("horizon", horizon, 1)
         world = world_of(env, horizon, seed)
-        self.system = system.told(world)
+        self.given, self.system = system, system.told(world)
         self.env, self.horizon, self.seed = env, horizon, seed
         self.per_round = actions_per_round(env)
         self.interactions = world.horizon
@@ -93,7 +93,7 @@ class Simulation:
 
     def keep(self, checkpoint: str | os.PathLike[str], every: int) -> bool:
         """Save the state to a file about every so many rounds; if it is there already go on from it, and say so."""
-        identity = fingerprint(self.system, self.env, self.horizon, self.seed)
+        identity = fingerprint(self.given, self.env, self.horizon, self.seed)
         self._checkpoint = checkpoint, identity, every
         resumed = os.path.exists(checkpoint)
         if resumed:
