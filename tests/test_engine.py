@@ -20,6 +20,7 @@ from fedbandit.engine.loop import FULL, LIGHT
 from fedbandit.engine.rows import RowsLearner
 from fedbandit.engine.simulation import Simulation
 from fedbandit.errors import FedbanditError
+from fedbandit.files import read_arrays, write_arrays
 from fedbandit.messages import Collect, Download, Request, Upload, encoded_size
 from fedbandit.packed import unpacked
 from fedbandit.presets import PRESETS
@@ -90,6 +91,10 @@ def test_checkpoint_of_another_simulation_is_refused(tmp_path: Path) -> None:
         fb.simulate(fb.linucb(), env, 1000, seed=1, checkpoint=path)
     with pytest.raises(FedbanditError, match="another simulation"):
         fb.simulate(fb.linucb(ridge=0.2), env, 1000, checkpoint=path)
+    header, arrays = read_arrays(path)
+    write_arrays(path, header | {"format": 1}, arrays)
+    with pytest.raises(FedbanditError, match="is of format 1, and this fedbandit reads 2"):
+        fb.simulate(fb.linucb(), env, 1000, checkpoint=path)
     path.write_bytes(b"not a checkpoint")
     with pytest.raises(FedbanditError, match="not a file that fedbandit wrote"):
         fb.simulate(fb.linucb(), env, 1000, checkpoint=path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 
 import numba
@@ -25,6 +25,7 @@ class Ahead:
         self._helped = getattr(stream, "draws_ahead", False) and numba.config.NUMBA_NUM_THREADS > 1
         self._present: tuple[int, Block] | None = None
         self._next: tuple[int, Future[Block]] | None = None
+        self._process = os.getpid()
 
     def block(self, start: int) -> Block:
         """Interactions start, …, to the end of their chunk."""
@@ -33,9 +34,15 @@ class Ahead:
         return self._present[1]
 
     def _draw(self, start: int) -> Block:
-        following, block = (-1, None) if self._next is None else (self._next[0], self._next[1].result())
-        if block is None or following != start:
+        if self._process != os.getpid():  # forked: who was to draw the next block is not here
+            self._process, self._next = os.getpid(), None
+        if self._next is not None:
+            wait([self._next[1]])  # the stream serves one at a time
+        if self._next is not None and self._next[0] == start:
+            block = self._next[1].result()
+        else:
             block = self._stream.block(start, self._stop(start))
+        self._next = None
         then = self._stop(start)
         if self._helped and then < self._end:
             self._next = then, _helper().submit(self._stream.block, then, self._stop(then))

@@ -41,17 +41,26 @@ def fingerprint(system: System, env: Environment, horizon: int, seed: int) -> st
     return digest.hexdigest()
 
 
+FORMAT = 2
+"""Of what is in the file; the first had other light rows."""
+
+
 def write_checkpoint(path: str | os.PathLike[str], simulation: Simulation, identity: str) -> None:
     """Save the state of a simulation, whole or not at all."""
     state = simulation.learner.state()
     totals = {f"totals.{k}": v for k, v in simulation.totals._asdict().items()}
-    header = {"format": 1, "identity": identity, "done": simulation.done, "learner": state.header}
+    header = {"format": FORMAT, "identity": identity, "done": simulation.done, "learner": state.header}
     write_arrays(path, header, state.arrays | totals)
 
 
 def read_checkpoint(path: str | os.PathLike[str], simulation: Simulation, identity: str) -> None:
     """Put a freshly made simulation into the saved state."""
     header, arrays = read_arrays(path)
+    if header.get("format") != FORMAT:
+        raise FedbanditError(
+            f"The checkpoint {os.fspath(path)!r} is of format {header.get('format')}, and this fedbandit reads "
+            f"{FORMAT}; remove it or name another file."
+        )
     if header.get("identity") != identity:
         raise FedbanditError(
             f"The checkpoint {os.fspath(path)!r} belongs to another simulation (system, environment, horizon, seed or "

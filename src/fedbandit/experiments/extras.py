@@ -102,8 +102,6 @@ class Estimates:
 
     def finish(self, _result: Result) -> tuple[Extra, Traces]:
         """The last error, and all of them."""
-        if not self.rounds:  # it was resumed at its end
-            self.look()
         traces = {"round": np.array(self.rounds, dtype=np.float64), "estimation_error": np.array(self.errors)}
         return {"estimation_error": self.errors[-1]}, traces
 

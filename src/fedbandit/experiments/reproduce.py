@@ -39,7 +39,7 @@ class Where:
     address: str | None = None
 
     def run(self, trials: Sequence[Trial], done: Callable[[int, Run | Refusal], object]) -> None:
-        """Run all trials; `done` is told the position and the run of each as it is ready."""
+        """Run all trials; `done` is told the position and the run of each when those that it ran with are ready."""
         if trials:
             crew = partial(on_ray, address=self.address) if self.engine == "ray" else in_processes
             in_bundles(trials, done, self.jobs, crew)

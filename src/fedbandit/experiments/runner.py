@@ -23,7 +23,7 @@ from fedbandit.environments import Environment
 from fedbandit.environments.block import world_of
 from fedbandit.environments.synthetic import Synthetic
 from fedbandit.errors import FedbanditError
-from fedbandit.experiments.extras import Traces, watch
+from fedbandit.experiments.extras import Estimates, Traces, watch
 from fedbandit.experiments.specs import Spec, build_environment, build_system, hyphenated
 from fedbandit.system import System
 
@@ -96,7 +96,7 @@ class Underway:
         system = build_system(trial.system) if isinstance(trial.system, Spec) else trial.system
         self.simulation = Simulation(system, env, trial.horizon, trial.seed, blocks=blocks)
         self.watcher = watch(self.simulation, trial.extra)
-        if trial.checkpoint is not None:
+        if trial.checkpoint is not None and not isinstance(self.watcher, Estimates):  # which would lose what it saw
             self.simulation.keep(trial.checkpoint, max(100_000, trial.horizon // CHECKPOINTS))
 
     def advance(self) -> None:
@@ -121,7 +121,8 @@ def run_together(trials: Sequence[Trial]) -> list[Run | Refusal]:
     first = trials[0]
     try:
         env = build_environment(first.env) if isinstance(first.env, Spec) else first.env
-        blocks = Ahead(env.open(first.seed), world_of(env, first.horizon, first.seed).horizon)
+        end = world_of(env, first.horizon, first.seed).horizon
+        blocks = Ahead(env.open(first.seed), end)
     except FedbanditError as error:
         return [Refusal(str(error))] * len(trials)
     _load_compiled_code()
