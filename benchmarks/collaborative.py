@@ -141,14 +141,14 @@ def signed() -> None:
             published = isolated(np.eye(10), epsilon)
             if name != "dp_linucb":
                 published = getattr(fb, name)(epsilon=epsilon, calibration="published")
-            cells.append(regret(published, world(signed=True), 10_000, 3))
+            cells.append(regret(published, world(signed=True), 10_000))
         lines += [[name, "printed", *(f"{value:,}" for value in printed)], ["", "published", *cells]]
         if name in ("dp_colin", "dp_goblin"):
-            proven = [regret(getattr(fb, name)(epsilon=e), world(signed=True), 10_000, 3) for e in EPSILONS]
+            proven = [regret(getattr(fb, name)(epsilon=e), world(signed=True), 10_000) for e in EPSILONS]
             lines.append(["", "proven", *proven])
         print(lines[-1], flush=True)
     header = ["system", "", *(f"ε = {epsilon:g}" for epsilon in EPSILONS)]
-    print(f"Table 1, contexts of either sign: random arms {regret(fb.uniform(), world(signed=True), 10_000, 3)}\n")
+    print(f"Table 1, contexts of either sign: random arms {regret(fb.uniform(), world(signed=True), 10_000)}\n")
     print(f"{table(header, lines)}\n", flush=True)
     lines = []
     for n_clients in (5, 10, 20, 50):

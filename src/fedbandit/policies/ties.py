@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedbandit.algebra import Array
+from fedbandit.algebra import Array, largest
 from fedbandit.compiled import compiled_inline
 from fedbandit.statistics import TIE
 
@@ -10,9 +10,7 @@ from fedbandit.statistics import TIE
 @compiled_inline
 def winner(scores: Array, n: int) -> int:
     """The lowest of the first n positions whose score is within TIE of the largest."""
-    best = scores[0]
-    for a in range(1, n):
-        best = max(best, scores[a])
+    best = largest(scores, n)
     for a in range(n):
         if scores[a] >= best - TIE:
             return a
