@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks import (
+    bonus,
     cluster_privacy,
     clusters,
     collaborative,
@@ -31,6 +32,7 @@ BENCHMARKS = {
     "scale": scale.main,
     "tradeoff": tradeoff.main,
     "fclub": clusters.main,
+    "bonus": bonus.main,
     "fclub-speed": fclub_speed.main,
     "cluster-privacy": cluster_privacy.main,
     "network": network.main,

@@ -135,7 +135,7 @@ def test_every_policy(name: str, policy: str) -> None:
 
 @pytest.mark.parametrize("name", ["fclub", "fclub_dc", "homo", "homo_dc", "club", "sclub", "cdp_fclub_dc"])
 def test_the_authors_bonus_has_no_root(name: str) -> None:
-    """`bonus="authors"` is the policy "squared", which has its oracle; the default is the paper's."""
+    """`bonus="authors"` is the policy "squared", which has its oracle; the default is the paper's, and 1.5 wide."""
     env = fb.environments.fclub(n_clients=6, dim=3, n_arms=8, n_clusters=2, n_servers=2)
     make = getattr(fb, name)
     theirs, squared, plain = (
@@ -143,7 +143,10 @@ def test_the_authors_bonus_has_no_root(name: str) -> None:
     )
     assert np.array_equal(theirs, squared)
     assert not np.array_equal(theirs, plain)
-    assert isinstance(make().policy, fb.policies.UCB)
+    assert make().policy == fb.policies.UCB(alpha=1.5)
+    assert make(alpha=None).policy == fb.policies.UCB()
+    assert make(confidence=0.01).policy == fb.policies.UCB(confidence=0.01)
+    assert make(policy="lints").policy == fb.policies.LinTS()
 
 
 def test_triggers_on_counts() -> None:
@@ -271,7 +274,7 @@ def test_phases_in_rounds_in_which_all_act() -> None:
     log = log._replace(means=means, rewards=means)
     env = fb.environments.recorded(log.clients, log.arms, means, means, n_clients=6, rounds="all")
     keywords: dict[str, Any] = {"alpha_split": 0.8, "alpha_merge": 0.8, "upload": 1.5, "download": 1.5, "n_servers": 3}
-    expected, history = naive_clusters.fclub(log, naive.Policy(), per_round=6, **keywords)
+    expected, history = naive_clusters.fclub(log, naive.Policy(alpha=1.5), per_round=6, **keywords)
     result = fb.simulate(fb.fclub_dc(**keywords), env, 40)
     assert np.array_equal(result.arms.reshape(-1), expected.arms)
     assert result.communication.uploads == expected.uploads.sum()
@@ -286,7 +289,7 @@ def test_synchronous_local_clusters() -> None:
     env = fb.environments.fclub(n_clients=8, dim=4, n_clusters=2, n_servers=4)
     structure = PhasedClusters(1.0, 1.0)
     at_once = fb.simulate(System(protocol=fb.protocols.Synchronous(0.0), structure=structure, ridge=1.0), env, 2000)
-    always = fb.simulate(fb.fclub(alpha_split=1.0, alpha_merge=1.0), env, 2000)
+    always = fb.simulate(fb.fclub(alpha_split=1.0, alpha_merge=1.0, alpha=None), env, 2000)
     assert at_once.clusters == always.clusters
     assert np.array_equal(at_once.arms, always.arms)
 

@@ -210,7 +210,7 @@ def test_noise_that_hides_everything_leaves_users_alone_and_tears_nobody_apart()
     """And once there is little of it, like users are found: what was not seen is not deleted."""
     alone = fb.simulate(fb.cdp_fclub_dc(epsilon=0.05), world(), 4_000)
     assert alone.clusters[-1] == [[i] for i in range(12)]
-    assert np.array_equal(alone.arms, fb.simulate(fb.linucb(ridge=1.0), world(), 4_000).arms)
+    assert np.array_equal(alone.arms, fb.simulate(fb.linucb(alpha=1.5, ridge=1.0), world(), 4_000).arms)
     noise = PoolNoise((np.array([20.0]),), 0.7, looks=10, dim=4)
     rng = np.random.default_rng(0)
     n = np.full(12, 500)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints, copy, largest
+from fedbandit.algebra import Array, Ints, clear, copy, largest
 from fedbandit.compiled import compiled_free, compiled_inline, compiled_lean
 from fedbandit.environments.block import Block
 from fedbandit.light import CHOSEN, LIGHTLY, load_light, note_observation
@@ -302,6 +302,7 @@ def run(
                 r = r * rules.period + (now // rules.per_round) % rules.period
             if seats.seat_of[r] == -1:
                 if rules.fused:
+                    clear(lights[seats.taken[LIGHT]])
                     seats.seat_of[r] = -2 - seats.taken[LIGHT]
                     seats.taken[LIGHT] += 1
                 else:

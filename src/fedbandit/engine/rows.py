@@ -27,7 +27,7 @@ from fedbandit.engine.partitions import Partitions
 from fedbandit.engine.peer_exchange import PeerExchange
 from fedbandit.environments.block import Block, Environment
 from fedbandit.light import light_length
-from fedbandit.memory import enlarged, lazy_zeros
+from fedbandit.memory import enlarged, room_for
 from fedbandit.messages import Join
 from fedbandit.policies import scratch
 from fedbandit.protocols import Coordinator, Kind, MemberKeeper
@@ -86,8 +86,8 @@ class RowsLearner:
         self.plan = system.policy.plan(system.as_seen(world), system.ridge, policy_key(seed))
         at_once = 8 * n_rows * row_length(env.dim) <= LARGEST_AT_ONCE
         capacity = n_rows if at_once else min(n_rows, 4096)
-        self.rows = lazy_zeros((capacity, row_length(env.dim)))
-        self.lights = lazy_zeros((capacity, light_length(env.dim)))
+        self.rows = room_for((capacity, row_length(env.dim)))
+        self.lights = room_for((capacity, light_length(env.dim)))
         self.bench = blank.copy()
         self.seats = Seats(
             row_of=np.empty(0, dtype=np.int64) if layout.row_of is None else layout.row_of,

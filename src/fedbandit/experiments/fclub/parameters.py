@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fedbandit.experiments.claims import below, trend
 from fedbandit.experiments.declaration import Experiment, Point, Scale
-from fedbandit.experiments.fclub.systems import PRIVATE
+from fedbandit.experiments.fclub.systems import ALONE, PRIVATE
 from fedbandit.experiments.panels import Sweep
 
 BLOCKS = "fclub:placement=blocks"
@@ -24,7 +24,7 @@ def _points(horizon: int, step: int = 1) -> list[Point]:
     for facet, (keyword, values) in SWEEPS.items():
         for value in values[::step]:
             for series, system, world in (
-                ("LinUCB", "linucb", BLOCKS),
+                ("LinUCB", ALONE, BLOCKS),
                 ("FCLUB-DC", "fclub-dc", BLOCKS),
                 (MIXED, "fclub-dc", "fclub:placement=mixed"),
             ):

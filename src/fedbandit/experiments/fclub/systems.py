@@ -1,5 +1,7 @@
 """The systems that the paper compares, with thresholds U = D = 1.01 and ε = 1, δ = 0.1 as in the authors' code.
 
+All have one width, β = 1.5, and λ = 1.
+
 The private one is ours, whose triggers count observations: its thresholds are its own.
 """
 
@@ -9,8 +11,9 @@ from fedbandit.experiments.declaration import Point
 
 PRIVATE = "CDP-FCLUB-DC"
 AUTHORS_CLUB, AUTHORS_SCLUB = "CLUB, authors' constants", "SCLUB, authors' constants"
+ALONE = "linucb:alpha=1.5,ridge=1"
 SYSTEMS = (
-    ("LinUCB", "linucb"),
+    ("LinUCB", ALONE),
     ("CLUB", "club"),
     ("SCLUB", "sclub"),
     (AUTHORS_CLUB, "club:alpha_split=0.25"),
