@@ -10,7 +10,7 @@ from fedbandit.errors import FedbanditError
 from fedbandit.machines import ClientMachine, make_coordinator
 from fedbandit.messages import Collect, Download, Join, Receipt, Request, Upload
 from fedbandit.protocols import Broadcast, Coordinator, MemberKeeper
-from fedbandit.statistics import N_PENDING, N, b_of, base_of, zero_sums
+from fedbandit.statistics import N_PENDING, N, base_b_of, base_of, pending_b_of, zero_sums
 
 
 def star_of(system: fb.System) -> Coordinator:
@@ -65,7 +65,7 @@ def test_a_download_that_crossed_an_upload_loses_nothing() -> None:
     assert isinstance(second, Upload)
     client.receive(Download(0, version=1, acknowledged=1, sums=first.sums))
     np.testing.assert_allclose(base_of(client.row, 2), first.sums.V + second.sums.V)
-    np.testing.assert_allclose(b_of(client.row, 2), first.sums.b + second.sums.b)
+    np.testing.assert_allclose(base_b_of(client.row, 2), first.sums.b + second.sums.b)
     assert client.row[N] == 2
     stale = base_of(client.row, 2).copy()
     client.receive(Download(0, version=1, acknowledged=2, sums=zero_sums(2)))
@@ -78,9 +78,10 @@ def test_downloads_keep_pending_observations() -> None:
     other = ClientMachine(1, fb.async_linucb(gamma_upload=1.0), WORLD)
     (upload,) = feed(other, 1, seed=5)
     assert isinstance(upload, Upload)
-    before = b_of(client.row, 2).copy()
+    before = pending_b_of(client.row, 2).copy()
     client.receive(Download(0, 1, 0, upload.sums))
-    np.testing.assert_allclose(b_of(client.row, 2), before + upload.sums.b)
+    np.testing.assert_allclose(base_b_of(client.row, 2), upload.sums.b)
+    np.testing.assert_allclose(pending_b_of(client.row, 2), before)
     assert (client.row[N], client.row[N_PENDING]) == (13, 12)
 
 

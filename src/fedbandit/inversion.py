@@ -6,8 +6,8 @@ import math
 
 from fedbandit.algebra import Array, matrix_in
 from fedbandit.compiled import compiled_lean
-from fedbandit.packed import add_four_outers, add_outer_packed, pack, packed_length, unpack
-from fedbandit.vectors import lane, load, matrix_at, store, zeros
+from fedbandit.packed import add_four_outers, add_outer_packed, edge_of, pack, packed_length, unpack
+from fedbandit.vectors import entry, four, lane, load, matrix_at, store, zeros
 
 
 @compiled_lean
@@ -31,11 +31,12 @@ def sweep(P: Array, C: Array) -> float:
     """
     d = C.shape[1]
     whole = d - d % 4
-    logdet = 0.0
+    logdet, product = 0.0, 1.0  # a logarithm takes as long as a pivot: one for many of them
     c0, c1, c2, c3, s0, s1, s2, s3 = C[0], C[1], C[2], C[3], C[4], C[5], C[6], C[7]
+    edge = edge_of(d)
     start = 0  # of the pivots' panel
     for k in range(0, whole, 4):
-        w = d - k
+        w = whole - k
         r0, r1, r2, r3 = start - k, start - k + w, start - k + 2 * w, start - k + 3 * w  # P[r0 + j] is entry (k, j)
         p0, b01, b02, b03 = P[r0 + k], P[r0 + k + 1], P[r0 + k + 2], P[r0 + k + 3]
         l10, l20, l30 = b01 / p0, b02 / p0, b03 / p0
@@ -45,13 +46,16 @@ def sweep(P: Array, C: Array) -> float:
         p2 = P[r2 + k + 2] - l20 * b02 - l21 * l21 * p1
         l32 = (P[r2 + k + 3] - l20 * b03 - l21 * l31 * p1) / p2
         p3 = P[r3 + k + 3] - l30 * b03 - l31 * l31 * p1 - l32 * l32 * p2
-        logdet += math.log((p0 * p1) * (p2 * p3))
+        product *= (p0 * p1) * (p2 * p3)
+        if not 1e-100 < product < 1e100:
+            logdet += math.log(product)
+            product = 1.0
         p0, p1, p2, p3 = 1.0 / p0, 1.0 / p1, 1.0 / p2, 1.0 / p3
 
         at = 0
         for j in range(0, whole, 4):  # C, by columns above the pivots; then L⁻¹ C
             if j < k:
-                v = d - j
+                v = whole - j
                 i = at - j + k
                 y0, y1, y2, y3 = load(P, i), load(P, i + v), load(P, i + 2 * v), load(P, i + 3 * v)
                 x0, x1 = lane(y0, y1, y2, y3, 0), lane(y0, y1, y2, y3, 1)
@@ -67,11 +71,14 @@ def sweep(P: Array, C: Array) -> float:
             store(c1, j, x1)
             store(c2, j, x2)
             store(c3, j, x3 + ((x0 * -l30 + x1 * -l31) + x2 * -l32))
+        at = edge + k
         for j in range(whole, d):
-            c0[j] = P[r0 + j]
-            c1[j] = P[r1 + j] - c0[j] * l10
-            c2[j] = P[r2 + j] - (c0[j] * l20 + c1[j] * l21)
-            c3[j] = P[r3 + j] - ((c0[j] * l30 + c1[j] * l31) + c2[j] * l32)
+            y0 = load(P, at)
+            c0[j] = entry(y0, 0)
+            c1[j] = entry(y0, 1) - c0[j] * l10
+            c2[j] = entry(y0, 2) - (c0[j] * l20 + c1[j] * l21)
+            c3[j] = entry(y0, 3) - ((c0[j] * l30 + c1[j] * l31) + c2[j] * l32)
+            at += whole
 
         for j in range(d):
             s0[j], s1[j], s2[j], s3[j] = -p0 * c0[j], -p1 * c1[j], -p2 * c2[j], -p3 * c3[j]
@@ -84,7 +91,7 @@ def sweep(P: Array, C: Array) -> float:
             x1 = load(c1, j) * p1 + (x2 * -l21 + x3 * -l31)
             x0 = load(c0, j) * p0 + ((x1 * -l10 + x2 * -l20) + x3 * -l30)
             if j < k:
-                v = d - j
+                v = whole - j
                 i = at - j + k
                 store(P, i, lane(x0, x1, x2, x3, 0))
                 store(P, i + v, lane(x0, x1, x2, x3, 1))
@@ -96,12 +103,13 @@ def sweep(P: Array, C: Array) -> float:
                 store(P, r1 + j, x1)
                 store(P, r2 + j, x2)
                 store(P, r3 + j, x3)
+        at = edge + k
         for j in range(whole, d):
             z3 = c3[j] * p3
             z2 = c2[j] * p2 - z3 * l32
             z1 = c1[j] * p1 - (z2 * l21 + z3 * l31)
-            P[r0 + j] = c0[j] * p0 - ((z1 * l10 + z2 * l20) + z3 * l30)
-            P[r1 + j], P[r2 + j], P[r3 + j] = z1, z2, z3
+            store(P, at, four(c0[j] * p0 - ((z1 * l10 + z2 * l20) + z3 * l30), z1, z2, z3))
+            at += whole
 
         # −B⁻¹ = −L⁻ᵀ D⁻¹ L⁻¹, with m the entries of L⁻¹
         m10, m21, m32 = -l10, -l21, -l32
@@ -121,29 +129,22 @@ def sweep(P: Array, C: Array) -> float:
         start += 4 * w
 
     rest = d - whole
-    for k in range(whole, d):  # the last few pivots one by one; `start` is where their block is
-        corner = start - whole - whole * rest  # P[corner + i * rest + j] is entry (i, j) of that block
+    corner = edge + rest * whole
+    for k in range(rest):  # the last few pivots one by one
         pivot = P[corner + k * rest + k]
-        logdet += math.log(pivot)
-        at = 0
-        for i in range(0, whole, 4):
-            v = d - i
-            for r in range(4):
-                c0[i + r] = P[at - i + r * v + k]
-            at += 4 * v
-        for j in range(whole, d):
-            c0[j] = P[corner + k * rest + j]
-        c0[k] = 0.0
+        product *= pivot
+        column = edge + k * whole
+        for j in range(whole):
+            c0[j] = P[column + j]
+        for j in range(rest):
+            c0[whole + j] = P[corner + k * rest + j]
+        c0[whole + k] = 0.0
         add_outer_packed(P, c0, -1.0 / pivot)
-        at = 0
-        for i in range(0, whole, 4):
-            v = d - i
-            for r in range(4):
-                P[at - i + r * v + k] = c0[i + r] / pivot
-            at += 4 * v
-        for j in range(whole, d):
-            P[corner + k * rest + j] = P[corner + j * rest + k] = c0[j] / pivot
+        for j in range(whole):
+            P[column + j] = c0[j] / pivot
+        for j in range(rest):
+            P[corner + k * rest + j] = P[corner + j * rest + k] = c0[whole + j] / pivot
         P[corner + k * rest + k] = -1.0 / pivot
     for i in range(P.shape[0]):
         P[i] = -P[i]
-    return logdet
+    return logdet + math.log(product)

@@ -1,10 +1,11 @@
 """Symmetric matrices in little more than half of the memory: the upper triangle, in panels of four rows.
 
-    panel c = 0, 4, 8, …:  rows c, …, c + 3, columns c, …, d − 1, one row after the other; the last d mod 4 rows are a
-                           panel of their own, and square.
+    panel c = 0, 4, 8, …:  rows c, …, c + 3, columns c, …, w − 1, one row after the other, where w = d − d mod 4
+    edge:                  the last d mod 4 columns down to row w − 1, one column after the other
+    corner:                what is left, square
 
-So a panel's rows are long, vectors of four never cross a diagonal block, and a product with a vector reads each number
-once and uses it twice. With many models memory traffic is what a step costs, and this halves it.
+So vectors of four never cross a diagonal block or an end, and a product with a vector reads each number once and uses
+it twice. With many models memory traffic is what a step costs, and this halves it.
 """
 
 from __future__ import annotations
@@ -13,15 +14,21 @@ import numpy as np
 
 from fedbandit.algebra import Array, clear, matrix_in
 from fedbandit.compiled import compiled_inline, compiled_lean
-from fedbandit.vectors import entry, four, load, store, totals, zeros
+from fedbandit.vectors import four, lane, load, store, total, totals, zeros
 
 
 @compiled_inline
 def packed_length(d: int) -> int:
     """How many numbers a packed d×d matrix has."""
-    panels = d // 4
-    rest = d - 4 * panels
-    return 4 * panels * d - 8 * panels * (panels - 1) + rest * rest
+    rest = d % 4
+    return edge_of(d) + rest * (d - rest) + rest * rest
+
+
+@compiled_inline
+def edge_of(d: int) -> int:
+    """Where the edge begins."""
+    whole = d - d % 4
+    return whole * (whole + 4) // 2
 
 
 @compiled_lean
@@ -31,48 +38,61 @@ def pack(A: Array, P: Array) -> None:
     whole = d - d % 4
     at = 0
     for i in range(d):
-        first, a = i - i % 4, A[i]
+        first, a = i - i % 4 if i < whole else 0, A[i]
         for j in range(first, whole, 4):
             store(P, at + j - first, load(a, j))
-        for j in range(max(first, whole), d):
-            P[at + j - first] = a[j]
-        at += d - first
+        at += whole - first
+    for i in range(whole, d):
+        for j in range(whole, d):
+            P[at] = A[i, j]
+            at += 1
 
 
 @compiled_lean
 def unpack(P: Array, A: Array) -> None:
     """A = the whole matrix."""
-    d = A.shape[0]
-    at = 0
-    for i in range(d):
-        for j in range(i - i % 4, d):
-            A[i, j] = P[at]
-            A[j, i] = P[at]
-            at += 1
+    for i in range(A.shape[0]):
+        clear(A[i])
+    add_unpacked(P, A)
 
 
 @compiled_inline
 def add_to_diagonal(P: Array, d: int, number: float) -> None:
     """P += number · I."""
+    rest = d % 4
+    whole = d - rest
     at = 0
-    for i in range(d):
+    for i in range(whole):
         P[at + i % 4] += number
-        at += d - (i - i % 4)
+        at += whole - (i - i % 4)
+    at += rest * whole
+    for i in range(rest):
+        P[at + i * rest + i] += number
 
 
 @compiled_lean
 def add_unpacked(P: Array, A: Array) -> None:
     """A += the whole matrix."""
     d = A.shape[0]
+    whole = d - d % 4
     at = 0
-    for i in range(d):
+    for i in range(whole):
         first = i - i % 4
-        for j in range(first, min(first + 4, d)):
+        for j in range(first, first + 4):
             A[i, j] += P[at]
             at += 1
-        for j in range(min(first + 4, d), d):
+        for j in range(first + 4, whole):
             A[i, j] += P[at]
             A[j, i] += P[at]
+            at += 1
+    for i in range(whole, d):
+        for j in range(whole):
+            A[i, j] += P[at]
+            A[j, i] += P[at]
+            at += 1
+    for i in range(whole, d):
+        for j in range(whole, d):
+            A[i, j] += P[at]
             at += 1
 
 
@@ -80,9 +100,9 @@ def unpacked(P: Array, d: int) -> Array:
     """The whole matrix, to look at.
 
     >>> P = np.zeros(packed_length(5))
-    >>> pack(np.arange(25.0).reshape(5, 5), P)
+    >>> pack(np.add.outer(np.arange(5.0), np.arange(5.0)), P)
     >>> unpacked(P, 5)[4]
-    array([ 4.,  9., 14., 19., 24.])
+    array([4., 5., 6., 7., 8.])
     """
     A = np.zeros((d, d))
     unpack(P, A)
@@ -97,7 +117,7 @@ def multiply_packed(P: Array, x: Array, out: Array) -> None:
     clear(out)
     at = 0
     for c in range(0, whole, 4):
-        w = d - c
+        w = whole - c
         p0, p1, p2, p3 = at - c, at - c + w, at - c + 2 * w, at - c + 3 * w
         x0, x1, x2, x3 = x[c], x[c + 1], x[c + 2], x[c + 3]
         block = (load(P, p0 + c) * x0 + load(P, p1 + c) * x1) + (load(P, p2 + c) * x2 + load(P, p3 + c) * x3)
@@ -109,13 +129,16 @@ def multiply_packed(P: Array, x: Array, out: Array) -> None:
             s1 = s1 + a1 * xj
             s2 = s2 + a2 * xj
             s3 = s3 + a3 * xj
-        block = block + totals(s0, s1, s2, s3)
-        for j in range(whole, d):
-            a0, a1, a2, a3 = P[p0 + j], P[p1 + j], P[p2 + j], P[p3 + j]
-            out[j] += (a0 * x0 + a1 * x1) + (a2 * x2 + a3 * x3)
-            block = block + four(a0, a1, a2, a3) * x[j]
-        store(out, c, load(out, c) + block)
+        store(out, c, load(out, c) + (block + totals(s0, s1, s2, s3)))
         at += 4 * w
+    for i in range(whole, d):
+        xi, s = x[i], zeros()
+        for j in range(0, whole, 4):
+            a = load(P, at + j)
+            store(out, j, load(out, j) + a * xi)
+            s = s + a * load(x, j)
+        out[i] = total(s)
+        at += whole
     for i in range(whole, d):
         for j in range(whole, d):
             out[i] += P[at] * x[j]
@@ -127,15 +150,22 @@ def squares(P: Array, X: Array, r0: int, r1: int, r2: int, r3: int, tile: Array,
     """Out = xᵀ P x for four rows x of X; `tile` has room for them side by side, 4d numbers. P is read once for all."""
     d = X.shape[1]
     whole = d - d % 4
-    for i in range(d):
-        store(tile, 4 * i, four(X[r0, i], X[r1, i], X[r2, i], X[r3, i]))
+    w0, w1, w2, w3 = X[r0], X[r1], X[r2], X[r3]
+    for i in range(0, whole, 4):
+        y0, y1, y2, y3 = load(w0, i), load(w1, i), load(w2, i), load(w3, i)
+        store(tile, 4 * i, lane(y0, y1, y2, y3, 0))
+        store(tile, 4 * i + 4, lane(y0, y1, y2, y3, 1))
+        store(tile, 4 * i + 8, lane(y0, y1, y2, y3, 2))
+        store(tile, 4 * i + 12, lane(y0, y1, y2, y3, 3))
+    for i in range(whole, d):
+        store(tile, 4 * i, four(w0[i], w1[i], w2[i], w3[i]))
     q = zeros()
     at = 0
     for c in range(0, whole, 4):
-        w = d - c
+        w = whole - c
         p0, p1, p2, p3 = at - c, at - c + w, at - c + 2 * w, at - c + 3 * w
         s0, s1, s2, s3 = zeros(), zeros(), zeros(), zeros()
-        for j in range(c + 4, d):
+        for j in range(c + 4, whole):
             x = load(tile, 4 * j)
             s0 = s0 + x * P[p0 + j]
             s1 = s1 + x * P[p1 + j]
@@ -152,6 +182,14 @@ def squares(P: Array, X: Array, r0: int, r1: int, r2: int, r3: int, tile: Array,
         q = q + ((s0 * x0 + s1 * x1) + (s2 * x2 + s3 * x3))
         at += 4 * w
     for i in range(whole, d):
+        s0, s1 = zeros(), zeros()
+        for j in range(0, whole, 2):
+            s0 = s0 + load(tile, 4 * j) * P[at + j]
+            s1 = s1 + load(tile, 4 * j + 4) * P[at + j + 1]
+        s0 = s0 + s1
+        q = q + (s0 + s0) * load(tile, 4 * i)
+        at += whole
+    for i in range(whole, d):
         for j in range(whole, d):
             q = q + load(tile, 4 * i) * load(tile, 4 * j) * P[at]
             at += 1
@@ -165,7 +203,7 @@ def add_outer_packed(P: Array, x: Array, scale: float) -> None:
     whole = d - d % 4
     at = 0
     for c in range(0, whole, 4):
-        w = d - c
+        w = whole - c
         p0, p1, p2, p3 = at - c, at - c + w, at - c + 2 * w, at - c + 3 * w
         x0, x1, x2, x3 = scale * x[c], scale * x[c + 1], scale * x[c + 2], scale * x[c + 3]
         for j in range(c, whole, 4):
@@ -174,12 +212,12 @@ def add_outer_packed(P: Array, x: Array, scale: float) -> None:
             store(P, p1 + j, load(P, p1 + j) + xj * x1)
             store(P, p2 + j, load(P, p2 + j) + xj * x2)
             store(P, p3 + j, load(P, p3 + j) + xj * x3)
-        for j in range(whole, d):
-            P[p0 + j] += x0 * x[j]
-            P[p1 + j] += x1 * x[j]
-            P[p2 + j] += x2 * x[j]
-            P[p3 + j] += x3 * x[j]
         at += 4 * w
+    for i in range(whole, d):
+        xi = scale * x[i]
+        for j in range(0, whole, 4):
+            store(P, at + j, load(P, at + j) + load(x, j) * xi)
+        at += whole
     for i in range(whole, d):
         for j in range(whole, d):
             P[at] += scale * x[i] * x[j]
@@ -206,7 +244,7 @@ def add_four_outers(P: Array, X: Array, S: Array, skip: int) -> None:
     s0, s1, s2, s3 = S[0], S[1], S[2], S[3]
     at = 0
     for c in range(0, whole, 4):
-        w = d - c
+        w = whole - c
         if c != skip:
             for i in range(c, c + 4, 2):
                 e0, e1, e2, e3 = s0[i], s1[i], s2[i], s3[i]
@@ -217,14 +255,13 @@ def add_four_outers(P: Array, X: Array, S: Array, skip: int) -> None:
                     y0, y1, y2, y3 = load(x0, j), load(x1, j), load(x2, j), load(x3, j)
                     store(P, a + j, load(P, a + j) + ((y0 * e0 + y1 * e1) + (y2 * e2 + y3 * e3)))
                     store(P, b + j, load(P, b + j) + ((y0 * f0 + y1 * f1) + (y2 * f2 + y3 * f3)))
-            y0, y1, y2, y3 = load(s0, c), load(s1, c), load(s2, c), load(s3, c)
-            for j in range(whole, d):
-                a = at - c + j
-                column = four(P[a], P[a + w], P[a + 2 * w], P[a + 3 * w])
-                column = column + ((y0 * x0[j] + y1 * x1[j]) + (y2 * x2[j] + y3 * x3[j]))
-                P[a], P[a + w] = entry(column, 0), entry(column, 1)
-                P[a + 2 * w], P[a + 3 * w] = entry(column, 2), entry(column, 3)
         at += 4 * w
+    for i in range(whole, d):
+        e0, e1, e2, e3 = s0[i], s1[i], s2[i], s3[i]
+        for j in range(0, whole, 4):
+            y0, y1, y2, y3 = load(x0, j), load(x1, j), load(x2, j), load(x3, j)
+            store(P, at + j, load(P, at + j) + ((y0 * e0 + y1 * e1) + (y2 * e2 + y3 * e3)))
+        at += whole
     for i in range(whole, d):
         for j in range(whole, d):
             P[at] += (s0[i] * x0[j] + s1[i] * x1[j]) + (s2[i] * x2[j] + s3[i] * x3[j])

@@ -42,7 +42,7 @@ from fedbandit.statistics import (
     VERSION,
     N,
     add_pending,
-    b_of,
+    base_b_of,
     base_of,
     folded_of,
     observe,
@@ -115,24 +115,23 @@ def begin(row: Array, row_g: Array, row_l: Array, parts: Parts, size: int, dim: 
     and then Σ x^(g) ŷ^(g) = s_g − S_gl θ_l, Σ x^(l) ŷ^(l) = s_l − S_lg θ_g.
     """
     d_g, d_l = parts.shared, parts.own
-    S, s, n = _own_data(row, dim), b_of(row, dim).copy(), int(row[N_OWN])
+    S, s, n = _own_data(row, dim), base_b_of(row, dim) + pending_b_of(row, dim), int(row[N_OWN])
     G, L = slice(0, d_g), slice(parts.first, parts.first + size)
     joint = np.zeros((d_g + size, d_g + size))
     joint[:d_g, :d_g] = base_of(row_g, d_g) + S[G, G]
     joint[:d_g, d_g:], joint[d_g:, :d_g] = S[G, L], S[L, G]
     joint[d_g:, d_g:] = S[L, L]
-    theta = np.linalg.solve(joint + ridge * np.eye(d_g + size), np.r_[b_of(row_g, d_g) + s[G], s[L]])
+    theta = np.linalg.solve(joint + ridge * np.eye(d_g + size), np.r_[base_b_of(row_g, d_g) + s[G], s[L]])
     moved = s[G] - S[G, L] @ theta[d_g:]
     pack(np.ascontiguousarray(S[G, G]), folded_of(row_g, d_g))
     pending_b_of(row_g, d_g)[:] = moved
-    b_of(row_g, d_g)[:] += moved
     row_g[N_LISTED] = 0
     row_g[N_PENDING] = row_g[N_OWN] = n
     row_g[N] += n
     row_g[STEPS] = row[STEPS]
     refresh(row_g, d_g, ridge, scratch_matrix(d_g))
     base_of(row_l, d_l)[:size, :size] = S[L, L]
-    b_of(row_l, d_l)[:size] = s[L] - S[L, G] @ theta[:d_g]
+    base_b_of(row_l, d_l)[:size] = s[L] - S[L, G] @ theta[:d_g]
     row_l[N] = row_l[N_OWN] = n
     refresh(row_l, d_l, ridge, scratch_matrix(d_l))
 

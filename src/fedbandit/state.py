@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
 
-FORMAT = 1
+FORMAT = 2
+"""The first had rows in another order."""
+
 _START = struct.Struct("<3sBI")
 _KINDS = {"<f8", "<i8", "<u8", "|u1"}
 
@@ -44,7 +46,7 @@ def unpack(data: bytes) -> State:
     if len(data) < _START.size:
         raise FedbanditError(f"A stored state has {len(data)} bytes, which is too few.")
     magic, version, length = _START.unpack_from(data)
-    if magic != b"FBS" or version > FORMAT:
+    if magic != b"FBS" or version != FORMAT:
         raise FedbanditError(f"A stored state starts with {magic!r} format {version}, expected b'FBS' format {FORMAT}.")
     try:
         described = json.loads(data[_START.size : _START.size + length])

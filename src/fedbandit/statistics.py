@@ -4,16 +4,16 @@ A row stands for the ridge regression of one model on n observations (x, y):
 
     V = Σ x xᵀ,   b = Σ x y,   V(λ) = V + λI,   θ̂ = V(λ)⁻¹ b,   logdet = log det V(λ)/det λI.
 
-`V` is never stored. It is split into what the row has in common with its coordinator (`base`) and what it has not yet
-sent (`pending`): V = base + pending. The inverse, θ̂ and the log-determinant are kept up to date by the
-Sherman–Morrison formula and the matrix determinant lemma, in O(d²) an observation, and computed afresh now and then.
+Neither V nor b is stored. They are split into what the row has in common with its coordinator (`base`) and what it has
+not yet sent (`pending`): V = base + ΔV, b = base b + Δb. The inverse, θ̂ and the log-determinant are kept up to date by
+the Sherman–Morrison formula and the matrix determinant lemma, in O(d²) an observation, and computed anew now and then.
 
-`pending` is a short list of contexts and a matrix into which the list is folded when it is full: with many models,
-memory traffic counts, and an observation then touches O(d) of pending instead of O(d²).
+ΔV is a short list of contexts and a matrix into which the list is folded when it is full: with many models, memory
+traffic counts, and an observation then touches O(d) of ΔV instead of O(d²).
 
-A row is about 2d² + 11d + 16 numbers side by side: scalars, θ̂, b, Δb, the list, then inverse and folded pending, both
-packed (`fedbandit.packed`), and base. Rows exist only for models that have acted. Coordinators keep their own
-statistics, and what they broadcast, as rows without pending.
+A row is about 2d² + 11d + 16 numbers side by side. First what every step needs: scalars, θ̂, Δb and the inverse, packed
+(`fedbandit.packed`). Then what few do: the list, base b, the folded part of ΔV (packed too), and base. Rows exist only
+for models that have acted. Coordinators keep their own statistics, and what they broadcast, as rows without pending.
 """
 
 from __future__ import annotations
@@ -74,9 +74,13 @@ LISTED = 8
 """The length of the list of pending contexts."""
 
 
+LINE = 8
+"""Numbers in a line of the cache: rows begin where one does."""
+
+
 def row_length(dim: int) -> int:
     """How many numbers a row has."""
-    return HEAD + (3 + LISTED) * dim + 2 * packed_length(dim) + dim * dim
+    return base_at(dim) + dim * dim
 
 
 def empty_rows(capacity: int, dim: int) -> Array:
@@ -85,7 +89,7 @@ def empty_rows(capacity: int, dim: int) -> Array:
 
 
 def scratch_matrix(dim: int) -> Array:
-    """The memory that `refresh` and `observe` need beside a row: two matrices, and nine rows."""
+    """The memory that `refresh`, `observe` and `adopt` need beside a row: two matrices, and nine rows."""
     return np.zeros((2 * dim + 9, dim))
 
 
@@ -102,6 +106,19 @@ def scratch_in(M: Array, d: int) -> Array:
     return matrix_at(M, 0, 2 * d + 9, d)
 
 
+@compiled_inline
+def hot_length(d: int) -> int:
+    """How many numbers at the start of a row every step needs."""
+    return HEAD + 2 * d + packed_length(d)
+
+
+@compiled_inline
+def base_at(d: int) -> int:
+    """Where base begins: it ends where a line does."""
+    before = hot_length(d) + (LISTED + 1) * d + packed_length(d)
+    return before + -(before + d * d) % LINE
+
+
 @compiled_view
 def theta_of(row: Array, d: int) -> Array:
     """θ̂ = V(λ)⁻¹ b."""
@@ -109,41 +126,41 @@ def theta_of(row: Array, d: int) -> Array:
 
 
 @compiled_view
-def b_of(row: Array, d: int) -> Array:
-    """B = Σ x y."""
-    return row[HEAD + d : HEAD + 2 * d]
-
-
-@compiled_view
 def pending_b_of(row: Array, d: int) -> Array:
     """Δb."""
-    return row[HEAD + 2 * d : HEAD + 3 * d]
-
-
-@compiled_view
-def listed_of(row: Array, d: int) -> Array:
-    """The contexts of the latest pending observations, one below the other."""
-    return matrix_at(row, HEAD + 3 * d, LISTED, d)
+    return row[HEAD + d : HEAD + 2 * d]
 
 
 @compiled_view
 def inverse_of(row: Array, d: int) -> Array:
     """V(λ)⁻¹, packed."""
-    start = HEAD + (3 + LISTED) * d
-    return row[start : start + packed_length(d)]
+    return row[HEAD + 2 * d : hot_length(d)]
+
+
+@compiled_view
+def listed_of(row: Array, d: int) -> Array:
+    """The contexts of the latest pending observations, one below the other."""
+    return matrix_at(row, hot_length(d), LISTED, d)
+
+
+@compiled_view
+def base_b_of(row: Array, d: int) -> Array:
+    """B − Δb: what coordinator and row have in common."""
+    start = hot_length(d) + LISTED * d
+    return row[start : start + d]
 
 
 @compiled_view
 def folded_of(row: Array, d: int) -> Array:
     """Σ x xᵀ of the pending observations that are no longer listed, packed; meaningless while all are."""
-    start = HEAD + (3 + LISTED) * d + packed_length(d)
+    start = hot_length(d) + (LISTED + 1) * d
     return row[start : start + packed_length(d)]
 
 
 @compiled_view
 def base_of(row: Array, d: int) -> Array:
     """V − ΔV: what coordinator and row have in common."""
-    return matrix_at(row, HEAD + (3 + LISTED) * d + 2 * packed_length(d), d, d)
+    return matrix_at(row, base_at(d), d, d)
 
 
 @compiled_lean
@@ -195,7 +212,15 @@ def recompute(row: Array, d: int, ridge: float, scratch: Array) -> None:
     add_outers_packed(P, listed_of(row, d), int(row[N_LISTED]))
     row[LOGDET] = sweep(P, matrix_in(scratch, 0, 8)) - d * math.log(ridge) + row[OFFSET]
     row[UNREFRESHED] = 0
-    multiply_packed(P, b_of(row, d), theta_of(row, d))
+    solve(row, d, scratch[0])
+
+
+@compiled_inline
+def solve(row: Array, d: int, b: Array) -> None:
+    """θ̂ = V(λ)⁻¹ b; `b` is scratch."""
+    copy(base_b_of(row, d), b)
+    add(pending_b_of(row, d), b)
+    multiply_packed(inverse_of(row, d), b, theta_of(row, d))
 
 
 @compiled_lean
@@ -220,7 +245,6 @@ def observe(row: Array, x: Array, y: float, u: Array, ridge: float, scratch: Arr
     step = (y - dot(x, theta)) / growth
     add_outer_packed(inverse_of(row, d), u, -1.0 / growth)
     add_scaled(u, step, theta)
-    add_scaled(x, y, b_of(row, d))
     add_scaled(x, y, pending_b_of(row, d))
     keep_pending(row, d, x)
     row[LOGDET] += math.log(growth)
@@ -241,8 +265,9 @@ def hold(row: Array, x: Array, y: float) -> None:
 
 @compiled_lean
 def mark_sent(row: Array, d: int) -> None:
-    """What was pending is now shared: base += ΔV. The model itself does not change."""
+    """What was pending is now shared: base += ΔV, Δb. The model itself does not change."""
     add_pending(row, d, base_of(row, d))
+    add(pending_b_of(row, d), base_b_of(row, d))
     row[BASE_LOGDET] = row[LOGDET]
     row[N_PENDING] = 0
     row[N_LISTED] = 0
@@ -253,20 +278,19 @@ def mark_sent(row: Array, d: int) -> None:
 def adopt(row: Array, given: Array, d: int, ridge: float, scratch: Array) -> None:
     """Replace what a row shares with its coordinator by the row `given`, and put pending observations back on top."""
     share_base(row, given, d)
-    if row[N_PENDING] <= row[N_LISTED]:
+    if row[N_PENDING] <= min(row[N_LISTED], d // 2):  # more updates than that take longer than an inversion
         build_on(row, given, d, scratch)
         return
     take_scalars(row, given)
-    b = b_of(row, d)
-    copy(b_of(given, d), b)
-    add(pending_b_of(row, d), b)
+    copy(base_b_of(given, d), base_b_of(row, d))
     recompute(row, d, ridge, scratch)
 
 
 @compiled_inline
 def share_base(row: Array, given: Array, d: int) -> None:
-    """Base = that of `given`."""
-    copy(given[given.shape[0] - d * d :], row[row.shape[0] - d * d :])
+    """Base = that of `given`; base b excepted."""
+    start = base_at(d)
+    copy(given[start : start + d * d], row[start : start + d * d])
 
 
 @compiled_inline
@@ -284,23 +308,23 @@ def build_on(row: Array, given: Array, d: int, scratch: Array) -> None:
     """`adopt`, base excepted, for a row whose pending contexts are all listed: a rank-one update for each."""
     take_scalars(row, given)
     k = int(row[N_PENDING])
-    inverse, theta, b = inverse_of(row, d), theta_of(row, d), b_of(row, d)
+    inverse = inverse_of(row, d)
     copy(inverse_of(given, d), inverse)
-    copy(b_of(given, d), b)
+    copy(base_b_of(given, d), base_b_of(row, d))
     row[LOGDET] = given[LOGDET]
     row[UNREFRESHED] = k
     if k == 0:
-        copy(theta_of(given, d), theta)
+        copy(theta_of(given, d), theta_of(row, d))
         return
-    add(pending_b_of(row, d), b)
-    listed = listed_of(row, d)
-    u = scratch[d]
+    listed, u = listed_of(row, d), scratch[0]
+    product = 1.0
     for i in range(k):
         multiply_packed(inverse, listed[i], u)
         growth = 1.0 + dot(listed[i], u)
         add_outer_packed(inverse, u, -1.0 / growth)
-        row[LOGDET] += math.log(growth)
-    multiply_packed(inverse, b, theta)
+        product *= growth
+    row[LOGDET] += math.log(product)
+    solve(row, d, scratch[0])
 
 
 @compiled_lean
@@ -317,7 +341,7 @@ def take_over(row: Array, given: Array, d: int) -> None:
     for k in range(SLACK, HEAD):
         row[k] = given[k]
     copy(theta_of(given, d), theta_of(row, d))
-    copy(b_of(given, d), b_of(row, d))
+    copy(base_b_of(given, d), base_b_of(row, d))
     copy(inverse_of(given, d), inverse_of(row, d))
     for i in range(d):
         copy(base_of(given, d)[i], base_of(row, d)[i])
@@ -357,7 +381,7 @@ def zero_sums(dim: int) -> Sums:
 def shared_row(shared: Sequence[Sums], slack: Slack, dim: int, ridge: float, scratch: Array) -> Array:
     """A row that has these statistics as its base: something to `adopt`."""
     given = empty_rows(1, dim)[0]
-    V, b = base_of(given, dim), b_of(given, dim)
+    V, b = base_of(given, dim), base_b_of(given, dim)
     for sums in shared:
         V += sums.V
         b += sums.b
@@ -376,5 +400,4 @@ def pending_sums(row: Array, d: int) -> Sums:
 
 def shared_sums(row: Array, d: int) -> Sums:
     """A copy of what a row shares with its coordinator; for a coordinator's own row, all it has."""
-    b = b_of(row, d) - pending_b_of(row, d)
-    return Sums(base_of(row, d).copy(), b, int(row[N] - row[N_PENDING]))
+    return Sums(base_of(row, d).copy(), base_b_of(row, d).copy(), int(row[N] - row[N_PENDING]))

@@ -12,7 +12,7 @@ from fedbandit.algebra import Array
 from fedbandit.audit.neighbours import History
 from fedbandit.machines import ClientMachine
 from fedbandit.messages import Collect, Message, Request, Upload, encode
-from fedbandit.statistics import b_of
+from fedbandit.statistics import base_b_of, pending_b_of
 
 MakeMachine = Callable[[int], ClientMachine]
 """A fresh client from a seed; tests plant faults here."""
@@ -67,6 +67,6 @@ def noised_rewards(client: ClientMachine, history: History) -> Array:
     b = np.zeros((len(history) + 1, client.dim))
     for t, (x, y) in enumerate(history):
         client.observe(client.select(x[None]).number, y)
-        b[t + 1] = b_of(client.row, client.dim)
+        b[t + 1] = base_b_of(client.row, client.dim) + pending_b_of(client.row, client.dim)
     X = np.array([record.x for record in history])
     return np.asarray(np.einsum("ti,ti->t", np.diff(b, axis=0), X) / np.einsum("ti,ti->t", X, X))

@@ -41,8 +41,8 @@ def fingerprint(system: System, env: Environment, horizon: int, seed: int) -> st
     return digest.hexdigest()
 
 
-FORMAT = 2
-"""Of what is in the file; the first had other light rows."""
+FORMAT = 3
+"""Of what is in the file; the first had other light rows, the second rows in another order."""
 
 
 def write_checkpoint(path: str | os.PathLike[str], simulation: Simulation, identity: str) -> None:

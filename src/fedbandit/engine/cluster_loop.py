@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from enum import IntEnum
 
-from fedbandit.algebra import Array, Ints, copy
+from fedbandit.algebra import Array, Ints, add_scaled, copy
 from fedbandit.compiled import compiled_free, compiled_lean
 from fedbandit.engine.groups import Groups, check_off, end_phase, leaves, mergeable, prune, still_together
 from fedbandit.engine.loop import DONE, EVENT, HUB_FULL, REFUSED, Late, Outcome, Pause, Rules, pull, send_later
@@ -19,7 +19,7 @@ from fedbandit.policies import PolicyPlan, Scratch, choose
 from fedbandit.protocols.hub import SNAPSHOT, Hub, catch_up, current_cohort, has_room, upload_row
 from fedbandit.protocols.trigger import triggered
 from fedbandit.rewards import learnt
-from fedbandit.statistics import STEPS, VERSION, N, b_of, inverse_of, keep_pending, observe
+from fedbandit.statistics import STEPS, VERSION, N, inverse_of, keep_pending, observe, pending_b_of
 from fedbandit.structures import Law, Rule
 
 PRUNING, SETS = int(Rule.PRUNING), int(Rule.SETS)
@@ -41,9 +41,7 @@ def note(row: Array, x: Array, y: float) -> None:
     """Add the observation (x, y) to the sums of a row whose estimate nobody needs before its next `recompute`."""
     d = x.shape[0]
     keep_pending(row, d, x)
-    b = b_of(row, d)
-    for k in range(d):
-        b[k] += x[k] * y
+    add_scaled(x, y, pending_b_of(row, d))
     row[N] += 1
 
 

@@ -26,7 +26,7 @@ from fedbandit.protocols.coordinator import StarCoordinator
 from fedbandit.protocols.hub import Hub, empty_hub, has_room, join, make_room, pack_hub, settle_pool, unpack_hub
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.state import State
-from fedbandit.statistics import N_OWN, N, Sums, b_of, base_of, empty_rows, grown, recompute, row_length, start_row
+from fedbandit.statistics import N_OWN, N, Sums, base_b_of, base_of, empty_rows, grown, recompute, row_length, start_row
 from fedbandit.streams import Stream, generator, policy_key
 from fedbandit.structures import Clustering, Rule
 from fedbandit.structures.phased_clusters import merge_clusters, next_phase
@@ -223,7 +223,7 @@ class ClustersLearner:
         hub = self._empty_hub(group_of, n_groups)
         for k, g in enumerate(label):
             base_of(hub.pool[g], self.dim)[:] += V[k]
-            b_of(hub.pool[g], self.dim)[:] += b[k]
+            base_b_of(hub.pool[g], self.dim)[:] += b[k]
             hub.pool[g, N] += n[k]
         coordinator = None if self.rules.fused else self.protocol.coordinator(hub, self.ridge, self.dim, self.noise)
         if isinstance(coordinator, StarCoordinator | SynchronousCoordinator) and self.noise is not None:

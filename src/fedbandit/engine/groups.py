@@ -10,7 +10,19 @@ from numpy.typing import NDArray
 from fedbandit.algebra import Array, Ints, add, copy
 from fedbandit.compiled import compiled_lean
 from fedbandit.errors import FedbanditError
-from fedbandit.statistics import BASE_LOGDET, LOGDET, N_OWN, TIE, N, add_pending, b_of, base_of, refresh, theta_of
+from fedbandit.statistics import (
+    BASE_LOGDET,
+    LOGDET,
+    N_OWN,
+    TIE,
+    N,
+    add_pending,
+    base_b_of,
+    base_of,
+    pending_b_of,
+    refresh,
+    theta_of,
+)
 from fedbandit.structures import Law
 from fedbandit.structures.clustering import alike, differ, radius
 
@@ -187,7 +199,7 @@ def sum_up(r: int, own: Array, rows: Array, groups: Groups, blank: Array, ridge:
         i = groups.members[k]
         if groups.row_of[i] == r:
             add_pending(own[i], d, base_of(row, d))
-            add(b_of(own[i], d), b_of(row, d))
+            add(pending_b_of(own[i], d), base_b_of(row, d))
             row[N] += own[i, N]
     row[N_OWN] = row[N]
     refresh(row, d, ridge, scratch)
@@ -201,5 +213,5 @@ def add_own(own: Array, into: Ints, V: Array, b: Array, n: Array) -> None:
     for i in range(own.shape[0]):
         k = into[i]
         add_pending(own[i], d, V[k])
-        add(b_of(own[i], d), b[k])
+        add(pending_b_of(own[i], d), b[k])
         n[k] += own[i, N]

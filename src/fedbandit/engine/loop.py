@@ -12,7 +12,7 @@ from fedbandit.algebra import Array, Ints, clear, copy, largest
 from fedbandit.compiled import compiled_free, compiled_inline, compiled_lean
 from fedbandit.environments.block import Block
 from fedbandit.light import CHOSEN, LIGHTLY, load_light, note_observation
-from fedbandit.packed import multiply_packed, packed_length
+from fedbandit.packed import multiply_packed
 from fedbandit.policies import PolicyPlan, Scratch, choose
 from fedbandit.policies.plan import Code
 from fedbandit.protocols.hub import (
@@ -28,13 +28,14 @@ from fedbandit.protocols.hub import (
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import RewardPlan, learnt
 from fedbandit.statistics import (
-    HEAD,
-    LISTED,
+    LINE,
     N_OWN,
     N_PENDING,
     STEPS,
     VERSION,
+    base_at,
     hold,
+    hot_length,
     inverse_of,
     observe,
     share_base,
@@ -72,11 +73,11 @@ FULL, LIGHT = 0, 1
 
 PERTURBED = int(Code.PERTURBED)  # the policy that reads base
 
-LINE = 8
-"""Numbers in a line of the cache."""
-
 FAR = 8
 """How many interactions ahead the whereabouts of rows are fetched."""
+
+SOON = 2
+"""How many interactions ahead their arms are fetched."""
 
 
 class Late(NamedTuple):
@@ -183,7 +184,7 @@ def take_seat(seats: Seats, r: int) -> int:
 def settle_in(seats: Seats, r: int, rows: Array, bench: Array, hub: Hub, d: int, rules: Rules) -> int:
     """Row r, worked on at the bench, needs matrices of its own: move it to a full seat."""
     seat = take_seat(seats, r)
-    copy(bench[: bench.shape[0] - d * d], rows[seat, : bench.shape[0] - d * d])
+    copy(bench[: base_at(d)], rows[seat, : base_at(d)])
     slot = snapshot_for(r, hub, rules.speaks)
     share_base(rows[seat], rules.blank if slot < 0 else hub.snapshots[slot], d)
     return seat
@@ -236,31 +237,40 @@ def send_later(late: Late, now: int, delay: int, r: int, x: Array, y: float) -> 
 
 @compiled_inline
 def look_ahead(
-    clients: Ints, s: int, stop: int, rows: Array, lights: Array, seats: Seats, hub: Hub, speaks: bool, d: int
+    block: Block, s: int, stop: int, rows: Array, lights: Array, seats: Seats, hub: Hub, speaks: bool
 ) -> None:
     """Have what the next interactions need fetched from memory while this one is worked on.
 
-    First where the rows are, well ahead, as nothing else can be fetched before that is known; then the next row.
+    Well ahead, where rows are, as they cannot be fetched before that is known; soon, the arms, which another thread has
+    just written; and last the next row.
     """
     if s + FAR < stop:
-        r = seats.row_of[clients[s + FAR]] if seats.row_of.shape[0] > 0 else clients[s + FAR]
+        r = row_in(block, s + FAR, seats)
         prefetch(seats.seat_of, r)
         if speaks:
             prefetch(hub.cohort_of, r)
+    if s + SOON < stop:
+        arms, means = block.arms[s + SOON], block.means[s + SOON]
+        for i in range(0, arms.shape[0], LINE):
+            prefetch(arms, i)
+            prefetch(means, i)
     if s + 1 < stop:
-        r = seats.row_of[clients[s + 1]] if seats.row_of.shape[0] > 0 else clients[s + 1]
-        seat = seats.seat_of[r]
+        seat, d = seats.seat_of[row_in(block, s + 1, seats)], block.X.shape[1]
         if seat >= 0:
             row = rows[seat]
-            inverse = HEAD + (3 + LISTED) * d
-            for i in range(0, HEAD + 3 * d, LINE):
-                prefetch(row, i)
-            for i in range(inverse, inverse + packed_length(d), LINE):
+            for i in range(0, hot_length(d), LINE):
                 prefetch(row, i)
         elif seat < -1:
             light = lights[-2 - seat]
             for i in range(0, light.shape[0], LINE):
                 prefetch(light, i)
+
+
+@compiled_inline
+def row_in(block: Block, s: int, seats: Seats) -> int:
+    """The row that serves the user of interaction s; with several estimators, the first."""
+    user = block.clients[s]
+    return seats.row_of[user] if seats.row_of.shape[0] > 0 else user
 
 
 @compiled_free
@@ -291,13 +301,12 @@ def run(
             return Pause(s, HUB_FULL, -1, s)
         if max(seats.taken[FULL] - rows.shape[0], seats.taken[LIGHT] - lights.shape[0]) == 0 < growing:
             return Pause(s, ROWS_FULL, -1, s)
-        look_ahead(block.clients, s, stop, rows, lights, seats, hub, rules.speaks, d)
+        look_ahead(block, s, stop, rows, lights, seats, hub, rules.speaks)
         now = before + s
         entry = late.first[now % ring] if delayed else -1
         acting = entry < 0
         if acting:
-            user = block.clients[s]
-            r = seats.row_of[user] if seats.row_of.shape[0] > 0 else user
+            r = row_in(block, s, seats)
             if rules.period > 1:
                 r = r * rules.period + (now // rules.per_round) % rules.period
             if seats.seat_of[r] == -1:

@@ -17,7 +17,7 @@ from fedbandit.policies import PolicyPlan, Scratch, choose, scratch
 from fedbandit.rewards import AS_THEY_ARE, RewardPlan, learnt, refused, reward_plan
 from fedbandit.schedule import NEVER
 from fedbandit.state import State
-from fedbandit.statistics import STEPS, TIE, N, b_of, base_of, empty_rows, refresh, start_row
+from fedbandit.statistics import STEPS, TIE, N, base_b_of, base_of, empty_rows, refresh, start_row
 from fedbandit.streams import policy_key
 from fedbandit.structures import Neighbourhoods
 from fedbandit.structures.cliques import cliques
@@ -140,7 +140,7 @@ class NeighbourhoodsLearner:
 @compiled_lean
 def gather(i: int, users: Users, row: Array, d: int, ridge: float, M: Array) -> None:
     """Make `row` the model of user i: the sum over its neighbourhood."""
-    base, b = base_of(row, d), b_of(row, d)
+    base, b = base_of(row, d), base_b_of(row, d)
     for k in range(d):
         b[k] = 0.0
         for m in range(d):

@@ -32,7 +32,7 @@ from fedbandit.protocols.hub import (
 )
 from fedbandit.protocols.sequence import check_upload, is_retry
 from fedbandit.state import State
-from fedbandit.statistics import HEAD, SLACK, N, Slack, Sums, b_of, base_of, scratch_matrix, shared_sums, zero_sums
+from fedbandit.statistics import HEAD, SLACK, N, Slack, Sums, base_b_of, base_of, scratch_matrix, shared_sums, zero_sums
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class HubKeeper:
         check_upload(upload, self.dim, noisy=self.noise is not None)
         sums = upload.sums
         pool = self.hub.pool[g]
-        V, b = base_of(pool, self.dim), b_of(pool, self.dim)
+        V, b = base_of(pool, self.dim), base_b_of(pool, self.dim)
         if self.noise is not None:
             V = self.noisy.setdefault(g, np.zeros((self.dim, self.dim)))
             if sums.n > 0:

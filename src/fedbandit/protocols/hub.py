@@ -41,7 +41,7 @@ from fedbandit.statistics import (
     N,
     add_pending,
     adopt,
-    b_of,
+    base_b_of,
     base_of,
     empty_rows,
     grown,
@@ -325,7 +325,7 @@ def upload_row(hub: Hub, i: int, row: Array, d: int, ridge: float, counting: boo
     g = of(hub.group_of, i)
     pool = hub.pool[g]
     add_pending(row, d, base_of(pool, d))
-    add(pending_b_of(row, d), b_of(pool, d))
+    add(pending_b_of(row, d), base_b_of(pool, d))
     pool[N] += row[N_PENDING]
     settle_pool(hub, g, d, ridge, scratch)
     mark_sent(row, d)

@@ -24,7 +24,7 @@ import numpy as np
 
 from fedbandit.messages import Download, Message, Upload, decode, encode
 from fedbandit.state import pack
-from fedbandit.statistics import N_PENDING, VERSION, N, Sums, b_of, base_of, pending_b_of
+from fedbandit.statistics import N_PENDING, VERSION, N, Sums, base_b_of, base_of
 from fedbandit.transports.envelope import unseal
 from fedbandit.transports.federation import Federation
 from fedbandit.transports.invitation import Terms
@@ -415,7 +415,7 @@ class FaultyNetwork:
         V = sum((sums.V for sums in parts), np.zeros((dim, dim)))
         b = sum((sums.b for sums in parts), np.zeros(dim))
         np.testing.assert_allclose(base_of(row, dim), V, rtol=1e-7, atol=1e-7)
-        np.testing.assert_allclose(b_of(row, dim) - pending_b_of(row, dim), b, rtol=1e-7, atol=1e-7)
+        np.testing.assert_allclose(base_b_of(row, dim), b, rtol=1e-7, atol=1e-7)
         assert row[N] - row[N_PENDING] == sum(sums.n for sums in parts)
 
 
