@@ -20,7 +20,7 @@ EXPERIMENT = Experiment(
     "at: LinUCB 1,506, CLUB 1,469, SCLUB 1,313, Homo-DC 1,025, FCLUB-DC 340, 'CDP' 445, FCLUB 613.",
     remarks=(
         "Parameters are drawn anew for each seed; the authors have one set, with the same clusters and servers.",
-        "Our deletion and merging constants, λ and the root in the bonus differ from the code's; see the preset.",
+        "Our constants, λ, the root in the bonus and its width differ from the code's; see the preset.",
     ),
     scales={"quick": Scale(compared(WORLD, 40_000), seeds=3), "paper": Scale(compared(WORLD, 100_000), seeds=10)},
     panels=(

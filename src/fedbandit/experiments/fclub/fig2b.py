@@ -9,7 +9,7 @@ WORLD = "movielens-users:n_clients=100"
 SLOW = (
     "Every server has users of nearly all clusters here, and until they are told apart they learn together: at "
     "T = 60,000 FCLUB-DC has the regret of one model for all. Then it grows more slowly than LinUCB's, but has not "
-    "made up for it at T = 200,000 (seed 0: 8,189 against 5,009; 7,939 with the authors' α, which find all ten "
+    "made up for it at T = 200,000 (seed 0: 7,887 against 4,242; 9,309 with the authors' α, which find all ten "
     "clusters by then). How the authors' code comes to 898 we have not found out; how many users it has is not printed."
 )
 
