@@ -19,7 +19,7 @@ from benchmarks.timing import table
 D, SERVERS, USERS, ITEMS = 10, 5, 40, 10
 
 
-def numpy_loop(rounds: int, upload: float = 1.01, download: float = 1.01, width: float = 0.3) -> float:
+def numpy_loop(rounds: int, upload: float = 1.01, download: float = 1.01, width: float = 1.5) -> float:
     """Seconds."""
     rng = np.random.default_rng(0)
     theta = rng.standard_normal(D) / D**0.5
@@ -54,7 +54,7 @@ def numpy_loop(rounds: int, upload: float = 1.01, download: float = 1.01, width:
 
 def main() -> None:
     """Print both, five times each: the machine is shared."""
-    env, system = fb.environments.fclub(), fb.fclub_dc(alpha=0.3)
+    env, system = fb.environments.fclub(), fb.fclub_dc()
     fb.simulate(system, env, 1_000)  # compile
     lines = []
     for seed in range(5):

@@ -38,7 +38,7 @@ SETTINGS = ((1, 0.85), (4, 0.85), (30, 0.85), (4, 0.65), (4, 0.05))
 SYSTEMS: dict[str, Callable[[], fb.System]] = {
     "linucb": fb.linucb,
     "dislinucb": fb.dislinucb,
-    "fclub_dc": partial(fb.fclub_dc, n_servers=30, upload=1.2, download=1.2, ridge=0.1),
+    "fclub_dc": partial(fb.fclub_dc, n_servers=30, upload=1.2, download=1.2, ridge=0.1, alpha=None),
     "dyclu": fb.dyclu,
     "hetofedbandit": fb.hetofedbandit,
     "hetofedbandit_e": fb.hetofedbandit_e,

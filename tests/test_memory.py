@@ -5,6 +5,8 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ import fedbandit as fb
 from fedbandit import memory
 from fedbandit.algebra import Array
 from fedbandit.engine import rows
+from fedbandit.engine.checkpoint import read_checkpoint, write_checkpoint
 from fedbandit.engine.simulation import Simulation
 from tests.test_exact import POLICIES
 
@@ -47,11 +50,16 @@ def test_what_is_kept_is_bounded_and_of_the_right_size(monkeypatch: pytest.Monke
     addresses = {address(array) for array in arrays}
     del arrays
     assert 0 < sum(map(len, memory._kept)) <= memory.MOST_KEPT
-    assert address(memory.room_for((2000, 1000))) not in addresses, "too small"
-    assert address(memory.room_for((600, 1000))) in addresses, "large enough"
     kept = len(memory._kept)
+    larger = memory.room_for((2000, 1000))
+    assert len(memory._kept) == kept, "all are too small"
+    smaller = memory.room_for((600, 1000))
+    assert len(memory._kept) == kept - 1, "one is large enough"
+    assert address(smaller) in addresses
     memory.room_for((10**4, 1000))
-    assert len(memory._kept) == kept, "80 MB are more than may be kept"
+    assert len(memory._kept) == kept - 1, "80 MB are more than may be kept"
+    del larger
+    assert sum(map(len, memory._kept)) <= memory.MOST_KEPT
 
 
 @needs_reuse
@@ -68,32 +76,78 @@ def test_a_forked_child_keeps_nothing() -> None:
     assert memory._kept
 
 
+@needs_reuse
+def test_threads_never_share_what_is_used_again() -> None:
+    """Each fills an array with a number of its own, and finds nothing else in it."""
+
+    def use(number: int) -> bool:
+        size = 600 + 100 * (number % 7)
+        array = memory.room_for((size, 1000))
+        array[:, ::512] = number
+        return bool((array[:, ::512] == number).all())
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(use, range(400)))
+
+
 def test_zeros_are_zeros() -> None:
     memory.room_for(LARGE)[:] = 1.0
     assert not memory.lazy_zeros(LARGE).any()
 
 
-@pytest.mark.parametrize("policy", list(POLICIES))
-@pytest.mark.parametrize("preset", [fb.async_linucb, fb.sync_linucb, fb.linucb, fb.feducb])
-def test_nothing_is_read_before_it_is_written(
-    preset: Callable[..., fb.System], policy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def finished(
+    system: fb.System, env: fb.environments.Homogeneous, horizon: int, checkpoint: Path | None = None
+) -> Simulation:
+    """Run to the end; with a checkpoint, through it in the middle."""
+    simulation = Simulation(system, env, horizon, 0)
+    while not simulation.finished:
+        simulation.advance()
+        if checkpoint is not None and not checkpoint.exists():
+            write_checkpoint(checkpoint, simulation, "")
+            simulation = Simulation(system, env, horizon, 0)
+            read_checkpoint(checkpoint, simulation, "")
+    return simulation
+
+
+def check_nothing_is_read_before_it_is_written(run: Callable[[], Simulation], patch: pytest.MonkeyPatch) -> None:
     """Rows full of NaN instead of zeros: the same result, and the same state byte for byte."""
-    env = fb.environments.homogeneous(n_clients=30, dim=6, n_arms=4, delay=(0, 5))
     outcomes = []
     for filling in (0.0, np.nan):
 
         def filled(shape: tuple[int, int], filling: float = filling) -> Array:
             return np.full(shape, filling)
 
-        monkeypatch.setattr(rows, "room_for", filled)
-        monkeypatch.setattr(memory, "room_for", filled)
-        simulation = Simulation(preset(policy=POLICIES[policy][0]), env, 1500, 0)
-        while not simulation.finished:
-            simulation.advance()
-        outcomes.append((simulation.result(), simulation.learner.state()))
+        patch.setattr(rows, "room_for", filled)
+        patch.setattr(memory, "room_for", filled)
+        simulation = run()
+        outcomes.append((simulation.result(), simulation.learner.state().arrays))
     (plain, state), (again, state_again) = outcomes
     assert np.array_equal(plain.arms, again.arms)
     assert np.array_equal(plain.regret, again.regret)
-    for name, array in state.arrays.items():
-        assert np.array_equal(array, state_again.arrays[name], equal_nan=True), name
+    for name, array in state.items():
+        assert np.array_equal(array, state_again[name]), name
+
+
+@pytest.mark.parametrize("policy", list(POLICIES))
+@pytest.mark.parametrize("preset", [fb.async_linucb, fb.sync_linucb, fb.linucb, fb.feducb])
+def test_rows_are_written_before_they_are_read(
+    preset: Callable[..., fb.System], policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = fb.environments.homogeneous(n_clients=30, dim=6, n_arms=4, delay=(0, 5))
+    system = preset(policy=POLICIES[policy][0])
+    check_nothing_is_read_before_it_is_written(lambda: finished(system, env, 1500), monkeypatch)
+
+
+@pytest.mark.parametrize("preset", [fb.async_linucb, fb.linucb, fb.count_linucb, fb.feducb])
+def test_rows_that_grow_or_are_restored_are_written_before_they_are_read(
+    preset: Callable[..., fb.System], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Members of `feducb` have their rows from the start, however many they are."""
+    monkeypatch.setattr(rows, "LARGEST_AT_ONCE", 0)
+    env = fb.environments.homogeneous(n_clients=5000, dim=3, n_arms=2, delay=(0, 5))
+    names = iter(("zeros", "NaN"))
+
+    def run() -> Simulation:
+        return finished(preset(), env, 20_000, tmp_path / next(names))
+
+    check_nothing_is_read_before_it_is_written(run, monkeypatch)

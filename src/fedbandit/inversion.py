@@ -133,6 +133,9 @@ def sweep(P: Array, C: Array) -> float:
     for k in range(rest):  # the last few pivots one by one
         pivot = P[corner + k * rest + k]
         product *= pivot
+        if not 1e-100 < product < 1e100:
+            logdet += math.log(product)
+            product = 1.0
         column = edge + k * whole
         for j in range(whole):
             c0[j] = P[column + j]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import weakref
@@ -69,20 +70,31 @@ def _array_in(memory: mmap.mmap, shape: tuple[int, int]) -> Array:
 
 
 def _take_kept(size: int) -> mmap.mmap | None:
-    """Memory that is large enough, and not much too large."""
-    for i, memory in enumerate(_kept):
+    """Memory that is large enough, and not much too large; the last that was kept first.
+
+    Several threads may ask: whoever removes it from the list has it. (A finalizer may run within any line here, in the
+    same thread, so that there can be no lock.)
+    """
+    for memory in reversed(list(_kept)):
         if size + _HUGE_PAGE <= len(memory) <= 2 * size + _HUGE_PAGE:
-            return _kept.pop(i)
+            with contextlib.suppress(ValueError):
+                _kept.remove(memory)
+                return memory
     return None
 
 
 def _keep(memory: mmap.mmap) -> None:
     """Nobody needs this any more: let the system have its pages if it is short of them, and keep what it leaves."""
-    if len(memory) <= MOST_KEPT:
+    if len(memory) > MOST_KEPT:
+        return
+    with contextlib.suppress(OSError):  # where the system will not, the memory is not kept
         memory.madvise(mmap.MADV_FREE)
         _kept.append(memory)
-    while sum(map(len, _kept)) > MOST_KEPT:
-        _kept.pop(0)
+    kept = list(_kept)
+    while sum(map(len, kept)) > MOST_KEPT:
+        with contextlib.suppress(ValueError):
+            _kept.remove(kept[0])
+        del kept[0]
 
 
 if hasattr(os, "register_at_fork"):

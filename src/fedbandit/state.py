@@ -47,7 +47,10 @@ def unpack(data: bytes) -> State:
         raise FedbanditError(f"A stored state has {len(data)} bytes, which is too few.")
     magic, version, length = _START.unpack_from(data)
     if magic != b"FBS" or version != FORMAT:
-        raise FedbanditError(f"A stored state starts with {magic!r} format {version}, expected b'FBS' format {FORMAT}.")
+        raise FedbanditError(
+            f"A stored state starts with {magic!r} format {version}, expected b'FBS' format {FORMAT}; "
+            "another version of fedbandit wrote it, so begin with a new file."
+        )
     try:
         described = json.loads(data[_START.size : _START.size + length])
         arrays: dict[str, NDArray[Any]] = {}

@@ -11,7 +11,7 @@ the Sherman–Morrison formula and the matrix determinant lemma, in O(d²) an ob
 ΔV is a short list of contexts and a matrix into which the list is folded when it is full: with many models, memory
 traffic counts, and an observation then touches O(d) of ΔV instead of O(d²).
 
-A row is about 2d² + 11d + 16 numbers side by side. First what every step needs: scalars, θ̂, Δb and the inverse, packed
+A row is about 2d² + 15d + 16 numbers side by side. First what every step needs: scalars, θ̂, Δb and the inverse, packed
 (`fedbandit.packed`). Then what few do: the list, base b, the folded part of ΔV (packed too), and base. Rows exist only
 for models that have acted. Coordinators keep their own statistics, and what they broadcast, as rows without pending.
 """
@@ -48,7 +48,7 @@ from fedbandit.packed import (
     packed_length,
     unpack,
 )
-from fedbandit.vectors import matrix_at
+from fedbandit.vectors import matrix_at, prefetch
 
 TIE = 1e-9
 """Two scores, or a measure and its threshold, closer than this are equal: summation order must not decide."""
@@ -75,7 +75,7 @@ LISTED = 8
 
 
 LINE = 8
-"""Numbers in a line of the cache: rows begin where one does."""
+"""Numbers in a line of the cache, of which the length of a row is a multiple."""
 
 
 def row_length(dim: int) -> int:
@@ -145,7 +145,7 @@ def listed_of(row: Array, d: int) -> Array:
 
 @compiled_view
 def base_b_of(row: Array, d: int) -> Array:
-    """B − Δb: what coordinator and row have in common."""
+    """What coordinator and row have in common of b: b − Δb."""
     start = hot_length(d) + LISTED * d
     return row[start : start + d]
 
@@ -277,6 +277,9 @@ def mark_sent(row: Array, d: int) -> None:
 @compiled_lean
 def adopt(row: Array, given: Array, d: int, ridge: float, scratch: Array) -> None:
     """Replace what a row shares with its coordinator by the row `given`, and put pending observations back on top."""
+    if row[N_PENDING] > row[N_LISTED]:
+        for i in range(hot_length(d), base_at(d), LINE):  # `recompute` needs it, and it is seldom in the cache
+            prefetch(row, i)
     share_base(row, given, d)
     if row[N_PENDING] <= min(row[N_LISTED], d // 2):  # more updates than that take longer than an inversion
         build_on(row, given, d, scratch)

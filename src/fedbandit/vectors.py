@@ -253,7 +253,7 @@ entry: Callable[[Four, int], float] = _entry_plain if _PLAIN else _entry
 """Entry k, a constant."""
 
 prefetch: Callable[[NDArray[np.float64] | NDArray[np.int64], int], None] = _prefetch_plain if _PLAIN else _prefetch
-"""Tell the machine that the cache line of entry i of a vector will be written to soon. It changes no result."""
+"""Have the cache line of entry i of a vector fetched, for reading or writing. It changes no result."""
 
 zeros: Callable[[], Four] = _zeros_plain if _PLAIN else _zeros
 """Four zeros."""

@@ -211,9 +211,6 @@ def seat_user(kernel: Kernel, rules: GraphRules, plan: PolicyPlan, u: int, d: in
     bench[BIAS] = rules.bias[u]
     if kernel.shift.shape[0] > 0:
         bench[BIAS] += add_noise(kernel, rules, u, block, theta, work)
-    if kernel.steps[u] % BOUND_EVERY == 0:
-        kernel.spectral[u] = min(kernel.spectral[u], spectral_bound(block, work.M))
-    bench[SPECTRAL] = kernel.spectral[u]
     bench[LOGDET] = kernel.logdet[0]
     if not rules.whole and math.isnan(plan.alpha):
         bench[LOGDET] = own_logdet(block, rules.start[u], work.M)
@@ -225,6 +222,9 @@ def seat_user(kernel: Kernel, rules: GraphRules, plan: PolicyPlan, u: int, d: in
         invert(V, work.M)
         for i in range(d):
             V[i, i] -= plan.ridge
+    if kernel.steps[u] % BOUND_EVERY == 0:
+        kernel.spectral[u] = min(kernel.spectral[u], spectral_bound(block, work.M))
+    bench[SPECTRAL] = kernel.spectral[u]
 
 
 @compiled_lean

@@ -77,7 +77,7 @@ FAR = 8
 """How many interactions ahead the whereabouts of rows are fetched."""
 
 SOON = 2
-"""How many interactions ahead their arms are fetched."""
+"""How many interactions ahead the arms that are offered are fetched."""
 
 
 class Late(NamedTuple):
@@ -237,17 +237,17 @@ def send_later(late: Late, now: int, delay: int, r: int, x: Array, y: float) -> 
 
 @compiled_inline
 def look_ahead(
-    block: Block, s: int, stop: int, rows: Array, lights: Array, seats: Seats, hub: Hub, speaks: bool
+    block: Block, s: int, stop: int, before: int, rows: Array, lights: Array, seats: Seats, hub: Hub, rules: Rules
 ) -> None:
     """Have what the next interactions need fetched from memory while this one is worked on.
 
-    Well ahead, where rows are, as they cannot be fetched before that is known; soon, the arms, which another thread has
-    just written; and last the next row.
+    Well ahead, where rows are, as they cannot be fetched before that is known; soon, the arms, which another thread may
+    just have written; and last the next row.
     """
     if s + FAR < stop:
-        r = row_in(block, s + FAR, seats)
+        r = row_in(block, s + FAR, before, seats, rules)
         prefetch(seats.seat_of, r)
-        if speaks:
+        if rules.speaks:
             prefetch(hub.cohort_of, r)
     if s + SOON < stop:
         arms, means = block.arms[s + SOON], block.means[s + SOON]
@@ -255,7 +255,7 @@ def look_ahead(
             prefetch(arms, i)
             prefetch(means, i)
     if s + 1 < stop:
-        seat, d = seats.seat_of[row_in(block, s + 1, seats)], block.X.shape[1]
+        seat, d = seats.seat_of[row_in(block, s + 1, before, seats, rules)], block.X.shape[1]
         if seat >= 0:
             row = rows[seat]
             for i in range(0, hot_length(d), LINE):
@@ -267,10 +267,11 @@ def look_ahead(
 
 
 @compiled_inline
-def row_in(block: Block, s: int, seats: Seats) -> int:
-    """The row that serves the user of interaction s; with several estimators, the first."""
+def row_in(block: Block, s: int, before: int, seats: Seats, rules: Rules) -> int:
+    """The row that serves the user of interaction s; of several estimators, the one whose turn it is."""
     user = block.clients[s]
-    return seats.row_of[user] if seats.row_of.shape[0] > 0 else user
+    r = seats.row_of[user] if seats.row_of.shape[0] > 0 else user
+    return r if rules.period == 1 else r * rules.period + ((before + s) // rules.per_round) % rules.period
 
 
 @compiled_free
@@ -301,14 +302,12 @@ def run(
             return Pause(s, HUB_FULL, -1, s)
         if max(seats.taken[FULL] - rows.shape[0], seats.taken[LIGHT] - lights.shape[0]) == 0 < growing:
             return Pause(s, ROWS_FULL, -1, s)
-        look_ahead(block, s, stop, rows, lights, seats, hub, rules.speaks)
+        look_ahead(block, s, stop, before, rows, lights, seats, hub, rules)
         now = before + s
         entry = late.first[now % ring] if delayed else -1
         acting = entry < 0
         if acting:
-            r = row_in(block, s, seats)
-            if rules.period > 1:
-                r = r * rules.period + (now // rules.per_round) % rules.period
+            r = row_in(block, s, before, seats, rules)
             if seats.seat_of[r] == -1:
                 if rules.fused:
                     clear(lights[seats.taken[LIGHT]])

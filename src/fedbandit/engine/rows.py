@@ -48,7 +48,7 @@ from fedbandit.system import System
 from fedbandit.world import World
 
 LARGEST_AT_ONCE = 2**33
-"""Bytes of address space that may be set aside for all rows at once; beyond that they grow as clients first act."""
+"""Bytes of address space set aside for all rows at once; beyond that they grow as clients first act, if they may."""
 
 
 class RowsLearner:
@@ -84,7 +84,7 @@ class RowsLearner:
             per_round=world.per_round,
         )
         self.plan = system.policy.plan(system.as_seen(world), system.ridge, policy_key(seed))
-        at_once = 8 * n_rows * row_length(env.dim) <= LARGEST_AT_ONCE
+        at_once = known_one_by_one is not None or 8 * n_rows * row_length(env.dim) <= LARGEST_AT_ONCE
         capacity = n_rows if at_once else min(n_rows, 4096)
         self.rows = room_for((capacity, row_length(env.dim)))
         self.lights = room_for((capacity, light_length(env.dim)))

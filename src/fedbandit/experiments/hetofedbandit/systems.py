@@ -18,11 +18,11 @@ def world(n_clients: int, n_clusters: int, horizon: int, gap: float = 0.85, size
 
 
 def compared(env: str, horizon: int | None, n_clients: int, value: Value = "", common: str = "") -> list[Point]:
-    """All that §4 compares: every client of FCLUB_DC is a server of its own, and U = D = 1.2."""
+    """All that §4 compares: every client of FCLUB_DC is a server of its own, U = D = 1.2, and its width is theirs."""
     systems = (
         (ALONE, "linucb", ""),
         (DIS, "dislinucb", ""),
-        (FCLUB, "fclub-dc", f"upload=1.2,download=1.2,n_servers={n_clients}"),
+        (FCLUB, "fclub-dc", f"upload=1.2,download=1.2,n_servers={n_clients},confidence=0.1"),
         (DYCLU, "dyclu", ""),
         (HFB, "hetofedbandit", ""),
         (HFB_E, "hetofedbandit-e", ""),
