@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fedbandit.algebra import Array, add_scaled, clear, copy
 from fedbandit.compiled import compiled_lean
-from fedbandit.statistics import N_LISTED, N_OWN, N_PENDING, STEPS, VERSION, build_on, listed_of, pending_b_of
+from fedbandit.statistics import LINE, N_LISTED, N_OWN, N_PENDING, STEPS, VERSION, build_on, listed_of, pending_b_of
 
 LIGHTLY = 4
 """How many observations a light row may have."""
@@ -19,7 +19,8 @@ CHOSEN, COUNT, FIRST = 0, 1, 2  # arms chosen, observations, where they begin
 
 def light_length(dim: int) -> int:
     """How many numbers a light row has."""
-    return FIRST + LIGHTLY * (dim + 1)
+    needed = FIRST + LIGHTLY * (dim + 1)
+    return needed + -needed % LINE
 
 
 @compiled_lean
@@ -41,11 +42,11 @@ def load_light(light: Array, given: Array, row: Array, d: int, scratch: Array) -
 
 @compiled_lean
 def note_observation(light: Array, row: Array, x: Array, y: float) -> None:
-    """The full row of a light one has learnt from (x, y)."""
+    """A light row, for which `row` has chosen, has seen (x, y)."""
     d = x.shape[0]
-    k = int(row[N_PENDING])
-    at = FIRST + (k - 1) * (d + 1)
+    k = int(light[COUNT])
+    at = FIRST + k * (d + 1)
     light[CHOSEN] = row[STEPS]
-    light[COUNT] = k
+    light[COUNT] = k + 1
     copy(x, light[at : at + d])
     light[at + d] = y

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints, clear, copy, largest
+from fedbandit.algebra import Array, Ints, clear, copy, dot, largest
 from fedbandit.compiled import compiled_free, compiled_inline, compiled_lean
 from fedbandit.environments.block import Block
 from fedbandit.light import CHOSEN, LIGHTLY, load_light, note_observation
@@ -29,6 +29,7 @@ from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import RewardPlan, learnt
 from fedbandit.statistics import (
     LINE,
+    LOGDET,
     N_OWN,
     N_PENDING,
     STEPS,
@@ -178,6 +179,25 @@ def take_seat(seats: Seats, r: int) -> int:
     seats.seat_of[r] = seat
     seats.row_at[seat] = r
     return seat
+
+
+@compiled_inline
+def stays_light(bench: Array, r: int, x: Array, u: Array, rules: Rules) -> bool:
+    """Whether row r, on the bench, needs no matrices of its own after one more observation, of x with u = V(λ)⁻¹x.
+
+    Only what triggers read is brought up to date for the question, as the bench is forgotten if the answer is yes.
+    """
+    if bench[N_PENDING] >= LIGHTLY:
+        return False
+    logdet = bench[LOGDET]
+    bench[LOGDET] += math.log(1.0 + dot(x, u))
+    bench[N_OWN] += 1
+    bench[N_PENDING] += 1
+    silent = not triggered(rules.kind, pick(rules.thresholds, r), rules.batch, bench)
+    bench[LOGDET] = logdet
+    bench[N_OWN] -= 1
+    bench[N_PENDING] -= 1
+    return silent
 
 
 @compiled_lean
@@ -350,15 +370,15 @@ def run(
             y = learnt(rules.rewards, y, r, int(row[N_OWN]))
             if math.isnan(y):
                 return Pause(s, REFUSED, seat, s - 1 if acting else s)
+        if light and stays_light(row, r, x, work.best_u, rules):
+            note_observation(lights[-2 - seat], row, x, y)
+            continue
         if rules.fresh:
             observe(row, x, y, work.best_u, rules.ridge, work.M)
         else:
             hold(row, x, y)
         speaks_up = triggered(rules.kind, pick(rules.thresholds, r), rules.batch, row)
         if light:
-            if not speaks_up and row[N_PENDING] <= LIGHTLY:
-                note_observation(lights[-2 - seat], row, x, y)
-                continue
             seat = settle_in(seats, r, rows, bench, hub, d, rules)
             row = rows[seat]
         if speaks_up:
