@@ -41,13 +41,13 @@ def main() -> None:
     federated, central = fb.async_linucb(gamma_upload=5.0, gamma_download=5.0), fb.linucb_central()
     lines = []
     for system, dim, arms, horizon, repeats in (
-        (federated, 25, 25, 1_000_000, 3),
-        (federated, 25, 25, 300_000, 3),
-        (federated, 25, 25, 30_000, 5),
-        (federated, 10, 10, 300_000, 3),
-        (federated, 25, 100, 300_000, 3),
-        (federated, 50, 25, 300_000, 3),
-        (central, 25, 25, 1_000_000, 3),
+        (federated, 25, 25, 1_000_000, 9),
+        (federated, 25, 25, 300_000, 15),
+        (federated, 25, 25, 30_000, 15),
+        (federated, 10, 10, 300_000, 9),
+        (federated, 25, 100, 300_000, 5),
+        (federated, 50, 25, 300_000, 5),
+        (central, 25, 25, 1_000_000, 5),
     ):
         env = fb.environments.homogeneous(n_clients=CLIENTS, dim=dim, n_arms=arms, pool=1000, contexts="sphere")
         short = 10_000
