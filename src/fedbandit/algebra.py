@@ -86,7 +86,7 @@ def dot(x: Array, y: Array) -> float:
     return s
 
 
-@compiled_lean
+@compiled_inline
 def dot_each(theta: Array, X: Array, arms: Ints, out: Array) -> None:
     """out[a] = ⟨θ, X[arms[a]]⟩, four arms at a time."""
     d = theta.shape[0]

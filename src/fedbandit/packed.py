@@ -145,7 +145,7 @@ def multiply_packed(P: Array, x: Array, out: Array) -> None:
             at += 1
 
 
-@compiled_lean
+@compiled_inline
 def squares(P: Array, X: Array, r0: int, r1: int, r2: int, r3: int, tile: Array, out: Array) -> None:
     """Out = xᵀ P x for four rows x of X; `tile` has room for them side by side, 4d numbers. P is read once for all."""
     d = X.shape[1]

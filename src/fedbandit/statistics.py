@@ -186,7 +186,7 @@ def add_pending(row: Array, d: int, V: Array) -> None:
     add_listed(row, d, V)
 
 
-@compiled_lean
+@compiled_inline
 def keep_pending(row: Array, d: int, x: Array) -> None:
     """Put x on the list of pending contexts; fold the list when it is full."""
     k = int(row[N_LISTED])
@@ -232,7 +232,7 @@ def refresh(row: Array, d: int, ridge: float, scratch: Array) -> None:
     row[SPECTRAL] = spectral_bound(A, matrix_in(scratch, d, d + 1))
 
 
-@compiled_lean
+@compiled_inline
 def observe(row: Array, x: Array, y: float, u: Array, ridge: float, scratch: Array) -> None:
     """Add the observation (x, y) to a row, given u = V(λ)⁻¹ x.
 
