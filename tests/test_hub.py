@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fedbandit import statistics as stats
 from fedbandit.algebra import Array, Ints
 from fedbandit.packed import multiply_packed, unpacked
+from fedbandit.protocols import housekeeping
 from fedbandit.protocols import hub as hubs
 from fedbandit.protocols.hub import (
     CLASS,
@@ -118,7 +119,7 @@ class Pair:
     def reserve(self) -> None:
         """As every caller must."""
         if not hubs.has_room(self.hub):
-            self.hub = hubs.make_room(self.hub)
+            self.hub = housekeeping.make_room(self.hub)
             assert hubs.has_room(self.hub)
 
     def join(self, i: int, *, warm: bool) -> None:
@@ -144,13 +145,13 @@ class Pair:
         assert np.flatnonzero(self.issues() != issues).tolist() == others
         assert downloads == len(expected)
         if others:
-            assert hubs.last_recipients(self.hub).tolist() == others
+            assert housekeeping.last_recipients(self.hub).tolist() == others
         if i in expected:
             np.testing.assert_allclose(stats.base_of(row, self.d), self.plain.V[i], atol=1e-9)
 
     def issues(self) -> Ints:
         """The version each client has been sent, −1 before it joined."""
-        cohort = hubs.cohort_of_clients(self.hub)
+        cohort = housekeeping.cohort_of_clients(self.hub)
         return np.where(cohort >= 0, self.hub.cohorts[cohort, ISSUE], -1)
 
     def check(self) -> None:
@@ -173,7 +174,7 @@ class Pair:
 def check_hub(hub: Hub, counting: bool) -> None:
     """Sizes, heaps, snapshots and the stack of free ones agree with one another."""
     used = int(hub.counters[USED])
-    cohort = hubs.cohort_of_clients(hub)
+    cohort = housekeeping.cohort_of_clients(hub)
     joined = cohort >= 0
     root = hub.cohorts[:used, PARENT] == np.arange(used)
     sizes = np.where(root, hub.cohorts[:used, SIZE], 0)
@@ -222,7 +223,7 @@ def check_hub(hub: Hub, counting: bool) -> None:
 
 def observable(hub: Hub, counting: bool) -> list[object]:
     """All that a client or a caller can see of a hub."""
-    cohort = hubs.cohort_of_clients(hub)
+    cohort = housekeeping.cohort_of_clients(hub)
     seen: list[object] = [hub.pool.copy(), int(hub.counters[LAST_VERSION])]
     for c in cohort:
         if c < 0:
@@ -299,7 +300,7 @@ def test_making_room_changes_nothing(data: st.DataObject) -> None:
             pair.upload(i)
         if rng.integers(2):
             before = observable(pair.hub, pair.counting)
-            pair.hub = hubs.make_room(pair.hub)
+            pair.hub = housekeeping.make_room(pair.hub)
             np.testing.assert_equal(observable(pair.hub, pair.counting), before)
             assert hubs.has_room(pair.hub)
             check_hub(pair.hub, pair.counting)
@@ -360,7 +361,7 @@ def test_the_room_grows_with_the_number_of_separate_cohorts() -> None:
         pair.observe(i, rng.standard_normal(2))
         pair.upload(i)
     pair.check()
-    assert len(set(hubs.cohort_of_clients(pair.hub).tolist())) == n
+    assert len(set(housekeeping.cohort_of_clients(pair.hub).tolist())) == n
 
 
 def test_downloads_are_materialised_when_a_client_next_acts() -> None:

@@ -23,7 +23,8 @@ from fedbandit.policies import scratch
 from fedbandit.privacy.privacy import Releases
 from fedbandit.protocols import Coordinator, SynchronousCoordinator
 from fedbandit.protocols.coordinator import StarCoordinator
-from fedbandit.protocols.hub import Hub, empty_hub, has_room, join, make_room, pack_hub, settle_pool, unpack_hub
+from fedbandit.protocols.housekeeping import make_room, pack_hub, unpack_hub
+from fedbandit.protocols.hub import Hub, empty_hub, has_room, join, settle_pool
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.state import State
 from fedbandit.statistics import N_OWN, N, Sums, base_b_of, base_of, empty_rows, grown, recompute, row_length, start_row

@@ -31,7 +31,8 @@ from fedbandit.memory import enlarged, room_for
 from fedbandit.messages import Join
 from fedbandit.policies import scratch
 from fedbandit.protocols import Coordinator, Kind, MemberKeeper
-from fedbandit.protocols.hub import Hub, empty_hub, make_room, pack_hub, unpack_hub
+from fedbandit.protocols.housekeeping import make_room, pack_hub, unpack_hub
+from fedbandit.protocols.hub import Hub, empty_hub
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.state import State
 from fedbandit.statistics import (

@@ -15,7 +15,8 @@ from fedbandit.memory import lazy_zeros
 from fedbandit.policies import scratch
 from fedbandit.policies.split import split_scratch
 from fedbandit.protocols import Coordinator, MemberKeeper
-from fedbandit.protocols.hub import Hub, empty_hub, make_room, pack_hub, unpack_hub, upload_row
+from fedbandit.protocols.housekeeping import make_room, pack_hub, unpack_hub
+from fedbandit.protocols.hub import Hub, empty_hub, upload_row
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.split_model import begin, may_begin

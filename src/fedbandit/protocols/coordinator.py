@@ -12,6 +12,7 @@ from fedbandit.algebra import Array
 from fedbandit.assembly import NEVER, Noise
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Download, Join, Message, Receipt, Upload
+from fedbandit.protocols.housekeeping import last_recipients, make_room, pack_hub, unpack_hub
 from fedbandit.protocols.hub import (
     BOUND_AT,
     ISSUE,
@@ -21,14 +22,10 @@ from fedbandit.protocols.hub import (
     find,
     has_room,
     join,
-    last_recipients,
-    make_room,
     measure,
     of,
-    pack_hub,
     settle_pool,
     stand_alone,
-    unpack_hub,
 )
 from fedbandit.protocols.sequence import check_upload, is_retry
 from fedbandit.state import State

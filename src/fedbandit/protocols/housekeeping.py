@@ -1,0 +1,129 @@
+"""Looking after a coordinator's memory, in Python: who is in which cohort, room for more, storing it.
+
+`fedbandit.protocols.hub` is how it works; nothing here changes what it does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbandit.algebra import Ints
+from fedbandit.errors import FedbanditError
+from fedbandit.protocols.hub import (
+    FREE,
+    ISSUE,
+    LAST_VERSION,
+    LEFT,
+    PARENT,
+    RIGHT,
+    SIZE,
+    SNAPSHOT,
+    USED,
+    Hub,
+    build_heaps,
+)
+from fedbandit.statistics import grown
+
+_ROOMY = ("cohorts", "key", "snapshots", "users", "free")
+
+
+def cohort_of_clients(hub: Hub) -> Ints:
+    """The cohort each client is in now, −1 for those that have not joined."""
+    final = hub.cohorts[: hub.counters[USED], PARENT].copy()
+    while not np.array_equal(nearer := final[final], final):
+        final = nearer
+    return np.append(final, -1)[hub.cohort_of]
+
+
+def last_recipients(hub: Hub) -> Ints:
+    """The clients that have the newest snapshot."""
+    cohort = cohort_of_clients(hub)
+    return np.flatnonzero((cohort >= 0) & (hub.cohorts[cohort, ISSUE] == hub.counters[LAST_VERSION]))
+
+
+def make_room(hub: Hub) -> Hub:
+    """A hub with only the live cohorts, renumbered, and at least as many free numbers as used ones."""
+    used = int(hub.counters[USED])
+    live = np.flatnonzero((hub.cohorts[:used, PARENT] == np.arange(used)) & (hub.cohorts[:used, SIZE] > 0))
+    renumber = np.full(used + 1, -1)  # the last entry serves the number −1, "none"
+    renumber[live] = np.arange(live.size)
+    room = hub.key.size
+    while room < 2 * (live.size + hub.log_gamma.size + 4):
+        room *= 2
+    cohorts = grown(hub.cohorts[live], room)
+    cohorts[: live.size, PARENT] = np.arange(live.size)
+    cohorts[: live.size, LEFT : RIGHT + 1] = -1
+    key = grown(hub.key[live], room)
+    heap = np.full_like(hub.heap, -1)
+    build_heaps(cohorts, key, heap, live.size)
+    snapshots, users, free, counters = hub.snapshots, hub.users, hub.free, hub.counters.copy()
+    slots, available = users.size, int(counters[FREE])
+    if available < 2 + slots // 4:
+        snapshots, users, free = (grown(array, 2 * slots) for array in (snapshots, users, free))
+        free[available : available + slots] = np.arange(slots, 2 * slots)
+        counters[FREE] += slots
+    counters[USED] = live.size
+    return hub._replace(
+        heap=heap,
+        current=renumber[hub.current],
+        newcomers=renumber[hub.newcomers],
+        cohorts=cohorts,
+        key=key,
+        snapshots=snapshots,
+        users=users,
+        free=free,
+        cohort_of=renumber[cohort_of_clients(hub)],
+        counters=counters,
+    )
+
+
+def pack_hub(hub: Hub) -> dict[str, NDArray[Any]]:
+    """The hub as named arrays for a state: the same for hubs that behave the same, wherever things are in memory.
+
+    Cohorts without members are left out, and snapshots stand in the order of the cohorts that have them.
+    """
+    tidy = make_room(hub)
+    used = int(tidy.counters[USED])
+    cohorts, counters = tidy.cohorts[:used].copy(), tidy.counters.copy()
+    slots, first = np.unique(cohorts[:, SNAPSHOT], return_index=True)
+    taken = slots[np.argsort(first)]
+    taken = taken[taken >= 0]
+    place = np.full(tidy.users.size + 1, -1)  # the last entry serves the number −1, "none"
+    place[taken] = np.arange(taken.size)
+    cohorts[:, SNAPSHOT] = place[cohorts[:, SNAPSHOT]]
+    counters[FREE] = 0
+    return {
+        **{f"hub.{name}": array for name, array in tidy._asdict().items() if name not in _ROOMY},
+        "hub.counters": counters,
+        "hub.cohorts": cohorts,
+        "hub.key": tidy.key[:used],
+        "hub.snapshots": tidy.snapshots[taken],
+        "hub.users": tidy.users[taken],
+    }
+
+
+def unpack_hub(hub: Hub, arrays: dict[str, NDArray[Any]]) -> Hub:
+    """The hub that `pack_hub` packed; `hub` is any one of the same system."""
+    for name in ("pool", "cohort_of", "log_gamma"):
+        stored, expected = arrays[f"hub.{name}"].shape, getattr(hub, name).shape
+        if stored != expected:
+            raise FedbanditError(f"The stored {name} is of shape {stored}, expected {expected}.")
+    taken, used = len(arrays["hub.users"]), len(arrays["hub.key"])
+    slots = max(hub.users.size, 2 * taken)
+    room = max(hub.key.size, 2 * (used + hub.log_gamma.size + 4))
+    free = np.zeros(slots, dtype=np.int64)
+    free[: slots - taken] = np.arange(taken, slots)
+    counters = arrays["hub.counters"]
+    counters[FREE] = slots - taken
+    plain = {name: arrays[f"hub.{name}"] for name in Hub._fields if name not in _ROOMY}
+    return Hub(
+        **plain | {"counters": counters},
+        cohorts=grown(arrays["hub.cohorts"], room),
+        key=grown(arrays["hub.key"], room),
+        snapshots=grown(arrays["hub.snapshots"], slots),
+        users=grown(arrays["hub.users"], slots),
+        free=free,
+    )
