@@ -225,7 +225,7 @@ def test_memory_only_for_clients_that_have_acted() -> None:
         simulation.advance()
     active = len(np.unique(env.open(0).block(0, 2000).clients))
     assert rows_of(simulation).seats.taken[LIGHT] == active >= rows_of(simulation).seats.taken[FULL]
-    assert rows_of(simulation).rows.shape == (1_000_000, row_length(10))
+    assert rows_of(simulation).rows.shape == (1_000_001, row_length(10))  # one is the bench
     assert resident() - before < 200e6
 
 
@@ -234,10 +234,10 @@ def test_rows_grow_where_they_cannot_all_be_set_aside(monkeypatch: pytest.Monkey
     whole = fb.simulate(fb.async_linucb(), env, 7000)
     monkeypatch.setattr("fedbandit.engine.rows.LARGEST_AT_ONCE", 0)
     simulation = Simulation(fb.async_linucb(), env, 7000, 0)
-    assert len(rows_of(simulation).rows) == 4096
+    assert len(rows_of(simulation).rows) == 4097
     while not simulation.finished:
         simulation.advance()
-    assert len(rows_of(simulation).rows) == 6000
+    assert len(rows_of(simulation).rows) == 6001
     assert np.array_equal(simulation.result().arms, whole.arms)
 
 

@@ -1,15 +1,36 @@
 """Models of very few observations, without matrices of their own.
 
 With many clients that act seldom, most models have a handful of observations. Such a row is *light*: how often it has
-chosen, and its observations (x, y). It is made a full row when its client acts, on what its coordinator last gave it,
-so that no download ever has to be applied to it; and it takes an eighth of the memory at d = 10, a fifteenth at d = 25.
+chosen, and its observations (x, y). When its client acts, they are put on top of what its coordinator last gave it, so
+that no download ever has to be applied to it; and it takes an eighth of the memory at d = 10, a fifteenth at d = 25.
 """
 
 from __future__ import annotations
 
-from fedbandit.algebra import Array, add_scaled, clear, copy
-from fedbandit.compiled import compiled_lean
-from fedbandit.statistics import LINE, N_LISTED, N_OWN, N_PENDING, STEPS, VERSION, build_on, listed_of, pending_b_of
+import math
+
+from fedbandit.algebra import Array, add_scaled, clear, copy, dot
+from fedbandit.compiled import compiled_inline, compiled_lean, compiled_view
+from fedbandit.statistics import (
+    LINE,
+    LISTED,
+    LOGDET,
+    N_LISTED,
+    N_OWN,
+    N_PENDING,
+    STEPS,
+    UNREFRESHED,
+    VERSION,
+    base_b_of,
+    folded_of,
+    include,
+    inverse_of,
+    listed_of,
+    pending_b_of,
+    share_base,
+    take_scalars,
+    theta_of,
+)
 
 LIGHTLY = 4
 """How many observations a light row may have."""
@@ -23,21 +44,58 @@ def light_length(dim: int) -> int:
     return needed + -needed % LINE
 
 
+@compiled_view
+def context_of(light: Array, i: int, d: int) -> Array:
+    """The context of observation i."""
+    return light[FIRST + i * (d + 1) : FIRST + i * (d + 1) + d]
+
+
+@compiled_inline
+def reward_of(light: Array, i: int, d: int) -> float:
+    """The reward of observation i."""
+    return light[FIRST + i * (d + 1) + d]
+
+
 @compiled_lean
-def load_light(light: Array, given: Array, row: Array, d: int, scratch: Array) -> None:
-    """Make `row` the full row of a light one, whose coordinator gave it `given`; base is left to `share_base`."""
+def load_light(light: Array, given: Array, row: Array, d: int, u: Array) -> None:
+    """Put a light row, whose coordinator gave it `given`, on `row`, as far as arms are chosen with it; u is scratch.
+
+    That is scalars, θ̂ and V(λ)⁻¹, by Sherman–Morrison as in `observe`. The rest is left to `complete`.
+    """
+    k = int(light[COUNT])
     row[STEPS] = light[CHOSEN]
     row[VERSION] = 0
-    k = int(light[COUNT])
-    row[N_OWN] = row[N_PENDING] = row[N_LISTED] = k
+    row[N_OWN] = row[N_PENDING] = row[N_LISTED] = row[UNREFRESHED] = k
+    take_scalars(row, given)
+    theta, inverse = theta_of(row, d), inverse_of(row, d)
+    copy(theta_of(given, d), theta)
+    copy(inverse_of(given, d), inverse)
+    row[LOGDET] = given[LOGDET]
+    if k == 0:
+        return
+    product = 1.0
+    for i in range(k):
+        x = context_of(light, i, d)
+        error = reward_of(light, i, d) - dot(x, theta)
+        growth = include(inverse, x, u)
+        add_scaled(u, error / growth, theta)
+        product *= growth
+    row[LOGDET] += math.log(product)
+
+
+@compiled_lean
+def complete(light: Array, given: Array, row: Array, d: int) -> None:
+    """Make `row`, which `load_light` has put there, a full row: what is pending, and what it shares with `given`."""
     listed, pending_b = listed_of(row, d), pending_b_of(row, d)
     clear(pending_b)
-    for i in range(k):
-        at = FIRST + i * (d + 1)
-        x = light[at : at + d]
-        copy(x, listed[i])
-        add_scaled(x, light[at + d], pending_b)
-    build_on(row, given, d, scratch)
+    for i in range(int(light[COUNT])):
+        copy(context_of(light, i, d), listed[i])
+        add_scaled(context_of(light, i, d), reward_of(light, i, d), pending_b)
+    for i in range(int(light[COUNT]), LISTED):
+        clear(listed[i])
+    clear(folded_of(row, d))
+    copy(base_b_of(given, d), base_b_of(row, d))
+    share_base(row, given, d)
 
 
 @compiled_lean

@@ -204,8 +204,14 @@ def keep_pending(row: Array, d: int, x: Array) -> None:
 @compiled_lean
 def recompute(row: Array, d: int, ridge: float, scratch: Array) -> None:
     """Compute the inverse, θ̂ and logdet afresh from V = base + pending."""
+    recompute_on(row, base_of(row, d), d, ridge, scratch)
+
+
+@compiled_lean
+def recompute_on(row: Array, base: Array, d: int, ridge: float, scratch: Array) -> None:
+    """The same with a base that the row is about to get."""
     P = inverse_of(row, d)
-    pack(base_of(row, d), P)
+    pack(base, P)
     add_to_diagonal(P, d, ridge)
     if row[N_PENDING] > row[N_LISTED]:
         add(folded_of(row, d), P)
@@ -277,21 +283,20 @@ def mark_sent(row: Array, d: int) -> None:
 @compiled_lean
 def adopt(row: Array, given: Array, d: int, ridge: float, scratch: Array) -> None:
     """Replace what a row shares with its coordinator by the row `given`, and put pending observations back on top."""
-    if row[N_PENDING] > row[N_LISTED]:
-        for i in range(hot_length(d), base_at(d), LINE):  # `recompute` needs it, and it is seldom in the cache
-            prefetch(row, i)
-    share_base(row, given, d)
-    if row[N_PENDING] <= min(row[N_LISTED], d // 2):  # more updates than that take longer than an inversion
-        build_on(row, given, d, scratch)
-        return
+    for i in range(hot_length(d), row.shape[0], LINE):  # all of it is needed, and it is seldom in the cache
+        prefetch(row, i)
     take_scalars(row, given)
     copy(base_b_of(given, d), base_b_of(row, d))
-    recompute(row, d, ridge, scratch)
+    if row[N_PENDING] <= min(row[N_LISTED], d // 2):  # more updates than that take longer than an inversion
+        build_on(row, given, d, scratch)
+    else:
+        recompute_on(row, base_of(given, d), d, ridge, scratch)
+    share_base(row, given, d)
 
 
 @compiled_inline
 def share_base(row: Array, given: Array, d: int) -> None:
-    """Base = that of `given`; base b excepted."""
+    """Base = that of `given`."""
     start = base_at(d)
     copy(given[start : start + d * d], row[start : start + d * d])
 
@@ -308,26 +313,30 @@ def take_scalars(row: Array, given: Array) -> None:
 
 @compiled_lean
 def build_on(row: Array, given: Array, d: int, scratch: Array) -> None:
-    """`adopt`, base excepted, for a row whose pending contexts are all listed: a rank-one update for each."""
-    take_scalars(row, given)
+    """The inverse, θ̂ and logdet of a row whose pending contexts are all listed, by a rank-one update for each."""
     k = int(row[N_PENDING])
     inverse = inverse_of(row, d)
     copy(inverse_of(given, d), inverse)
-    copy(base_b_of(given, d), base_b_of(row, d))
     row[LOGDET] = given[LOGDET]
     row[UNREFRESHED] = k
     if k == 0:
         copy(theta_of(given, d), theta_of(row, d))
         return
-    listed, u = listed_of(row, d), scratch[0]
+    listed = listed_of(row, d)
     product = 1.0
     for i in range(k):
-        multiply_packed(inverse, listed[i], u)
-        growth = 1.0 + dot(listed[i], u)
-        add_outer_packed(inverse, u, -1.0 / growth)
-        product *= growth
+        product *= include(inverse, listed[i], scratch[0])
     row[LOGDET] += math.log(product)
     solve(row, d, scratch[0])
+
+
+@compiled_inline
+def include(inverse: Array, x: Array, u: Array) -> float:
+    """V(λ)⁻¹ −= u uᵀ/(1+q) with u = V(λ)⁻¹x and q = xᵀu: the observation of x is in it; 1 + q."""
+    multiply_packed(inverse, x, u)
+    growth = 1.0 + dot(x, u)
+    add_outer_packed(inverse, u, -1.0 / growth)
+    return growth
 
 
 @compiled_lean

@@ -11,7 +11,7 @@ import numpy as np
 from fedbandit.algebra import Array, Ints, clear, copy, dot, largest
 from fedbandit.compiled import compiled_free, compiled_inline, compiled_lean
 from fedbandit.environments.block import Block
-from fedbandit.light import CHOSEN, LIGHTLY, load_light, note_observation
+from fedbandit.light import CHOSEN, LIGHTLY, complete, load_light, note_observation
 from fedbandit.packed import multiply_packed
 from fedbandit.policies import PolicyPlan, Scratch, choose
 from fedbandit.policies.plan import Code
@@ -34,12 +34,10 @@ from fedbandit.statistics import (
     N_PENDING,
     STEPS,
     VERSION,
-    base_at,
     hold,
     hot_length,
     inverse_of,
     observe,
-    share_base,
 )
 from fedbandit.vectors import prefetch
 
@@ -72,7 +70,10 @@ class Seats(NamedTuple):
 
 FULL, LIGHT = 0, 1
 
-PERTURBED = int(Code.PERTURBED)  # the policy that reads base
+BENCH = -1
+"""The last of the rows is nobody's seat: light rows are worked on there."""
+
+PERTURBED = int(Code.PERTURBED)  # the policy that reads what is pending and base
 
 FAR = 8
 """How many interactions ahead the whereabouts of rows are fetched."""
@@ -200,27 +201,6 @@ def stays_light(bench: Array, r: int, x: Array, u: Array, rules: Rules) -> bool:
     return silent
 
 
-@compiled_lean
-def settle_in(seats: Seats, r: int, rows: Array, bench: Array, hub: Hub, d: int, rules: Rules) -> int:
-    """Row r, worked on at the bench, needs matrices of its own: move it to a full seat."""
-    seat = take_seat(seats, r)
-    copy(bench[: base_at(d)], rows[seat, : base_at(d)])
-    slot = snapshot_for(r, hub, rules.speaks)
-    share_base(rows[seat], rules.blank if slot < 0 else hub.snapshots[slot], d)
-    return seat
-
-
-@compiled_lean
-def settle_all(rows: Array, lights: Array, bench: Array, seats: Seats, hub: Hub, rules: Rules, work: Scratch) -> None:
-    """Give every row a full seat: for whoever wants to look at all of them."""
-    d = work.u.shape[0]
-    for r in range(seats.seat_of.shape[0]):
-        seat = seats.seat_of[r]
-        if seat < -1:
-            fetch(lights[-2 - seat], r, hub, bench, d, rules, work, False)
-            settle_in(seats, r, rows, bench, hub, d, rules)
-
-
 @compiled_inline
 def snapshot_for(r: int, hub: Hub, speaks: bool) -> int:
     """What the coordinator last sent the light row r: the number of a snapshot, or −1 for nothing."""
@@ -228,14 +208,36 @@ def snapshot_for(r: int, hub: Hub, speaks: bool) -> int:
 
 
 @compiled_lean
-def fetch(light: Array, r: int, hub: Hub, bench: Array, d: int, rules: Rules, work: Scratch, with_base: bool) -> None:
-    """Put the light row r on the bench, as a full row; without a base unless that is asked for."""
+def fetch(light: Array, r: int, hub: Hub, bench: Array, d: int, rules: Rules, work: Scratch, whole: bool) -> None:
+    """Put the light row r on the bench; as a full row if that is asked for, else as far as arms are chosen with it."""
     slot = snapshot_for(r, hub, rules.speaks)
-    load_light(light, rules.blank if slot < 0 else hub.snapshots[slot], bench, d, work.M)
-    if with_base:
-        share_base(bench, rules.blank if slot < 0 else hub.snapshots[slot], d)
+    given = rules.blank if slot < 0 else hub.snapshots[slot]
+    load_light(light, given, bench, d, work.u)
     if slot >= 0:
         bench[VERSION] = hub.cohorts[current_cohort(hub, r), ISSUE]
+    if whole:
+        complete(light, given, bench, d)
+
+
+@compiled_lean
+def settle_in(seats: Seats, r: int, rows: Array, light: Array, hub: Hub, d: int, rules: Rules) -> int:
+    """The light row r, which is on the bench, needs matrices of its own: move it to a full seat."""
+    seat = take_seat(seats, r)
+    slot = snapshot_for(r, hub, rules.speaks)
+    copy(rows[BENCH, : hot_length(d)], rows[seat, : hot_length(d)])
+    complete(light, rules.blank if slot < 0 else hub.snapshots[slot], rows[seat], d)
+    return seat
+
+
+@compiled_lean
+def settle_all(rows: Array, lights: Array, seats: Seats, hub: Hub, rules: Rules, work: Scratch) -> None:
+    """Give every row a full seat: for whoever wants to look at all of them."""
+    d = work.u.shape[0]
+    for r in range(seats.seat_of.shape[0]):
+        seat = seats.seat_of[r]
+        if seat < -1:
+            fetch(lights[-2 - seat], r, hub, rows[BENCH], d, rules, work, False)
+            settle_in(seats, r, rows, lights[-2 - seat], hub, d, rules)
 
 
 @compiled_lean
@@ -302,7 +304,6 @@ def run(
     block: Block,
     rows: Array,
     lights: Array,
-    bench: Array,
     seats: Seats,
     hub: Hub,
     late: Late,
@@ -316,11 +317,11 @@ def run(
     delayed = block.delays.shape[0] > 0
     d = block.X.shape[1]
     s = start
-    growing = seats.seat_of.shape[0] - rows.shape[0]  # rows that have no place yet
+    growing = seats.seat_of.shape[0] - seats.row_at.shape[0]  # rows that have no place yet
     while s < stop:
         if rules.speaks and not has_room(hub):
             return Pause(s, HUB_FULL, -1, s)
-        if max(seats.taken[FULL] - rows.shape[0], seats.taken[LIGHT] - lights.shape[0]) == 0 < growing:
+        if max(seats.taken[FULL] - seats.row_at.shape[0], seats.taken[LIGHT] - lights.shape[0]) == 0 < growing:
             return Pause(s, ROWS_FULL, -1, s)
         look_ahead(block, s, stop, before, rows, lights, seats, hub, rules)
         now = before + s
@@ -341,13 +342,11 @@ def run(
             r = late.row[entry]
         seat = seats.seat_of[r]
         light = seat < 0
+        row = rows[BENCH if light else seat]
         if light:
-            row = bench
-            fetch(lights[-2 - seat], r, hub, bench, d, rules, work, plan.code == PERTURBED)
-        else:
-            row = rows[seat]
-            if rules.speaks:
-                catch_up(hub, r, row, d, rules.ridge, work.M)
+            fetch(lights[-2 - seat], r, hub, row, d, rules, work, plan.code == PERTURBED)
+        elif rules.speaks:
+            catch_up(hub, r, row, d, rules.ridge, work.M)
 
         if acting:
             offered = block.arms[s, : block.counts[s]]
@@ -358,7 +357,7 @@ def run(
             if delayed and block.delays[s - 1] > 0:
                 send_later(late, now, block.delays[s - 1], r, x, y)
                 if light:
-                    lights[-2 - seat, CHOSEN] = bench[STEPS]
+                    lights[-2 - seat, CHOSEN] = row[STEPS]
                 continue
         else:
             late.first[now % ring] = late.following[entry]
@@ -370,18 +369,17 @@ def run(
             y = learnt(rules.rewards, y, r, int(row[N_OWN]))
             if math.isnan(y):
                 return Pause(s, REFUSED, seat, s - 1 if acting else s)
-        if light and stays_light(row, r, x, work.best_u, rules):
-            note_observation(lights[-2 - seat], row, x, y)
-            continue
+        if light:
+            if stays_light(row, r, x, work.best_u, rules):
+                note_observation(lights[-2 - seat], row, x, y)
+                continue
+            seat = settle_in(seats, r, rows, lights[-2 - seat], hub, d, rules)
+            row = rows[seat]
         if rules.fresh:
             observe(row, x, y, work.best_u, rules.ridge, work.M)
         else:
             hold(row, x, y)
-        speaks_up = triggered(rules.kind, pick(rules.thresholds, r), rules.batch, row)
-        if light:
-            seat = settle_in(seats, r, rows, bench, hub, d, rules)
-            row = rows[seat]
-        if speaks_up:
+        if triggered(rules.kind, pick(rules.thresholds, r), rules.batch, row):
             at = s - 1 if acting else s
             if not rules.fused:
                 return Pause(s, EVENT, seat, at)

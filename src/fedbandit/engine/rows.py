@@ -87,9 +87,8 @@ class RowsLearner:
         self.plan = system.policy.plan(system.as_seen(world), system.ridge, policy_key(seed))
         at_once = known_one_by_one is not None or 8 * n_rows * row_length(env.dim) <= LARGEST_AT_ONCE
         capacity = n_rows if at_once else min(n_rows, 4096)
-        self.rows = room_for((capacity, row_length(env.dim)))
+        self.rows = room_for((capacity + 1, row_length(env.dim)))  # one is the bench
         self.lights = room_for((capacity, light_length(env.dim)))
-        self.bench = blank.copy()
         self.seats = Seats(
             row_of=np.empty(0, dtype=np.int64) if layout.row_of is None else layout.row_of,
             seat_of=np.full(n_rows, -1),
@@ -188,7 +187,6 @@ class RowsLearner:
             block,
             self.rows,
             self.lights,
-            self.bench,
             self.seats,
             self.hub,
             self.late,
@@ -206,7 +204,7 @@ class RowsLearner:
             self.use_hub(make_room(self.hub))
         elif pause.status != DONE:
             capacity = min(2 * len(self.seats.row_at), len(self.seats.seat_of))
-            self.rows = enlarged(self.rows, capacity)
+            self.rows = enlarged(self.rows, capacity + 1)
             self.lights = enlarged(self.lights, capacity)
             self.seats = self.seats._replace(row_at=grown(self.seats.row_at, capacity))
         return pause.resume
@@ -239,7 +237,7 @@ class RowsLearner:
 
     def settle(self) -> None:
         """Give every row that has acted a full seat, so that `rows` shows them all. It changes no outcome."""
-        settle_all(self.rows, self.lights, self.bench, self.seats, self.hub, self.rules, self.work)
+        settle_all(self.rows, self.lights, self.seats, self.hub, self.rules, self.work)
 
     def state(self) -> State:
         """Rows, seats, hub, rewards under way, and what the exchange remembers."""
@@ -261,7 +259,7 @@ class RowsLearner:
         arrays = state.arrays
         taken = [len(arrays["rows"]), len(arrays["lights"])]
         room = max(len(self.seats.row_at), *taken)
-        self.rows = enlarged(arrays["rows"], room)
+        self.rows = enlarged(arrays["rows"], room + 1)
         self.lights = enlarged(arrays["lights"], room)
         self.late = Late(*(arrays[f"late.{k}"] for k in Late._fields))
         self.seats = self.seats._replace(
