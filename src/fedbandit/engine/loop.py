@@ -79,7 +79,7 @@ FAR = 8
 """How many interactions ahead the whereabouts of rows are fetched."""
 
 SOON = 2
-"""How many interactions ahead the arms that are offered are fetched."""
+"""How many interactions ahead rows, and the arms that are offered, are fetched."""
 
 
 class Late(NamedTuple):
@@ -263,8 +263,8 @@ def look_ahead(
 ) -> None:
     """Have what the next interactions need fetched from memory while this one is worked on.
 
-    Well ahead, where rows are, as they cannot be fetched before that is known; soon, the arms, which another thread may
-    just have written; and last the next row.
+    Well ahead, where rows are, as they cannot be fetched before that is known; soon, the rows, and the arms, which
+    another thread may just have written.
     """
     if s + FAR < stop:
         r = row_in(block, s + FAR, before, seats, rules)
@@ -276,11 +276,10 @@ def look_ahead(
         for i in range(0, arms.shape[0], LINE):
             prefetch(arms, i)
             prefetch(means, i)
-    if s + 1 < stop:
-        seat, d = seats.seat_of[row_in(block, s + 1, before, seats, rules)], block.X.shape[1]
+        seat = seats.seat_of[row_in(block, s + SOON, before, seats, rules)]
         if seat >= 0:
             row = rows[seat]
-            for i in range(0, hot_length(d), LINE):
+            for i in range(0, hot_length(block.X.shape[1]), LINE):
                 prefetch(row, i)
         elif seat < -1:
             light = lights[-2 - seat]
