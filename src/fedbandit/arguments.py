@@ -133,12 +133,16 @@ def _add_world_flags(command: Parser) -> None:
     command.add_argument("--horizon", type=whole_number, metavar="T", help="rounds (default: 30000)")
 
 
-def add_keyword_flags(command: Parser, arguments: Sequence[str], *, environments: bool = True) -> None:
-    """Make a flag of every keyword of every system and environment, those in the user's files included."""
+def add_keyword_flags(command: Parser, called: str, arguments: Sequence[str]) -> None:
+    """Make a flag of every keyword of every system and environment that a command takes, those in files included."""
     from fedbandit.experiments.keywords import Keyword, keywords_of
     from fedbandit.experiments.specs import ENVIRONMENTS_BY_TEXT, SYSTEMS, Spec, hyphenated, system_maker
 
-    makers = {**SYSTEMS, **(ENVIRONMENTS_BY_TEXT if environments else {})}
+    worlds_taken = {"data prepare": data.NAMES, "audit": ()}.get(called, tuple(ENVIRONMENTS_BY_TEXT))
+    makers = {
+        **(SYSTEMS if called != "data prepare" else {}),
+        **{name: ENVIRONMENTS_BY_TEXT[name] for name in worlds_taken},
+    }
     for word in arguments:
         if ".py:" in word and not word.startswith("-"):
             name = Spec.parse(word).name

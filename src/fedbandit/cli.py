@@ -56,13 +56,12 @@ def run_command(arguments: list[str]) -> int:
     parser, commands = build_parser()
     if command is not None and command not in commands:
         raise unknown("command", command, commands)
-    if command in ("simulate", "compare", "audit"):
-        add_keyword_flags(commands[command], arguments, environments=command != "audit")
-    elif [word for word in arguments if not word.startswith("-")][:2] == ["data", "prepare"]:
-        add_keyword_flags(commands["data prepare"], arguments)
+    called = " ".join([word for word in arguments if not word.startswith("-")][: 2 if command == "data" else 1])
+    if called in ("simulate", "compare", "audit", "data prepare"):
+        add_keyword_flags(commands[called], called, arguments)
     options, rest = parser.parse_known_args(arguments)
     if rest:
-        raise unexpected(rest[0], commands.get(command or "", parser))
+        raise unexpected(rest[0], commands.get(called) or commands.get(command or "", parser))
     if command is None:
         parser.print_help()
         return 0

@@ -90,7 +90,9 @@ def test_environment_variable_names_the_data(
         (("data", "check", str(FIXTURE.parent.parent / "evaluation")), "There is no data set that fedbandit knows in"),
         (("data", "prepare", "lasfm"), "There is no data set 'lasfm'; did you mean 'lastfm'?"),
         (("data", "prepare", "lastfm", "--data", "nowhere"), "Last.FM (HetRec-2011) is not in 'nowhere': download"),
-        (("data", "prepare", "lastfm", *WORLD, "--ridge", "1"), "There is no keyword of lastfm 'ridge'"),
+        (("data", "prepare", "lastfm", *WORLD, "--ridge", "1"), "There is no flag '--ridge'"),
+        (("data", "prepare", "lastfm", *WORLD, "--dime", "1"), "There is no flag '--dime'; did you mean '--dim'?"),
+        (("data", "prepare", "lastfm", *WORLD, "--release", "1m"), "There is no keyword of lastfm 'release'"),
         (
             ("simulate", "linucb", "--env", "lastfm", *WORLD, "--horizon", "999"),
             "horizon is 999, but must be at most 387",

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
+from fedbandit.cli import main
 from fedbandit.engine.ahead import Ahead
 from fedbandit.errors import FedbanditError
 from fedbandit.experiments import plan as planning
@@ -338,3 +339,7 @@ def test_the_commands_print_one_json_object(tmp_path: Path, capsys: pytest.Captu
     assert report(capsys, *words, "--scale", "large")["experiments"][0]["runs"] == 2
     assert "no scale of mine/own 'larg'; did you mean 'large'?" in refusal(capsys, *words, "--scale", "larg")
     assert (tmp_path / "out" / "mine" / "own" / "small" / "report.html").exists()
+    assert main([*words[:-1], str(tmp_path / "other")]) == 0
+    said = capsys.readouterr()
+    assert said.err == "50 interactions to run.\n"  # there is no terminal to draw a bar on
+    assert "\n1 experiment in " in said.out

@@ -59,6 +59,8 @@ def carry_out(experiments: Sequence[Experiment], scale: str, options: argparse.N
             bar.reset(total=total)
             bar.initial = bar.n = bar.last_print_n = done  # what was done before says nothing about the time left
             bar.refresh()
+            if bar.disable and not options.json:  # no terminal to draw a bar on, and this may take hours
+                print(f"{total - done:,} interactions to run.", file=sys.stderr, flush=True)
 
         def finished(summary: dict[str, Any]) -> None:
             if not options.json:
@@ -87,7 +89,8 @@ def carry_out(experiments: Sequence[Experiment], scale: str, options: argparse.N
     else:
         held = [claim["holds"] for summary in summaries for claim in summary["claims"]]
         print(
-            f"\n{len(summaries)} experiments in {seconds:,.0f} s: {held.count(True)} claims hold, "
+            f"\n{len(summaries)} experiment{'s' if len(summaries) > 1 else ''} in {seconds:,.0f} s: "
+            f"{held.count(True)} claims hold, "
             f"{held.count(False)} do not, {held.count(None)} are open; see {index}"
         )
     return 0
