@@ -21,8 +21,9 @@ from fedbandit.statistics import (
     STEPS,
     UNREFRESHED,
     VERSION,
+    base_at,
     base_b_of,
-    folded_of,
+    folded_at,
     include,
     inverse_of,
     listed_of,
@@ -93,7 +94,7 @@ def complete(light: Array, given: Array, row: Array, d: int) -> None:
         add_scaled(context_of(light, i, d), reward_of(light, i, d), pending_b)
     for i in range(int(light[COUNT]), LISTED):
         clear(listed[i])
-    clear(folded_of(row, d))
+    clear(row[folded_at(d) : base_at(d)])
     copy(base_b_of(given, d), base_b_of(row, d))
     share_base(row, given, d)
 

@@ -113,9 +113,15 @@ def hot_length(d: int) -> int:
 
 
 @compiled_inline
+def folded_at(d: int) -> int:
+    """Where the folded part of ΔV begins."""
+    return hot_length(d) + (LISTED + 1) * d
+
+
+@compiled_inline
 def base_at(d: int) -> int:
-    """Where base begins: it ends where a line does."""
-    before = hot_length(d) + (LISTED + 1) * d + packed_length(d)
+    """Where base begins, after up to seven unused numbers: it ends where a line does."""
+    before = folded_at(d) + packed_length(d)
     return before + -(before + d * d) % LINE
 
 
@@ -153,8 +159,7 @@ def base_b_of(row: Array, d: int) -> Array:
 @compiled_view
 def folded_of(row: Array, d: int) -> Array:
     """Σ x xᵀ of the pending observations that are no longer listed, packed; meaningless while all are."""
-    start = hot_length(d) + (LISTED + 1) * d
-    return row[start : start + packed_length(d)]
+    return row[folded_at(d) : folded_at(d) + packed_length(d)]
 
 
 @compiled_view
@@ -283,7 +288,7 @@ def mark_sent(row: Array, d: int) -> None:
 @compiled_lean
 def adopt(row: Array, given: Array, d: int, ridge: float, scratch: Array) -> None:
     """Replace what a row shares with its coordinator by the row `given`, and put pending observations back on top."""
-    for i in range(hot_length(d), row.shape[0], LINE):  # all of it is needed, and it is seldom in the cache
+    for i in range(hot_length(d), row.shape[0], LINE):  # most of it is needed, and seldom in the cache
         prefetch(row, i)
     take_scalars(row, given)
     copy(base_b_of(given, d), base_b_of(row, d))
@@ -313,7 +318,10 @@ def take_scalars(row: Array, given: Array) -> None:
 
 @compiled_lean
 def build_on(row: Array, given: Array, d: int, scratch: Array) -> None:
-    """The inverse, θ̂ and logdet of a row whose pending contexts are all listed, by a rank-one update for each."""
+    """The inverse, θ̂ and logdet of a row on `given`, by a rank-one update for each pending context; all are listed.
+
+    The row has the base b of `given` already.
+    """
     k = int(row[N_PENDING])
     inverse = inverse_of(row, d)
     copy(inverse_of(given, d), inverse)
