@@ -1,8 +1,8 @@
 """What a million clients cost: the same number of interactions, more and more clients.
 
 A million clients are owed far more downloads than a thousand; they are broadcasts, carried out when a client next acts.
-The setting is that of `speed` with d = 10. The fewer arms there are to score, the more the rest of an interaction
-counts: a second table has K = 10.
+The setting is that of `speed` with d = 10, and λ = 1: with less, a newcomer's first observation is an upload. The fewer
+arms there are to score, the more the rest of an interaction counts: a second table has K = 10.
 """
 
 from __future__ import annotations
