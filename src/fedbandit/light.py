@@ -104,8 +104,7 @@ def note_observation(light: Array, row: Array, x: Array, y: float) -> None:
     """A light row, for which `row` has chosen, has seen (x, y)."""
     d = x.shape[0]
     k = int(light[COUNT])
-    at = FIRST + k * (d + 1)
     light[CHOSEN] = row[STEPS]
     light[COUNT] = k + 1
-    copy(x, light[at : at + d])
-    light[at + d] = y
+    copy(x, context_of(light, k, d))
+    light[FIRST + k * (d + 1) + d] = y

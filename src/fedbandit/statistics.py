@@ -363,8 +363,7 @@ def take_over(row: Array, given: Array, d: int) -> None:
     copy(theta_of(given, d), theta_of(row, d))
     copy(base_b_of(given, d), base_b_of(row, d))
     copy(inverse_of(given, d), inverse_of(row, d))
-    for i in range(d):
-        copy(base_of(given, d)[i], base_of(row, d)[i])
+    share_base(row, given, d)
 
 
 class Slack(NamedTuple):
