@@ -21,7 +21,7 @@ import numpy as np
 import fedbandit as fb
 from benchmarks.timing import table
 from fedbandit.messages import Upload, encode
-from fedbandit.statistics import Sums
+from fedbandit.sums import Sums
 from fedbandit.transports.envelope import Envelope, extend, seal
 
 DIM, SECONDS = 25, 8.0

@@ -20,17 +20,9 @@ from fedbandit.packed import unpacked
 from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, SquaredBonus, Uniform
 from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Synchronous
 from fedbandit.protocols.hub import catch_up
-from fedbandit.statistics import (
-    N_OWN,
-    N_PENDING,
-    N,
-    inverse_of,
-    pending_sums,
-    scratch_matrix,
-    shared_sums,
-    theta_of,
-)
+from fedbandit.statistics import N_OWN, N_PENDING, N, inverse_of, scratch_matrix, theta_of
 from fedbandit.structures import FixedGroups
+from fedbandit.sums import pending_sums, shared_sums
 from fedbandit.system import System
 from tests import naive
 from tests.logs import KINDS, random_log, recorded

@@ -20,7 +20,8 @@ from fedbandit.errors import FedbanditError
 from fedbandit.messages import Ask, Join, Tell, decode, encode
 from fedbandit.protocols import PeerNode
 from fedbandit.protocols.topology import TOPOLOGIES, neighbours_of
-from fedbandit.statistics import Sums, base_b_of, base_of, pending_b_of
+from fedbandit.statistics import base_b_of, base_of, pending_b_of
+from fedbandit.sums import Sums
 
 DIM = 3
 

@@ -23,9 +23,9 @@ from fedbandit.privacy.attack import attack
 from fedbandit.privacy.mechanism import epsilon_of, noise_std
 from fedbandit.protocols import CountTriggered, EventTriggered, MemberStar, Never
 from fedbandit.rewards import learnt, reward_plan
-from fedbandit.statistics import Sums
 from fedbandit.streams import Stream, generator
 from fedbandit.structures import Everyone, Laplacian, WeightedGraph
+from fedbandit.sums import Sums
 from fedbandit.system import System
 from fedbandit.transports import Link
 from tests import naive

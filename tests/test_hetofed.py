@@ -23,11 +23,11 @@ from fedbandit.messages import Collect, Download, Receipt, Request, Terms, Uploa
 from fedbandit.policies import UCB
 from fedbandit.protocols import EventTriggered, Scheduled, ServerQueue, Synchronous
 from fedbandit.protocols.queue import RULES, QueueCoordinator
-from fedbandit.statistics import Sums
 from fedbandit.structures import Everyone, EvidenceClusters, HomogeneityCliques, Neighbourhoods
 from fedbandit.structures.cliques import cliques
 from fedbandit.structures.evidence_clusters import likeliest
 from fedbandit.structures.homogeneity import Weighted, pairwise, weighted
+from fedbandit.sums import Sums
 from tests import naive_hetofed
 from tests.naive import Array, Log, Policy
 from tests.naive_hetofed import Client, Run

@@ -10,7 +10,8 @@ from fedbandit.errors import FedbanditError
 from fedbandit.machines import ClientMachine, make_coordinator
 from fedbandit.messages import Collect, Download, Join, Receipt, Request, Upload
 from fedbandit.protocols import Broadcast, Coordinator, MemberKeeper
-from fedbandit.statistics import N_PENDING, N, base_b_of, base_of, pending_b_of, zero_sums
+from fedbandit.statistics import N_PENDING, N, base_b_of, base_of, pending_b_of
+from fedbandit.sums import zero_sums
 
 
 def star_of(system: fb.System) -> Coordinator:

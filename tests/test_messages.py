@@ -21,7 +21,7 @@ from fedbandit.messages import (
     encode,
     encoded_size,
 )
-from fedbandit.statistics import Sums
+from fedbandit.sums import Sums
 
 numbers = st.integers(0, 2**64 - 1)
 floats = st.floats(allow_nan=False, allow_infinity=False)

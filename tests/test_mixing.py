@@ -16,8 +16,9 @@ from fedbandit.policies import UCB
 from fedbandit.policies.plan import exact_width, noise_width, width
 from fedbandit.privacy.noise import draw_symmetric
 from fedbandit.privacy.pool_noise import PoolNoise
-from fedbandit.statistics import EXACT, Slack, Sums, inverse_of, scratch_matrix, shared_row, theta_of
+from fedbandit.statistics import inverse_of, scratch_matrix, theta_of
 from fedbandit.streams import policy_key
+from fedbandit.sums import EXACT, Slack, Sums, shared_row
 from fedbandit.world import World
 
 DIM, RIDGE, SIGMA, CONFIDENCE, FAILURE, KAPPA = 4, 0.1, 0.5, 0.2, 0.1, 0.7

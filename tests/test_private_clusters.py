@@ -28,7 +28,7 @@ from fedbandit.privacy.private_statistics import Calibration
 from fedbandit.privacy.published import fclub_depth
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Scheduled, ServerQueue, Synchronous
-from fedbandit.statistics import EXACT, N_PENDING, Sums, pending_sums
+from fedbandit.statistics import N_PENDING
 from fedbandit.structures import (
     EvidenceClusters,
     HomogeneityCliques,
@@ -38,6 +38,7 @@ from fedbandit.structures import (
     Servers,
     Structure,
 )
+from fedbandit.sums import EXACT, Sums, pending_sums
 from tests.naive_clusters import components, radius
 from tests.test_audit import Faulty, failed
 

@@ -26,6 +26,7 @@ from fedbandit.statistics import (
     UNREFRESHED,
     N,
 )
+from fedbandit.sums import pending_sums, shared_sums
 
 DIMS = (1, 2, 3, 4, 5, 8, 13, 25)
 RIDGE = 0.1
@@ -76,7 +77,7 @@ def check_row(row: Array, V: Array, b: Array, *, n: int, n_own: int, pending: Ar
     assert row[SPECTRAL] >= np.linalg.eigvalsh(inverse)[-1] * (1 - 1e-12)
     assert (row[N], row[N_OWN], row[N_PENDING]) == (n, n_own, len(pending))
     assert row[N_LISTED] <= min(LISTED, len(pending))
-    sums = stats.pending_sums(row, d)
+    sums = pending_sums(row, d)
     np.testing.assert_allclose(sums.V, gram(pending), atol=1e-10)
     assert sums.n == len(pending)
 
@@ -301,7 +302,7 @@ def test_mark_sent(d: int, n: int) -> None:
     none = np.zeros((0, d))
     check_row(row, gram(X), X.T @ Y, n=n, n_own=n, pending=none)
     np.testing.assert_array_equal(stats.pending_b_of(row, d), np.zeros(d))
-    shared = stats.shared_sums(row, d)
+    shared = shared_sums(row, d)
     np.testing.assert_allclose(shared.V, gram(X), atol=1e-12)
     np.testing.assert_allclose(shared.b, X.T @ Y, atol=1e-12)
     assert shared.n == n
@@ -350,7 +351,7 @@ def test_adopt(d: int, pending_n: int, given_n: int) -> None:
         n_own=5 + pending_n + len(more),
         pending=np.vstack([X, more]),
     )
-    shared = stats.shared_sums(row, d)
+    shared = shared_sums(row, d)
     np.testing.assert_allclose(shared.V, gram(G), atol=1e-10)
     np.testing.assert_allclose(shared.b, G.T @ H, atol=1e-10)
     assert shared.n == given_n
@@ -463,7 +464,7 @@ def test_a_million_observations(kind: str, send_every: int) -> None:
     observe_often(row, X, Y, n - 100, send_every, u, scratch)
     observe_often(row, X[900:], Y[900:], 100, 0, u, scratch)  # so that something is pending in the end
     assert row[N] == n
-    shared, pending = stats.shared_sums(row, d), stats.pending_sums(row, d)
+    shared, pending = shared_sums(row, d), pending_sums(row, d)
     V = shared.V + pending.V
     np.testing.assert_allclose(V, 1000 * gram(X), rtol=1e-9)  # as far as adding up a million numbers is exact
     expected = np.linalg.inv(V + RIDGE * np.eye(d))

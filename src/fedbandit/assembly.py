@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from fedbandit.algebra import Array, Ints
-from fedbandit.statistics import EXACT, Slack, Sums
+from fedbandit.sums import EXACT, Slack, Sums
 from fedbandit.world import World
 
 NEVER = 2**62

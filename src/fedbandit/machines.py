@@ -34,20 +34,17 @@ from fedbandit.statistics import (
     N_OWN,
     N_PENDING,
     VERSION,
-    Sums,
     adopt,
     empty_rows,
     hold,
     inverse_of,
     mark_sent,
     observe,
-    pending_sums,
-    shared_row,
     start_row,
     take_over,
-    zero_sums,
 )
 from fedbandit.streams import Stream, generator, policy_key
+from fedbandit.sums import Sums, pending_sums, shared_row, zero_sums
 from fedbandit.system import System
 from fedbandit.world import World
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
-from fedbandit.statistics import EXACT, Slack, Sums, zero_sums
+from fedbandit.sums import EXACT, Slack, Sums, zero_sums
 
 FORMAT = 2
 _HEADER = struct.Struct("<2sBBIQQQd")

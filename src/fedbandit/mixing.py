@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit.algebra import Array
-from fedbandit.statistics import EXACT, Slack, Sums
+from fedbandit.sums import EXACT, Slack, Sums
 
 WEIGHTS = (1.0, 0.5, 0.25, 0.125, 0.0625, 1 / 32, 1 / 64, 0.0)
 FORESIGHT = 3.0

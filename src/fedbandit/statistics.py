@@ -19,8 +19,7 @@ for models that have acted. Coordinators keep their own statistics, and what the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,7 +65,7 @@ UNREFRESHED = 6  # rank-one updates since the inverse was computed afresh
 STEPS = 7  # arms chosen: the counter of the row's random stream
 VERSION = 8  # the broadcast that base stems from, 0 for none
 N_LISTED = 9  # pending observations that are still on the list
-SLACK = 10  # the first of six scalars that base does not show and its giver knows: see `Slack`
+SLACK = 10  # the first of six scalars that base does not show and its giver knows: see `sums.Slack`
 OFFSET, BIAS, INFLATION, NOISE, HEADSTART, SPECTRUM = range(SLACK, SLACK + 6)
 HEAD = 16
 
@@ -364,59 +363,3 @@ def take_over(row: Array, given: Array, d: int) -> None:
     copy(base_b_of(given, d), base_b_of(row, d))
     copy(inverse_of(given, d), inverse_of(row, d))
     share_base(row, given, d)
-
-
-class Slack(NamedTuple):
-    """What shared statistics do not show, but whoever scores arms with them has to know; nothing if they are exact.
-
-    An arm's bound is xᵀθ̂ + (σ (1 + inflation) √(logdet + 2 log 1/δ) + √λ + bias) ‖x‖_{V(λ)⁻¹} + noise ‖V(λ)⁻¹x‖₂, where
-    logdet = log det V(λ)/det λI + offset.
-    """
-
-    offset: float = 0.0  # of a model that is larger than the row, or of another regulariser
-    bias: float = 0.0
-    inflation: float = 0.0
-    noise: float = 0.0
-    headstart: float = 0.0  # growth of the log-determinant that triggers count in advance
-    spectrum: float = 0.0  # a bound of the noise's largest eigenvalue, where V has yet to be made positive definite
-
-
-EXACT = Slack()
-
-
-class Sums(NamedTuple):
-    """Sufficient statistics as they travel: V = Σ x xᵀ (without ridge), b = Σ x y, and how many observations."""
-
-    V: Array
-    b: Array
-    n: int
-
-
-def zero_sums(dim: int) -> Sums:
-    """The statistics of no observations."""
-    return Sums(np.zeros((dim, dim)), np.zeros(dim), 0)
-
-
-def shared_row(shared: Sequence[Sums], slack: Slack, dim: int, ridge: float, scratch: Array) -> Array:
-    """A row that has these statistics as its base: something to `adopt`."""
-    given = empty_rows(1, dim)[0]
-    V, b = base_of(given, dim), base_b_of(given, dim)
-    for sums in shared:
-        V += sums.V
-        b += sums.b
-        given[N] += sums.n
-    given[SLACK:HEAD] = slack
-    refresh(given, dim, ridge, scratch)
-    return given
-
-
-def pending_sums(row: Array, d: int) -> Sums:
-    """A copy of what a row has not sent yet."""
-    V = np.zeros((d, d))
-    add_pending(row, d, V)
-    return Sums(V, pending_b_of(row, d).copy(), int(row[N_PENDING]))
-
-
-def shared_sums(row: Array, d: int) -> Sums:
-    """A copy of what a row shares with its coordinator; for a coordinator's own row, all it has."""
-    return Sums(base_of(row, d).copy(), base_b_of(row, d).copy(), int(row[N] - row[N_PENDING]))

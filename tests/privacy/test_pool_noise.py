@@ -10,7 +10,7 @@ from scipy import stats
 
 from fedbandit.privacy.noise import draw_symmetric
 from fedbandit.privacy.pool_noise import PoolNoise
-from fedbandit.statistics import EXACT
+from fedbandit.sums import EXACT
 
 DRAWS = 4_000
 

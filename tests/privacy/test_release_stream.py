@@ -12,8 +12,8 @@ import pytest
 from fedbandit.errors import FedbanditError
 from fedbandit.privacy.mechanism import epsilon_of, gram_mechanism, release, stack, start, unstack
 from fedbandit.privacy.release_stream import ReleaseStream
-from fedbandit.statistics import Sums
 from fedbandit.streams import Stream, generator
+from fedbandit.sums import Sums
 
 DIM, CAP = 3, 5
 MECHANISM = gram_mechanism(1.0, 1e-5, CAP, DIM, reward_weight=0.7)

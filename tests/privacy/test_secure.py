@@ -17,7 +17,7 @@ from fedbandit.privacy.attack import scale_interval, whiten
 from fedbandit.privacy.mechanism import gram_mechanism, reward_mechanism
 from fedbandit.privacy.noise import FloatSafe, label_of, perturb
 from fedbandit.privacy.release_stream import ReleaseStream
-from fedbandit.statistics import Sums
+from fedbandit.sums import Sums
 
 WORLD = fb.World(n_clients=2, dim=3, horizon=200, per_round=2)
 

@@ -20,7 +20,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedbandit.statistics import N_OWN, N_PENDING, pending_b_of, pending_sums
+from fedbandit.statistics import N_OWN, N_PENDING, pending_b_of
+from fedbandit.sums import pending_sums
 from fedbandit.transports.federation import Federation
 from fedbandit.transports.member import Member, stored_terms
 from fedbandit.transports.stores import open_store

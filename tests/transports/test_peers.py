@@ -23,7 +23,7 @@ from fedbandit.commands.peer import security
 from fedbandit.commands.serve import bind
 from fedbandit.messages import Ask, Receipt, Tell, encode
 from fedbandit.peers import PeerMachine
-from fedbandit.statistics import Sums
+from fedbandit.sums import Sums
 from fedbandit.transports.faulty import Crash, CrashingStore
 from fedbandit.transports.http.certificates import init_keys
 from fedbandit.transports.http.client import Arm

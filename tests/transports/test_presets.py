@@ -11,7 +11,7 @@ import pytest
 import fedbandit as fb
 from fedbandit.messages import Download, Upload, decode, encode
 from fedbandit.presets import PRESETS
-from fedbandit.statistics import Sums
+from fedbandit.sums import Sums
 from fedbandit.transports.envelope import unseal
 from fedbandit.transports.federation import Federation
 from fedbandit.transports.invitation import Terms, on_a_network

@@ -119,7 +119,7 @@ def test_one_cannot_start_over_for_ever(federation: Federation) -> None:
 
 def test_declared_noise_gives_slack() -> None:
     from fedbandit.messages import Upload
-    from fedbandit.statistics import Sums
+    from fedbandit.sums import Sums
 
     noisy = Upload(0, 1, Sums(np.diag([1.5, -0.5, 0.2]), np.array([0.1, 0.4, 0.0]), 1), 0.0)
     with pytest.raises(Refusal):

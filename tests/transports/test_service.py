@@ -16,7 +16,7 @@ from starlette.testclient import TestClient, WebSocketDenialResponse
 
 from fedbandit.messages import Download, Join, Message, Receipt, Upload, decode, encode
 from fedbandit.state import pack
-from fedbandit.statistics import Sums, zero_sums
+from fedbandit.sums import Sums, zero_sums
 from fedbandit.transports.envelope import SIZE, Envelope, extend, seal, unseal
 from fedbandit.transports.http.certificates import init_keys
 from fedbandit.transports.http.credentials import Role, add_credential, revoke_credential

@@ -27,10 +27,11 @@ from fedbandit.protocols.housekeeping import make_room, pack_hub, unpack_hub
 from fedbandit.protocols.hub import Hub, empty_hub, has_room, join, settle_pool
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.state import State
-from fedbandit.statistics import N_OWN, N, Sums, base_b_of, base_of, empty_rows, grown, recompute, row_length, start_row
+from fedbandit.statistics import N_OWN, N, base_b_of, base_of, empty_rows, grown, recompute, row_length, start_row
 from fedbandit.streams import Stream, generator, policy_key
 from fedbandit.structures import Clustering, Rule
 from fedbandit.structures.phased_clusters import merge_clusters, next_phase
+from fedbandit.sums import Sums
 from fedbandit.system import System
 from fedbandit.world import World
 

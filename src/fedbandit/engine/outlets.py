@@ -15,18 +15,9 @@ from fedbandit.policies.plan import exact_width
 from fedbandit.privacy.privacy import Releases
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.state import State
-from fedbandit.statistics import (
-    VERSION,
-    Sums,
-    adopt,
-    mark_sent,
-    pending_sums,
-    scratch_matrix,
-    shared_row,
-    take_over,
-    zero_sums,
-)
+from fedbandit.statistics import VERSION, adopt, mark_sent, scratch_matrix, take_over
 from fedbandit.streams import Stream, generator
+from fedbandit.sums import Sums, pending_sums, shared_row, zero_sums
 from fedbandit.system import System
 
 

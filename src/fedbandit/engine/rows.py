@@ -35,16 +35,9 @@ from fedbandit.protocols.housekeeping import make_room, pack_hub, unpack_hub
 from fedbandit.protocols.hub import Hub, empty_hub
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.state import State
-from fedbandit.statistics import (
-    adopt,
-    empty_rows,
-    grown,
-    row_length,
-    scratch_matrix,
-    shared_row,
-    start_row,
-)
+from fedbandit.statistics import adopt, empty_rows, grown, row_length, scratch_matrix, start_row
 from fedbandit.streams import policy_key
+from fedbandit.sums import shared_row
 from fedbandit.system import System
 from fedbandit.world import World
 

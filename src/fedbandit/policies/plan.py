@@ -14,7 +14,8 @@ from fedbandit.algebra import Array
 from fedbandit.compiled import compiled_inline
 from fedbandit.errors import number, require
 from fedbandit.mixing import Width
-from fedbandit.statistics import BIAS, INFLATION, LOGDET, NOISE, SPECTRAL, Sums
+from fedbandit.statistics import BIAS, INFLATION, LOGDET, NOISE, SPECTRAL
+from fedbandit.sums import Sums
 from fedbandit.world import World
 
 

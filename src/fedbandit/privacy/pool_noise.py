@@ -35,7 +35,7 @@ from scipy.special import ndtri
 
 from fedbandit.algebra import Array, Ints
 from fedbandit.privacy.bounds import NoiseBounds, chi_bound, gram_bound
-from fedbandit.statistics import EXACT, Slack
+from fedbandit.sums import EXACT, Slack
 
 FLOOR = 0.5
 """μ₀/Λ: where eigenvalues are lifted to. Lower floors have less bias ρ and more inflation f."""

@@ -10,7 +10,7 @@ from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.mechanism import Mechanism
 from fedbandit.privacy.noise import Source
 from fedbandit.rewards import RewardRule
-from fedbandit.statistics import Sums
+from fedbandit.sums import Sums
 from fedbandit.world import World
 
 Site = Literal["nowhere", "client", "node", "coordinator"]

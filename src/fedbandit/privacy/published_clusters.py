@@ -20,7 +20,7 @@ from fedbandit.privacy.privacy import Perturbs, Site
 from fedbandit.privacy.published import fclub_depth, fclub_privatiser
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.rewards import AS_THEY_ARE, RewardRule
-from fedbandit.statistics import Slack
+from fedbandit.sums import Slack
 from fedbandit.world import World
 
 SHIFT_FIRST, SHIFT_MORE = 2.0, 3.0

@@ -10,7 +10,7 @@ import numpy as np
 from fedbandit.errors import FedbanditError
 from fedbandit.privacy.mechanism import Mechanism, State, epsilon_of, release, stack, start, unstack
 from fedbandit.privacy.noise import Source
-from fedbandit.statistics import Sums
+from fedbandit.sums import Sums
 
 
 class ReleaseStream:

@@ -10,7 +10,7 @@ import numpy as np
 from fedbandit.algebra import Array
 from fedbandit.privacy.mechanism import Mechanism, State, release, start
 from fedbandit.privacy.noise import Source
-from fedbandit.statistics import Sums
+from fedbandit.sums import Sums
 
 
 class RewardStream:

@@ -19,7 +19,7 @@ from fedbandit.privacy.noise import Source
 from fedbandit.privacy.privacy import Perturbs
 from fedbandit.privacy.reward_stream import RewardStream
 from fedbandit.rewards import RewardRule
-from fedbandit.statistics import Slack
+from fedbandit.sums import Slack
 from fedbandit.world import World
 
 Trust = Literal["client", "coordinator"]

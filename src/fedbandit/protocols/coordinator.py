@@ -29,7 +29,8 @@ from fedbandit.protocols.hub import (
 )
 from fedbandit.protocols.sequence import check_upload, is_retry
 from fedbandit.state import State
-from fedbandit.statistics import HEAD, SLACK, N, Slack, Sums, base_b_of, base_of, scratch_matrix, shared_sums, zero_sums
+from fedbandit.statistics import HEAD, SLACK, N, base_b_of, base_of, scratch_matrix
+from fedbandit.sums import Slack, Sums, shared_sums, zero_sums
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from fedbandit.protocols.coordinator import Broadcast
 from fedbandit.protocols.hub import NOTHING_COUNTED
 from fedbandit.protocols.sequence import check_upload, is_retry
 from fedbandit.state import State
-from fedbandit.statistics import TIE, Sums
+from fedbandit.statistics import TIE
+from fedbandit.sums import Sums
 
 Messages = list[Message | Broadcast]
 

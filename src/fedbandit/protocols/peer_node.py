@@ -22,7 +22,7 @@ from fedbandit.assembly import Noise
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Ask, Download, Message, Tell, decode, encode
 from fedbandit.state import State
-from fedbandit.statistics import EXACT, Sums, zero_sums
+from fedbandit.sums import EXACT, Sums, zero_sums
 
 
 class PeerNode:

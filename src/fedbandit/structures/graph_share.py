@@ -21,7 +21,7 @@ import numpy as np
 
 from fedbandit.algebra import Array
 from fedbandit.assembly import Members, Noise, NoiseInSums, Share
-from fedbandit.statistics import Slack, Sums
+from fedbandit.sums import Slack, Sums
 
 NEVER = 2**62
 REBUILD = 256

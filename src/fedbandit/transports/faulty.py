@@ -24,7 +24,8 @@ import numpy as np
 
 from fedbandit.messages import Download, Message, Upload, decode, encode
 from fedbandit.state import pack
-from fedbandit.statistics import N_PENDING, VERSION, N, Sums, base_b_of, base_of
+from fedbandit.statistics import N_PENDING, VERSION, N, base_b_of, base_of
+from fedbandit.sums import Sums
 from fedbandit.transports.envelope import unseal
 from fedbandit.transports.federation import Federation
 from fedbandit.transports.invitation import Terms
