@@ -22,6 +22,7 @@ from fedbandit.protocols.hub import (
     ISSUE,
     LAST_VERSION,
     LEFT,
+    NEXT,
     PARENT,
     RIGHT,
     SIZE,
@@ -172,7 +173,7 @@ class Pair:
 
 
 def check_hub(hub: Hub, counting: bool) -> None:
-    """Sizes, heaps, snapshots and the stack of free ones agree with one another."""
+    """Sizes, heaps, queues, snapshots and the stack of free ones agree with one another."""
     used = int(hub.counters[USED])
     cohort = housekeeping.cohort_of_clients(hub)
     joined = cohort >= 0
@@ -205,6 +206,20 @@ def check_hub(hub: Hub, counting: bool) -> None:
                 if child >= 0:
                     assert hub.key[child] >= hub.key[here]
                     stack.append(child)
+    for (g, kind), first in np.ndenumerate(hub.oldest):
+        here = int(first)
+        while here >= 0:
+            standing.append(here)
+            assert hub.cohorts[here, GROUP] == g
+            assert hub.cohorts[here, CLASS] == kind
+            following = int(hub.cohorts[here, NEXT])
+            if following >= 0:
+                assert hub.key[following] >= hub.key[here]
+            else:
+                assert hub.newest[g, kind] == here
+            here = following
+        assert (first < 0) == (hub.newest[g, kind] < 0)
+    standing += hub.newcomers[hub.newcomers >= 0].tolist()
     assert len(standing) == len(set(standing))
     assert set(np.flatnonzero(sizes > 0).tolist()) <= set(standing)
 
@@ -216,7 +231,6 @@ def check_hub(hub: Hub, counting: bool) -> None:
                 known = hubs.measure(hub.snapshots[hub.cohorts[current, SNAPSHOT]], counting)
                 assert known == hubs.measure(hub.pool[g], counting)
             if newcomers >= 0:
-                assert sizes[newcomers] > 0
                 assert hub.cohorts[newcomers, SNAPSHOT] == -1
                 assert hub.cohorts[newcomers, ISSUE] == 0
 

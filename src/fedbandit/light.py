@@ -1,13 +1,16 @@
 """Models of very few observations, without matrices of their own.
 
 With many clients that act seldom, most models have a handful of observations. Such a row is *light*: how often it has
-chosen, and its observations (x, y). When its client acts, they are put on top of what its coordinator last gave it, so
-that no download ever has to be applied to it; and it takes an eighth of the memory at d = 10, a fifteenth at d = 25.
+chosen, how much it has sent, and the observations (x, y) that it has not. When its client acts, they are put on top of
+what its coordinator last gave it, so that no download ever has to be applied to it; and it takes an eighth of the
+memory at d = 10, a fifteenth at d = 25.
 """
 
 from __future__ import annotations
 
 import math
+
+import numpy as np
 
 from fedbandit.algebra import Array, add_scaled, clear, copy, dot
 from fedbandit.compiled import compiled_inline, compiled_lean, compiled_view
@@ -21,8 +24,6 @@ from fedbandit.statistics import (
     STEPS,
     UNREFRESHED,
     VERSION,
-    base_at,
-    base_b_of,
     folded_at,
     include,
     inverse_of,
@@ -36,7 +37,7 @@ from fedbandit.statistics import (
 LIGHTLY = 4
 """How many observations a light row may have."""
 
-CHOSEN, COUNT, FIRST = 0, 1, 2  # arms chosen, observations, where they begin
+CHOSEN, SENT, COUNT, FIRST = range(4)  # arms chosen, observations sent, others, where these begin
 
 
 def light_length(dim: int) -> int:
@@ -66,7 +67,8 @@ def load_light(light: Array, given: Array, row: Array, d: int, u: Array) -> None
     k = int(light[COUNT])
     row[STEPS] = light[CHOSEN]
     row[VERSION] = 0
-    row[N_OWN] = row[N_PENDING] = row[N_LISTED] = row[UNREFRESHED] = k
+    row[N_OWN] = light[SENT] + k
+    row[N_PENDING] = row[N_LISTED] = row[UNREFRESHED] = k
     take_scalars(row, given)
     theta, inverse = theta_of(row, d), inverse_of(row, d)
     copy(theta_of(given, d), theta)
@@ -87,16 +89,41 @@ def load_light(light: Array, given: Array, row: Array, d: int, u: Array) -> None
 @compiled_lean
 def complete(light: Array, given: Array, row: Array, d: int) -> None:
     """Make `row`, which `load_light` has put there, a full row: what is pending, and what it shares with `given`."""
+    list_pending(light, row, d)
+    for i in range(int(light[COUNT]), LISTED):
+        clear(listed_of(row, d)[i])
+    clear(row[folded_at(d) :])
+    share_base(row, given, d)
+
+
+@compiled_lean
+def list_pending(light: Array, row: Array, d: int) -> None:
+    """Put on `row`, where `load_light` has been, what is pending: the list and Δb."""
     listed, pending_b = listed_of(row, d), pending_b_of(row, d)
     clear(pending_b)
     for i in range(int(light[COUNT])):
         copy(context_of(light, i, d), listed[i])
         add_scaled(context_of(light, i, d), reward_of(light, i, d), pending_b)
-    for i in range(int(light[COUNT]), LISTED):
-        clear(listed[i])
-    clear(row[folded_at(d) : base_at(d)])
-    copy(base_b_of(given, d), base_b_of(row, d))
-    share_base(row, given, d)
+
+
+@compiled_inline
+def start_light(light: Array) -> None:
+    """A light row of nothing; what is in the room for its observations does not matter."""
+    light[CHOSEN] = light[SENT] = light[COUNT] = 0.0
+
+
+@compiled_lean
+def note_upload(light: Array, row: Array) -> None:
+    """A light row, for which `row` has chosen and observed, has sent all that it had."""
+    light[CHOSEN] = row[STEPS]
+    light[SENT] = row[N_OWN]
+    light[COUNT] = 0.0
+
+
+def tidy(lights: Array, d: int) -> Array:
+    """A copy of light rows with zeros where there are no observations."""
+    end = FIRST + lights[:, COUNT] * (d + 1)
+    return np.where(np.arange(lights.shape[1]) < end[:, None], lights, 0.0)
 
 
 @compiled_lean

@@ -12,8 +12,9 @@ the Sherman–Morrison formula and the matrix determinant lemma, in O(d²) an ob
 traffic counts, and an observation then touches O(d) of ΔV instead of O(d²).
 
 A row is about 2d² + 15d + 16 numbers side by side. First what every step needs: scalars, θ̂, Δb and the inverse, packed
-(`fedbandit.packed`). Then what few do: the list, base b, the folded part of ΔV (packed too), and base. Rows exist only
-for models that have acted. Coordinators keep their own statistics, and what they broadcast, as rows without pending.
+(`fedbandit.packed`). Then what few do: base b and base; the list, and the folded part of ΔV (packed too). Rows exist
+only for models that have acted. Coordinators keep their own statistics as rows without pending; what they broadcast
+are rows that end where base does.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ LINE = 8
 
 def row_length(dim: int) -> int:
     """How many numbers a row has."""
-    return base_at(dim) + dim * dim
+    end = folded_at(dim) + packed_length(dim)
+    return end + -end % LINE
 
 
 def empty_rows(capacity: int, dim: int) -> Array:
@@ -112,16 +114,22 @@ def hot_length(d: int) -> int:
 
 
 @compiled_inline
-def folded_at(d: int) -> int:
-    """Where the folded part of ΔV begins."""
-    return hot_length(d) + (LISTED + 1) * d
+def base_at(d: int) -> int:
+    """Where base begins."""
+    return hot_length(d) + d
 
 
 @compiled_inline
-def base_at(d: int) -> int:
-    """Where base begins, after up to seven unused numbers: it ends where a line does."""
-    before = folded_at(d) + packed_length(d)
-    return before + -(before + d * d) % LINE
+def shared_length(d: int) -> int:
+    """How many numbers at the start of a row say all about one without pending observations; unused ones at the end."""
+    end = base_at(d) + d * d
+    return end + -end % LINE
+
+
+@compiled_inline
+def folded_at(d: int) -> int:
+    """Where the folded part of ΔV begins."""
+    return shared_length(d) + LISTED * d
 
 
 @compiled_view
@@ -145,14 +153,13 @@ def inverse_of(row: Array, d: int) -> Array:
 @compiled_view
 def listed_of(row: Array, d: int) -> Array:
     """The contexts of the latest pending observations, one below the other."""
-    return matrix_at(row, hot_length(d), LISTED, d)
+    return matrix_at(row, shared_length(d), LISTED, d)
 
 
 @compiled_view
 def base_b_of(row: Array, d: int) -> Array:
     """What coordinator and row have in common of b: b − Δb."""
-    start = hot_length(d) + LISTED * d
-    return row[start : start + d]
+    return row[hot_length(d) : base_at(d)]
 
 
 @compiled_view
@@ -287,11 +294,11 @@ def mark_sent(row: Array, d: int) -> None:
 @compiled_lean
 def adopt(row: Array, given: Array, d: int, ridge: float, scratch: Array) -> None:
     """Replace what a row shares with its coordinator by the row `given`, and put pending observations back on top."""
-    for i in range(hot_length(d), row.shape[0], LINE):  # most of it is needed, and seldom in the cache
+    for i in range(hot_length(d), folded_at(d), LINE):  # most of it is needed, and seldom in the cache
         prefetch(row, i)
     take_scalars(row, given)
     copy(base_b_of(given, d), base_b_of(row, d))
-    if row[N_PENDING] <= min(row[N_LISTED], d // 2):  # more updates than that take longer than an inversion
+    if has_few_pending(row, d):
         build_on(row, given, d, scratch)
     else:
         recompute_on(row, base_of(given, d), d, ridge, scratch)
@@ -300,9 +307,8 @@ def adopt(row: Array, given: Array, d: int, ridge: float, scratch: Array) -> Non
 
 @compiled_inline
 def share_base(row: Array, given: Array, d: int) -> None:
-    """Base = that of `given`."""
-    start = base_at(d)
-    copy(given[start : start + d * d], row[start : start + d * d])
+    """Base b and base = those of `given`."""
+    copy(given[hot_length(d) : shared_length(d)], row[hot_length(d) : shared_length(d)])
 
 
 @compiled_inline
@@ -315,26 +321,38 @@ def take_scalars(row: Array, given: Array) -> None:
     row[SPECTRAL] = given[SPECTRAL]  # still a bound: pending observations only make V larger
 
 
+@compiled_inline
+def has_few_pending(row: Array, d: int) -> bool:
+    """Whether all that is pending is listed, and is faster included one by one than an inverse is computed."""
+    return row[N_PENDING] <= min(row[N_LISTED], d // 2)
+
+
 @compiled_lean
 def build_on(row: Array, given: Array, d: int, scratch: Array) -> None:
-    """The inverse, θ̂ and logdet of a row on `given`, by a rank-one update for each pending context; all are listed.
-
-    The row has the base b of `given` already.
-    """
-    k = int(row[N_PENDING])
-    inverse = inverse_of(row, d)
-    copy(inverse_of(given, d), inverse)
+    """The inverse, θ̂ and logdet of a row with few pending on `given`, whose base b it has already."""
+    copy(inverse_of(given, d), inverse_of(row, d))
     row[LOGDET] = given[LOGDET]
-    row[UNREFRESHED] = k
-    if k == 0:
+    row[UNREFRESHED] = 0
+    if row[N_PENDING] == 0:
         copy(theta_of(given, d), theta_of(row, d))
-        return
-    listed = listed_of(row, d)
+    else:
+        include_listed(row, row, d, scratch[0])
+
+
+@compiled_lean
+def include_listed(row: Array, source: Array, d: int, u: Array) -> None:
+    """A rank-one update of the inverse of `row` for each context on the list of `source`, θ̂ and logdet; u is scratch.
+
+    The row has their part of b already.
+    """
+    inverse, listed = inverse_of(row, d), listed_of(source, d)
+    k = int(source[N_LISTED])
     product = 1.0
     for i in range(k):
-        product *= include(inverse, listed[i], scratch[0])
+        product *= include(inverse, listed[i], u)
     row[LOGDET] += math.log(product)
-    solve(row, d, scratch[0])
+    row[UNREFRESHED] += k
+    solve(row, d, u)
 
 
 @compiled_inline
@@ -360,6 +378,5 @@ def take_over(row: Array, given: Array, d: int) -> None:
     for k in range(SLACK, HEAD):
         row[k] = given[k]
     copy(theta_of(given, d), theta_of(row, d))
-    copy(base_b_of(given, d), base_b_of(row, d))
     copy(inverse_of(given, d), inverse_of(row, d))
     share_base(row, given, d)

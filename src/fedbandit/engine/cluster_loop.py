@@ -85,7 +85,8 @@ def run_clusters(
             if not law.fresh:
                 scorer = shared[r]
                 if row[VERSION] != version:
-                    copy(hub.snapshots[hub.cohorts[current_cohort(hub, r), SNAPSHOT]], scorer)
+                    given = hub.snapshots[hub.cohorts[current_cohort(hub, r), SNAPSHOT]]
+                    copy(given, scorer[: given.shape[0]])
 
         if acting:
             offered = block.arms[s, : block.counts[s]]

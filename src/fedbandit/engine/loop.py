@@ -8,10 +8,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints, clear, copy, dot, largest
+from fedbandit.algebra import Array, Ints, copy, dot, largest
 from fedbandit.compiled import compiled_free, compiled_inline, compiled_lean
 from fedbandit.environments.block import Block
-from fedbandit.light import CHOSEN, LIGHTLY, complete, load_light, note_observation
+from fedbandit.light import (
+    CHOSEN,
+    LIGHTLY,
+    complete,
+    list_pending,
+    load_light,
+    note_observation,
+    note_upload,
+    start_light,
+)
 from fedbandit.packed import multiply_packed
 from fedbandit.policies import PolicyPlan, Scratch, choose
 from fedbandit.policies.plan import Code
@@ -22,7 +31,10 @@ from fedbandit.protocols.hub import (
     catch_up,
     current_cohort,
     has_room,
+    is_stale,
     join,
+    measure,
+    upload_and_renew,
     upload_row,
 )
 from fedbandit.protocols.trigger import pick, triggered
@@ -34,6 +46,7 @@ from fedbandit.statistics import (
     N_PENDING,
     STEPS,
     VERSION,
+    N,
     hold,
     hot_length,
     inverse_of,
@@ -59,7 +72,7 @@ class Seats(NamedTuple):
     """Where in the arrays a model row is.
 
     A row first gets a light seat, where it has no matrices (`fedbandit.light`), and a full one when it needs
-    them: when it uploads, or has more than a few observations.
+    them: when it has more than a few observations to send, or shares something that no snapshot is of.
     """
 
     row_of: Ints  # (N,) the row that serves a user; (0,) if the row has the user's number
@@ -182,23 +195,29 @@ def take_seat(seats: Seats, r: int) -> int:
     return seat
 
 
-@compiled_inline
-def stays_light(bench: Array, r: int, x: Array, u: Array, rules: Rules) -> bool:
-    """Whether row r, on the bench, needs no matrices of its own after one more observation, of x with u = V(λ)⁻¹x.
+STAYS, RENEWED, MOVES = 0, 1, 2
+"""What becomes of a light row: it stays; it sends what it has, is given all there is, and stays; it needs matrices."""
 
-    Only what triggers read is brought up to date for the question, as the bench is forgotten if the answer is yes.
+
+@compiled_inline
+def fate_of(bench: Array, r: int, x: Array, u: Array, hub: Hub, rules: Rules) -> int:
+    """What becomes of light row r, on the bench, after one more observation, of x with u = V(λ)⁻¹x.
+
+    Only what is compared is brought up to date for the question, as the bench is forgotten if the row stays light.
     """
     if bench[N_PENDING] >= LIGHTLY:
-        return False
+        return MOVES
     logdet = bench[LOGDET]
     bench[LOGDET] += math.log(1.0 + dot(x, u))
-    bench[N_OWN] += 1
-    bench[N_PENDING] += 1
-    silent = not triggered(rules.kind, pick(rules.thresholds, r), rules.batch, bench)
+    for count in (N, N_OWN, N_PENDING):
+        bench[count] += 1
+    fate = STAYS
+    if triggered(rules.kind, pick(rules.thresholds, r), rules.batch, bench):
+        fate = RENEWED if is_stale(hub, r, measure(bench, rules.counting), rules.counting) else MOVES
     bench[LOGDET] = logdet
-    bench[N_OWN] -= 1
-    bench[N_PENDING] -= 1
-    return silent
+    for count in (N, N_OWN, N_PENDING):
+        bench[count] -= 1
+    return fate
 
 
 @compiled_inline
@@ -227,6 +246,18 @@ def settle_in(seats: Seats, r: int, rows: Array, light: Array, hub: Hub, d: int,
     copy(rows[BENCH, : hot_length(d)], rows[seat, : hot_length(d)])
     complete(light, rules.blank if slot < 0 else hub.snapshots[slot], rows[seat], d)
     return seat
+
+
+@compiled_lean
+def upload_light(
+    hub: Hub, r: int, light: Array, bench: Array, x: Array, y: float, rules: Rules, scratch: Array
+) -> int:
+    """The light row r, on the bench, sends its observations and the last one, (x, y), and is renewed; the downloads."""
+    d = x.shape[0]
+    list_pending(light, bench, d)
+    hold(bench, x, y)
+    note_upload(light, bench)
+    return upload_and_renew(hub, r, bench, d, rules.ridge, rules.counting, scratch)
 
 
 @compiled_lean
@@ -330,7 +361,7 @@ def run(
             r = row_in(block, s, before, seats, rules)
             if seats.seat_of[r] == -1:
                 if rules.fused:
-                    clear(lights[seats.taken[LIGHT]])
+                    start_light(lights[seats.taken[LIGHT]])
                     seats.seat_of[r] = -2 - seats.taken[LIGHT]
                     seats.taken[LIGHT] += 1
                 else:
@@ -364,13 +395,19 @@ def run(
             y = late.y[entry]
             multiply_packed(inverse_of(row, d), x, work.best_u)
 
+        at = s - 1 if acting else s
         if rules.perturbed:
             y = learnt(rules.rewards, y, r, int(row[N_OWN]))
             if math.isnan(y):
-                return Pause(s, REFUSED, seat, s - 1 if acting else s)
+                return Pause(s, REFUSED, seat, at)
         if light:
-            if stays_light(row, r, x, work.best_u, rules):
+            fate = fate_of(row, r, x, work.best_u, hub, rules)
+            if fate == STAYS:
                 note_observation(lights[-2 - seat], row, x, y)
+                continue
+            if fate == RENEWED:
+                out.uploads[at] += 1
+                out.downloads[at] += upload_light(hub, r, lights[-2 - seat], row, x, y, rules, work.M)
                 continue
             seat = settle_in(seats, r, rows, lights[-2 - seat], hub, d, rules)
             row = rows[seat]
@@ -379,7 +416,6 @@ def run(
         else:
             hold(row, x, y)
         if triggered(rules.kind, pick(rules.thresholds, r), rules.batch, row):
-            at = s - 1 if acting else s
             if not rules.fused:
                 return Pause(s, EVENT, seat, at)
             out.uploads[at] += 1

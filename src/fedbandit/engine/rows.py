@@ -26,7 +26,7 @@ from fedbandit.engine.loop import (
 from fedbandit.engine.partitions import Partitions
 from fedbandit.engine.peer_exchange import PeerExchange
 from fedbandit.environments.block import Block, Environment
-from fedbandit.light import light_length
+from fedbandit.light import light_length, tidy
 from fedbandit.memory import enlarged, room_for
 from fedbandit.messages import Join
 from fedbandit.policies import scratch
@@ -235,7 +235,7 @@ class RowsLearner:
     def state(self) -> State:
         """Rows, seats, hub, rewards under way, and what the exchange remembers."""
         taken, light = self.seats.taken.tolist()
-        arrays: dict[str, Any] = {"rows": self.rows[:taken], "lights": self.lights[:light]}
+        arrays: dict[str, Any] = {"rows": self.rows[:taken], "lights": tidy(self.lights[:light], self.dim)}
         arrays |= {f"late.{k}": v for k, v in self.late._asdict().items()}
         arrays |= pack_hub(self.hub)
         arrays["seat_of"] = self.seats.seat_of

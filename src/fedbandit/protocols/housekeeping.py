@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fedbandit.algebra import Ints
 from fedbandit.errors import FedbanditError
+from fedbandit.memory import enlarged
 from fedbandit.protocols.hub import (
     FREE,
     ISSUE,
@@ -23,7 +24,7 @@ from fedbandit.protocols.hub import (
     SNAPSHOT,
     USED,
     Hub,
-    build_heaps,
+    wait_again,
 )
 from fedbandit.statistics import grown
 
@@ -56,28 +57,30 @@ def make_room(hub: Hub) -> Hub:
     cohorts = grown(hub.cohorts[live], room)
     cohorts[: live.size, PARENT] = np.arange(live.size)
     cohorts[: live.size, LEFT : RIGHT + 1] = -1
-    key = grown(hub.key[live], room)
-    heap = np.full_like(hub.heap, -1)
-    build_heaps(cohorts, key, heap, live.size)
     snapshots, users, free, counters = hub.snapshots, hub.users, hub.free, hub.counters.copy()
     slots, available = users.size, int(counters[FREE])
-    if available < 2 + slots // 4:
-        snapshots, users, free = (grown(array, 2 * slots) for array in (snapshots, users, free))
+    if available < 3 + slots // 4:
+        snapshots = enlarged(snapshots, 2 * slots)
+        users, free = (grown(array, 2 * slots) for array in (users, free))
         free[available : available + slots] = np.arange(slots, 2 * slots)
         counters[FREE] += slots
     counters[USED] = live.size
-    return hub._replace(
-        heap=heap,
+    tidied = hub._replace(
+        heap=np.full_like(hub.heap, -1),
+        oldest=np.full_like(hub.oldest, -1),
+        newest=np.full_like(hub.newest, -1),
         current=renumber[hub.current],
         newcomers=renumber[hub.newcomers],
         cohorts=cohorts,
-        key=key,
+        key=grown(hub.key[live], room),
         snapshots=snapshots,
         users=users,
         free=free,
         cohort_of=renumber[cohort_of_clients(hub)],
         counters=counters,
     )
+    wait_again(tidied)
+    return tidied
 
 
 def pack_hub(hub: Hub) -> dict[str, NDArray[Any]]:
@@ -123,7 +126,7 @@ def unpack_hub(hub: Hub, arrays: dict[str, NDArray[Any]]) -> Hub:
         **plain | {"counters": counters},
         cohorts=grown(arrays["hub.cohorts"], room),
         key=grown(arrays["hub.key"], room),
-        snapshots=grown(arrays["hub.snapshots"], slots),
+        snapshots=enlarged(arrays["hub.snapshots"], slots),
         users=grown(arrays["hub.users"], slots),
         free=free,
     )

@@ -9,13 +9,18 @@ inverse, computed once) and a new cohort. Who must be sent one? Those for whom
     measure(coordinator) − measure(what client j shares) > log γ_D(j)                      (Async-LinUCB, Eq. 4)
 
 with measure = log det V(λ)/det λI, or the log of the number of observations. The second term is the same for a whole
-cohort and never changes while it exists, so cohorts stand in a heap ordered by
+cohort and never changes while it exists, so cohorts wait in the order of
 
     key = measure(shared) + log γ_D
 
-and an upload pops those that have become stale. The popped cohorts merge into the new one (union–find: no member is
-touched). A client's matrices are brought up to date when it next acts (`catch_up`). A client that uploads leaves its
-cohort and is alone until its next download, since from then on it shares more than the snapshot.
+and an upload takes out those that have become stale. They merge into the new one (union–find: no member is touched).
+What a coordinator has grows, so that a cohort that is given all there is nearly always has the largest key of its
+class so far: it goes to the end of a queue, and only others stand in a heap (`wait`). Newcomers, who have nothing, are
+the first to be stale and wait outside both.
+
+A client's matrices are brought up to date when it next acts (`catch_up`). A client that uploads leaves its cohort and
+is alone until its next download, since from then on it shares more than the snapshot; unless it is stale itself, and
+has all there is after that (`upload_and_renew`).
 
 Groups g are sets of clients that share with one another (one group: everyone). Classes c are distinct values of γ_D;
 an upload costs as much more as there are classes, so a γ_D of its own for each client makes it grow with N.
@@ -30,11 +35,14 @@ import numpy as np
 
 from fedbandit.algebra import Array, Ints, add, copy
 from fedbandit.compiled import compiled_inline, compiled_lean
+from fedbandit.memory import room_for
 from fedbandit.statistics import (
     LOGDET,
     N_OWN,
     N_PENDING,
+    REFRESH_EVERY,
     TIE,
+    UNREFRESHED,
     VERSION,
     N,
     add_pending,
@@ -42,10 +50,13 @@ from fedbandit.statistics import (
     base_b_of,
     base_of,
     empty_rows,
+    has_few_pending,
+    include_listed,
     mark_sent,
     pending_b_of,
     recompute,
     refresh,
+    shared_length,
     start_row,
 )
 
@@ -55,11 +66,13 @@ class Hub(NamedTuple):
 
     pool: Array  # (G, row)      what the coordinator has, as one row of statistics for each group
     heap: Ints  # (G,)          the cohort on top of the group's heap, −1 for none
+    oldest: Ints  # (G, C)        the cohort at the head of the queue, −1 for none
+    newest: Ints  # (G, C)        the cohort at its end, −1 for none
     current: Ints  # (G, C)        the cohort that has all there is, −1 for none
-    newcomers: Ints  # (G, C)        the cohort that has nothing yet, −1 for none
+    newcomers: Ints  # (G, C)        the cohort that has nothing yet, −1 for none; it may be without members
     cohorts: Ints  # (Q, 8)        columns PARENT … RIGHT
     key: Array  # (Q,)
-    snapshots: Array  # (Z, row)      statistics that were broadcast and that some cohort still has
+    snapshots: Array  # (Z, shared)   statistics that were broadcast and that some cohort still has
     users: Ints  # (Z,)          how many cohorts have them
     free: Ints  # (Z,)          stack of free snapshots
     cohort_of: Ints  # (N,)          −1 before a client joins
@@ -70,6 +83,7 @@ class Hub(NamedTuple):
 
 
 PARENT, SIZE, GROUP, CLASS, SNAPSHOT, ISSUE, LEFT, RIGHT = range(8)  # ISSUE: the version its members have
+NEXT = RIGHT  # in a queue
 USED, FREE, LAST_VERSION = range(3)
 BOUND_AT = N_OWN  # of a pool row: the observations at which its spectral bound was computed
 NOTHING_COUNTED = -1e300  # measure of no observations when counting: log 0, but finite
@@ -78,19 +92,21 @@ NOTHING_COUNTED = -1e300  # measure of no observations when counting: log 0, but
 def empty_hub(dim: int, n_clients: int, n_groups: int, group_of: Ints, log_gamma: Array, ridge: float) -> Hub:
     """The memory of a coordinator that has heard nothing; `log_gamma` has one value, or one for each client."""
     classes, class_of = np.unique(log_gamma, return_inverse=True)
-    room = max(64, 4 * (classes.size + 4), n_clients // 16)  # `make_room` looks at every client: let it be rare
-    slots = 64
+    slots = max(64, n_clients // 8)  # `make_room` looks at every client: let it be rare
+    room = max(slots, 4 * (classes.size + 4))
     pool = empty_rows(n_groups, dim)
     for row in pool:
         start_row(row, dim, ridge)
     return Hub(
         pool=pool,
         heap=np.full(n_groups, -1),
+        oldest=np.full((n_groups, classes.size), -1),
+        newest=np.full((n_groups, classes.size), -1),
         current=np.full((n_groups, classes.size), -1),
         newcomers=np.full((n_groups, classes.size), -1),
         cohorts=np.zeros((room, 8), dtype=np.int64),
         key=np.zeros(room),
-        snapshots=empty_rows(slots, dim),
+        snapshots=room_for((slots, shared_length(dim))),
         users=np.zeros(slots, dtype=np.int64),
         free=np.arange(slots),
         cohort_of=np.full(n_clients, -1),
@@ -109,9 +125,13 @@ def of(per_client: Ints, i: int) -> int:
 
 @compiled_inline
 def has_room(hub: Hub) -> bool:
-    """Whether one more upload surely fits: a cohort for the uploader, for newcomers, and for every class."""
+    """Whether one more client surely fits that joins and uploads.
+
+    That takes a cohort for the uploader, one for newcomers and one for every class; and a snapshot each for joining,
+    for the broadcast and for the uploader.
+    """
     needed = hub.log_gamma.shape[0] + 2
-    return hub.counters[USED] + needed <= hub.key.shape[0] and hub.counters[FREE] >= 2
+    return hub.counters[USED] + needed <= hub.key.shape[0] and hub.counters[FREE] >= 3
 
 
 @compiled_inline
@@ -148,16 +168,31 @@ def meld(cohorts: Ints, key: Array, a: int, b: int) -> int:
 
 
 @compiled_lean
-def build_heaps(cohorts: Ints, key: Array, heap: Ints, n: int) -> None:
-    """Put the first n cohorts on the heaps of their groups."""
-    for c in range(n):
-        g = cohorts[c, GROUP]
-        heap[g] = meld(cohorts, key, heap[g], c)
+def wait(hub: Hub, c: int) -> None:
+    """Let cohort c wait to become stale: in the queue if it is after all that are there, else in the heap."""
+    g, kind = hub.cohorts[c, GROUP], hub.cohorts[c, CLASS]
+    last = hub.newest[g, kind]
+    if last >= 0 and hub.key[c] < hub.key[last]:
+        hub.heap[g] = meld(hub.cohorts, hub.key, hub.heap[g], c)
+        return
+    if last < 0:
+        hub.oldest[g, kind] = c
+    else:
+        hub.cohorts[last, NEXT] = c
+    hub.newest[g, kind] = c
+
+
+@compiled_lean
+def wait_again(hub: Hub) -> None:
+    """Let all cohorts wait, in the order of their numbers; nobody waits yet."""
+    for c in range(hub.counters[USED]):
+        if hub.newcomers[hub.cohorts[c, GROUP], hub.cohorts[c, CLASS]] != c:
+            wait(hub, c)
 
 
 @compiled_lean
 def new_cohort(hub: Hub, g: int, kind: int, known: float, version: int, snapshot: int) -> int:
-    """A cohort without members that shares what `known` measures, put on the heap."""
+    """A cohort without members that shares what `known` measures; it does not wait yet."""
     c = hub.counters[USED]
     hub.counters[USED] += 1
     cohort = hub.cohorts[c]
@@ -172,7 +207,6 @@ def new_cohort(hub: Hub, g: int, kind: int, known: float, version: int, snapshot
     hub.key[c] = known + hub.log_gamma[kind]
     if snapshot >= 0:
         hub.users[snapshot] += 1
-    hub.heap[g] = meld(hub.cohorts, hub.key, hub.heap[g], c)
     return c
 
 
@@ -193,8 +227,6 @@ def drop_snapshot(hub: Hub, c: int) -> None:
     kind = hub.cohorts[c, CLASS]
     if hub.current[g, kind] == c:
         hub.current[g, kind] = -1
-    if hub.newcomers[g, kind] == c:
-        hub.newcomers[g, kind] = -1
     slot = hub.cohorts[c, SNAPSHOT]
     if slot >= 0:
         hub.cohorts[c, SNAPSHOT] = -1
@@ -223,6 +255,7 @@ def join(hub: Hub, i: int, warm: bool, counting: bool) -> bool:
             slot = take_snapshot(hub, g)
             c = new_cohort(hub, g, kind, measure(hub.pool[g], counting), hub.counters[LAST_VERSION], slot)
             hub.current[g, kind] = c
+            wait(hub, c)
     else:
         c = hub.newcomers[g, kind]
         if c < 0:
@@ -233,16 +266,24 @@ def join(hub: Hub, i: int, warm: bool, counting: bool) -> bool:
     return hub.cohorts[c, SNAPSHOT] >= 0
 
 
+@compiled_inline
+def leave(hub: Hub, i: int) -> int:
+    """Client i leaves its cohort, whose number is returned."""
+    c = find(hub.cohorts, hub.cohort_of[i])
+    hub.cohorts[c, SIZE] -= 1
+    if hub.cohorts[c, SIZE] == 0:
+        drop_snapshot(hub, c)
+    return c
+
+
 @compiled_lean
 def stand_alone(hub: Hub, i: int, known: float) -> None:
     """Client i has uploaded: it leaves its cohort, since it now shares more than the others do."""
-    old = find(hub.cohorts, hub.cohort_of[i])
-    c = new_cohort(hub, hub.cohorts[old, GROUP], hub.cohorts[old, CLASS], known, hub.cohorts[old, ISSUE], -1)
+    old = hub.cohorts[leave(hub, i)]
+    c = new_cohort(hub, old[GROUP], old[CLASS], known, old[ISSUE], -1)
     hub.cohorts[c, SIZE] = 1
     hub.cohort_of[i] = c
-    hub.cohorts[old, SIZE] -= 1
-    if hub.cohorts[old, SIZE] == 0:
-        drop_snapshot(hub, old)
+    wait(hub, c)
 
 
 @compiled_lean
@@ -257,36 +298,83 @@ def settle_pool(hub: Hub, g: int, d: int, ridge: float, scratch: Array) -> None:
     else:
         refresh(pool, d, ridge, scratch)
         pool[BOUND_AT] = pool[N]
+    close_current(hub, g)
+
+
+@compiled_inline
+def close_current(hub: Hub, g: int) -> None:
+    """Nobody in group g has all there is now."""
     for kind in range(hub.current.shape[1]):
         hub.current[g, kind] = -1
 
 
 @compiled_lean
+def take_in(hub: Hub, g: int, row: Array, d: int, ridge: float, scratch: Array) -> None:
+    """Add what a row has pending to what the coordinator has for group g."""
+    pool = hub.pool[g]
+    add_pending(row, d, base_of(pool, d))
+    add(pending_b_of(row, d), base_b_of(pool, d))
+    pool[N] += row[N_PENDING]
+    refreshed = pool[UNREFRESHED] + row[N_PENDING] <= REFRESH_EVERY and pool[N] < 1.1 * pool[BOUND_AT]
+    if refreshed and has_few_pending(row, d):
+        include_listed(pool, row, d, scratch[0])
+        close_current(hub, g)
+    else:
+        settle_pool(hub, g, d, ridge, scratch)
+
+
+@compiled_lean
+def hand_out(hub: Hub, c: int, known: float, slot: int) -> int:
+    """Cohort c, which waits no longer, is sent all there is; the number of the snapshot, which is taken if slot < 0."""
+    cohorts = hub.cohorts
+    drop_snapshot(hub, c)
+    if cohorts[c, SIZE] > 0:
+        g, kind = cohorts[c, GROUP], cohorts[c, CLASS]
+        target = hub.current[g, kind]
+        if target < 0:
+            if slot < 0:
+                slot = take_snapshot(hub, g)
+            target = new_cohort(hub, g, kind, known, hub.counters[LAST_VERSION], slot)
+            hub.current[g, kind] = target
+        cohorts[c, PARENT] = target
+        cohorts[target, SIZE] += cohorts[c, SIZE]
+    return slot
+
+
+@compiled_lean
 def broadcast(hub: Hub, g: int, everyone: bool, counting: bool) -> int:
     """Send all there is to the clients of group g that are stale (or to all); the number of downloads."""
-    cohorts = hub.cohorts
+    cohorts, key = hub.cohorts, hub.key
     known = measure(hub.pool[g], counting)
     limit = math.inf if everyone else known - TIE
     downloads = 0
     slot = -1
     c = hub.heap[g]
-    hub.heap[g] = -1  # new cohorts go to a heap of their own until the stale ones are off
-    while c >= 0 and hub.key[c] < limit:
-        top = meld(cohorts, hub.key, cohorts[c, LEFT], cohorts[c, RIGHT])
-        drop_snapshot(hub, c)
-        if cohorts[c, SIZE] > 0:
-            kind = cohorts[c, CLASS]
-            target = hub.current[g, kind]
-            if target < 0:
-                if slot < 0:
-                    slot = take_snapshot(hub, g)
-                target = new_cohort(hub, g, kind, known, hub.counters[LAST_VERSION], slot)
-                hub.current[g, kind] = target
-            cohorts[c, PARENT] = target
-            cohorts[target, SIZE] += cohorts[c, SIZE]
+    while c >= 0 and key[c] < limit:
+        downloads += cohorts[c, SIZE]
+        rest = meld(cohorts, key, cohorts[c, LEFT], cohorts[c, RIGHT])
+        slot = hand_out(hub, c, known, slot)
+        c = rest
+    hub.heap[g] = c
+    for kind in range(hub.log_gamma.shape[0]):
+        c = hub.newcomers[g, kind]
+        if c >= 0 and cohorts[c, SIZE] > 0 and key[c] < limit:
             downloads += cohorts[c, SIZE]
-        c = top
-    hub.heap[g] = meld(cohorts, hub.key, c, hub.heap[g])
+            slot = hand_out(hub, c, known, slot)
+            hub.newcomers[g, kind] = -1
+        c = hub.oldest[g, kind]
+        while c >= 0 and key[c] < limit:
+            downloads += cohorts[c, SIZE]
+            slot = hand_out(hub, c, known, slot)
+            c = cohorts[c, NEXT]
+        hub.oldest[g, kind] = c
+        if c < 0:
+            hub.newest[g, kind] = -1
+    if slot >= 0:  # only now, or they might be taken out again
+        for kind in range(hub.log_gamma.shape[0]):
+            c = hub.current[g, kind]
+            if c >= 0 and cohorts[c, SNAPSHOT] == slot:
+                wait(hub, c)
     return downloads
 
 
@@ -313,6 +401,13 @@ def catch_up(hub: Hub, i: int, row: Array, d: int, ridge: float, scratch: Array)
         receive_broadcast(hub, c, row, d, ridge, scratch)
 
 
+@compiled_inline
+def is_stale(hub: Hub, i: int, known: float, counting: bool) -> bool:
+    """Whether client i, if it shared what `known` measures, would have to be sent all there is."""
+    pool = hub.pool[of(hub.group_of, i)]
+    return measure(pool, counting) > known + hub.log_gamma[of(hub.class_of, i)] + TIE
+
+
 @compiled_lean
 def upload_row(hub: Hub, i: int, row: Array, d: int, ridge: float, counting: bool, scratch: Array) -> int:
     """Client i sends what its row has pending, and those who became stale are sent all there is; the downloads.
@@ -320,18 +415,28 @@ def upload_row(hub: Hub, i: int, row: Array, d: int, ridge: float, counting: boo
     The whole exchange of Async-LinUCB, Alg. 1 lines 3–10, where nothing has to be noised, clustered or carried.
     """
     g = of(hub.group_of, i)
-    pool = hub.pool[g]
-    add_pending(row, d, base_of(pool, d))
-    add(pending_b_of(row, d), base_b_of(pool, d))
-    pool[N] += row[N_PENDING]
-    settle_pool(hub, g, d, ridge, scratch)
+    take_in(hub, g, row, d, ridge, scratch)
     mark_sent(row, d)
     known = measure(row, counting)
     received = 0
-    if measure(pool, counting) > known + hub.log_gamma[of(hub.class_of, i)] + TIE:
-        # The uploader itself is stale, as every newcomer is. It is at hand: no snapshot has to be kept for it.
-        adopt(row, pool, d, ridge, scratch)
-        known = measure(pool, counting)
+    if is_stale(hub, i, known, counting):
+        # The uploader itself is stale. It is at hand: no snapshot has to be kept for it.
+        adopt(row, hub.pool[g], d, ridge, scratch)
+        known = measure(hub.pool[g], counting)
         received = 1
     stand_alone(hub, i, known)
     return received + broadcast(hub, g, False, counting)
+
+
+@compiled_lean
+def upload_and_renew(hub: Hub, i: int, row: Array, d: int, ridge: float, counting: bool, scratch: Array) -> int:
+    """The same for a client that is stale with what it sends, as nearly every newcomer is; the downloads.
+
+    It is given all there is as a member of the cohort that has it, so that its row may be forgotten.
+    """
+    g = of(hub.group_of, i)
+    take_in(hub, g, row, d, ridge, scratch)
+    leave(hub, i)
+    downloads = broadcast(hub, g, False, counting)
+    join(hub, i, True, counting)
+    return downloads + 1
