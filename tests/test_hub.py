@@ -23,7 +23,6 @@ from fedbandit.protocols.hub import (
     LAST_VERSION,
     LEFT,
     NEXT,
-    PARENT,
     RIGHT,
     SIZE,
     SNAPSHOT,
@@ -177,7 +176,7 @@ def check_hub(hub: Hub, counting: bool) -> None:
     used = int(hub.counters[USED])
     cohort = housekeeping.cohort_of_clients(hub)
     joined = cohort >= 0
-    root = hub.cohorts[:used, PARENT] == np.arange(used)
+    root = hub.parent[:used] == np.arange(used)
     sizes = np.where(root, hub.cohorts[:used, SIZE], 0)
     np.testing.assert_array_equal(np.bincount(cohort[joined], minlength=used), sizes)
     assert sizes.sum() == joined.sum()
@@ -410,7 +409,7 @@ def test_measure(counting: bool) -> None:
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=40))
 def test_meld_is_a_heap(keys: list[float]) -> None:
     """Popping gives the keys in order."""
-    cohorts = np.full((len(keys), 8), -1, dtype=np.int64)
+    cohorts = np.full((len(keys), 7), -1, dtype=np.int64)
     key = np.array(keys)
     top = -1
     for c in range(len(keys)):

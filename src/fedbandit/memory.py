@@ -9,7 +9,7 @@ import weakref
 
 import numpy as np
 
-from fedbandit.algebra import Array
+from fedbandit.algebra import Array, Ints
 
 _HUGE_PAGE = 1 << 21
 
@@ -41,6 +41,13 @@ def room_for(shape: tuple[int, int]) -> Array:
     array = _array_in(memory, shape)
     weakref.finalize(array, _keep, memory).atexit = False
     return array
+
+
+def unknown(n: int) -> Ints:
+    """Minus one, n times, in large pages too: of a million clients, each is looked up in another page."""
+    numbers: Ints = lazy_zeros((1, n))[0].view(np.int64)
+    numbers[:] = -1
+    return numbers
 
 
 def enlarged(array: Array, capacity: int) -> Array:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
 
-FORMAT = 2
+FORMAT = 3
 """The first had rows in another order."""
 
 _START = struct.Struct("<3sBI")

@@ -41,7 +41,7 @@ def fingerprint(system: System, env: Environment, horizon: int, seed: int) -> st
     return digest.hexdigest()
 
 
-FORMAT = 3
+FORMAT = 4
 """Of what is in the file; the first had other light rows, the second rows in another order."""
 
 

@@ -88,11 +88,12 @@ BENCH = -1
 
 PERTURBED = int(Code.PERTURBED)  # the policy that reads what is pending and base
 
-FAR = 8
-"""How many interactions ahead the whereabouts of rows are fetched."""
+FAR, NEARER, NEAR, SOON = 8, 6, 4, 2
+"""How many interactions ahead are fetched: where a row is, and its cohort; what that has gone into; the cohort that it
+is in now; and the row, what it was given, and the arms that are offered."""
 
-SOON = 2
-"""How many interactions ahead rows, and the arms that are offered, are fetched."""
+CROWD = 1 << 14
+"""From how many rows on their cohorts are not in the cache anyway."""
 
 
 class Late(NamedTuple):
@@ -226,16 +227,17 @@ def snapshot_for(r: int, hub: Hub, speaks: bool) -> int:
     return hub.cohorts[current_cohort(hub, r), SNAPSHOT] if speaks else -1
 
 
-@compiled_lean
+@compiled_inline
 def fetch(light: Array, r: int, hub: Hub, bench: Array, d: int, rules: Rules, work: Scratch, whole: bool) -> None:
     """Put the light row r on the bench; as a full row if that is asked for, else as far as arms are chosen with it."""
     slot = snapshot_for(r, hub, rules.speaks)
-    given = rules.blank if slot < 0 else hub.snapshots[slot]
-    load_light(light, given, bench, d, work.u)
-    if slot >= 0:
+    if slot < 0:
+        load_light(light, rules.blank, bench, d, work.u)
+    else:
+        load_light(light, hub.snapshots[slot], bench, d, work.u)
         bench[VERSION] = hub.cohorts[current_cohort(hub, r), ISSUE]
     if whole:
-        complete(light, given, bench, d)
+        complete(light, rules.blank if slot < 0 else hub.snapshots[slot], bench, d)
 
 
 @compiled_lean
@@ -248,16 +250,16 @@ def settle_in(seats: Seats, r: int, rows: Array, light: Array, hub: Hub, d: int,
     return seat
 
 
-@compiled_lean
+@compiled_inline
 def upload_light(
-    hub: Hub, r: int, light: Array, bench: Array, x: Array, y: float, rules: Rules, scratch: Array
+    hub: Hub, r: int, light: Array, bench: Array, x: Array, y: float, ridge: float, counting: bool, scratch: Array
 ) -> int:
     """The light row r, on the bench, sends its observations and the last one, (x, y), and is renewed; the downloads."""
     d = x.shape[0]
     list_pending(light, bench, d)
     hold(bench, x, y)
     note_upload(light, bench)
-    return upload_and_renew(hub, r, bench, d, rules.ridge, rules.counting, scratch)
+    return upload_and_renew(hub, r, bench, d, ridge, counting, scratch)
 
 
 @compiled_lean
@@ -302,6 +304,8 @@ def look_ahead(
         prefetch(seats.seat_of, r)
         if rules.speaks:
             prefetch(hub.cohort_of, r)
+            if seats.seat_of.shape[0] >= CROWD:
+                look_for_given(block, s, before, seats, hub, rules)
     if s + SOON < stop:
         arms, means = block.arms[s + SOON], block.means[s + SOON]
         for i in range(0, arms.shape[0], LINE):
@@ -316,6 +320,25 @@ def look_ahead(
             light = lights[-2 - seat]
             for i in range(0, light.shape[0], LINE):
                 prefetch(light, i)
+
+
+@compiled_inline
+def look_for_given(block: Block, s: int, before: int, seats: Seats, hub: Hub, rules: Rules) -> None:
+    """Have what rows were given fetched, step by step, as each says where the next is.
+
+    It does no harm if an upload changes in between who has what.
+    """
+    c = hub.cohort_of[row_in(block, s + NEARER, before, seats, rules)]
+    if c >= 0:
+        prefetch(hub.parent, c)
+    r = row_in(block, s + NEAR, before, seats, rules)
+    if hub.cohort_of[r] >= 0:
+        prefetch(hub.cohorts[current_cohort(hub, r)], 0)
+    c = hub.cohort_of[row_in(block, s + SOON, before, seats, rules)]
+    if c >= 0 and hub.cohorts[c, SNAPSHOT] >= 0:
+        given = hub.snapshots[hub.cohorts[c, SNAPSHOT]]
+        for i in range(0, hot_length(block.X.shape[1]), LINE):
+            prefetch(given, i)
 
 
 @compiled_inline
@@ -407,7 +430,9 @@ def run(
                 continue
             if fate == RENEWED:
                 out.uploads[at] += 1
-                out.downloads[at] += upload_light(hub, r, lights[-2 - seat], row, x, y, rules, work.M)
+                out.downloads[at] += upload_light(
+                    hub, r, lights[-2 - seat], row, x, y, rules.ridge, rules.counting, work.M
+                )
                 continue
             seat = settle_in(seats, r, rows, lights[-2 - seat], hub, d, rules)
             row = rows[seat]

@@ -27,7 +27,7 @@ from fedbandit.engine.partitions import Partitions
 from fedbandit.engine.peer_exchange import PeerExchange
 from fedbandit.environments.block import Block, Environment
 from fedbandit.light import light_length, tidy
-from fedbandit.memory import enlarged, room_for
+from fedbandit.memory import enlarged, room_for, unknown
 from fedbandit.messages import Join
 from fedbandit.policies import scratch
 from fedbandit.protocols import Coordinator, Kind, MemberKeeper
@@ -84,7 +84,7 @@ class RowsLearner:
         self.lights = room_for((capacity, light_length(env.dim)))
         self.seats = Seats(
             row_of=np.empty(0, dtype=np.int64) if layout.row_of is None else layout.row_of,
-            seat_of=np.full(n_rows, -1),
+            seat_of=unknown(n_rows),
             row_at=np.zeros(capacity, dtype=np.int64),
             taken=np.zeros(2, dtype=np.int64),
         )

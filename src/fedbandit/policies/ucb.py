@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.algebra import Array, Ints, add_scaled, clear, copy, dot, dot_each, largest
+from fedbandit.algebra import Array, Ints, add_scaled, clear, copy, dot, dot_each, largest, square_each
 from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.packed import multiply_packed, squares
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, noise_width, width
-from fedbandit.policies.ties import winner
 from fedbandit.statistics import LOGDET, SPECTRAL, TIE, N, inverse_of, theta_of
 from fedbandit.world import World
 
@@ -42,11 +41,13 @@ def bonus(alpha: float, nu: float, x: Array, u: Array) -> float:
 @compiled_lean
 def choose_blindly(alpha: float, nu: float, scale: float, X: Array, arms: Ints, scores: Array, best_u: Array) -> int:
     """`choose_ucb` for a model that knows nothing: θ̂ = 0 and V(λ)⁻¹ = scale · I. Most of a million clients do."""
-    for a in range(arms.shape[0]):
-        x = X[arms[a]]
-        square = scale * dot(x, x)
-        scores[a] = alpha * math.sqrt(square) + nu * math.sqrt(scale * square)
-    a = winner(scores, arms.shape[0])
+    n = arms.shape[0]
+    square_each(X, arms, scores)
+    reach = alpha * math.sqrt(scale) + nu * scale
+    enough = reach * math.sqrt(largest(scores, n)) - TIE
+    a = 0
+    while a < n - 1 and reach * math.sqrt(scores[a]) < enough:
+        a += 1
     clear(best_u)
     add_scaled(X[arms[a]], scale, best_u)
     return a

@@ -165,13 +165,13 @@ class HubKeeper:
             return self._catch_up(g, message, counting)
         if not join(self.hub, member, warm, counting):
             return []
-        cohort = find(self.hub.cohorts, int(self.hub.cohort_of[member]))
+        cohort = find(self.hub.parent, int(self.hub.cohort_of[member]))
         return [self.download(member, int(self.hub.cohorts[cohort, ISSUE]), g, self.pool_sums(g))]
 
     def _catch_up(self, g: int, message: Join, counting: bool) -> list[Message | Broadcast]:
         """All there is, as a new version, if the client says that it lacks a download that it was sent."""
         hub, member = self.hub, message.member
-        if hub.cohorts[find(hub.cohorts, int(hub.cohort_of[member])), ISSUE] <= message.version:
+        if hub.cohorts[find(hub.parent, int(hub.cohort_of[member])), ISSUE] <= message.version:
             return []
         hub.counters[LAST_VERSION] += 1
         version = int(hub.counters[LAST_VERSION])

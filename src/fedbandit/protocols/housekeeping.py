@@ -18,7 +18,6 @@ from fedbandit.protocols.hub import (
     ISSUE,
     LAST_VERSION,
     LEFT,
-    PARENT,
     RIGHT,
     SIZE,
     SNAPSHOT,
@@ -28,15 +27,20 @@ from fedbandit.protocols.hub import (
 )
 from fedbandit.statistics import grown
 
-_ROOMY = ("cohorts", "key", "snapshots", "users", "free")
+_ROOMY = ("parent", "cohorts", "key", "snapshots", "users", "free")
 
 
 def cohort_of_clients(hub: Hub) -> Ints:
     """The cohort each client is in now, −1 for those that have not joined."""
-    final = hub.cohorts[: hub.counters[USED], PARENT].copy()
-    while not np.array_equal(nearer := final[final], final):
-        final = nearer
-    return np.append(final, -1)[hub.cohort_of]
+    return np.append(_ends(hub), -1)[hub.cohort_of]
+
+
+def _ends(hub: Hub) -> Ints:
+    """The cohort that each cohort has gone into in the end."""
+    end = hub.parent[: hub.counters[USED]]
+    while not np.array_equal(further := end[end], end):
+        end = further
+    return end
 
 
 def last_recipients(hub: Hub) -> Ints:
@@ -48,14 +52,13 @@ def last_recipients(hub: Hub) -> Ints:
 def make_room(hub: Hub) -> Hub:
     """A hub with only the live cohorts, renumbered, and at least as many free numbers as used ones."""
     used = int(hub.counters[USED])
-    live = np.flatnonzero((hub.cohorts[:used, PARENT] == np.arange(used)) & (hub.cohorts[:used, SIZE] > 0))
+    live = np.flatnonzero((hub.parent[:used] == np.arange(used)) & (hub.cohorts[:used, SIZE] > 0))
     renumber = np.full(used + 1, -1)  # the last entry serves the number −1, "none"
     renumber[live] = np.arange(live.size)
     room = hub.key.size
     while room < 2 * (live.size + hub.log_gamma.size + 4):
         room *= 2
     cohorts = grown(hub.cohorts[live], room)
-    cohorts[: live.size, PARENT] = np.arange(live.size)
     cohorts[: live.size, LEFT : RIGHT + 1] = -1
     snapshots, users, free, counters = hub.snapshots, hub.users, hub.free, hub.counters.copy()
     slots, available = users.size, int(counters[FREE])
@@ -71,12 +74,13 @@ def make_room(hub: Hub) -> Hub:
         newest=np.full_like(hub.newest, -1),
         current=renumber[hub.current],
         newcomers=renumber[hub.newcomers],
+        parent=np.arange(room),
         cohorts=cohorts,
         key=grown(hub.key[live], room),
         snapshots=snapshots,
         users=users,
         free=free,
-        cohort_of=renumber[cohort_of_clients(hub)],
+        cohort_of=np.append(renumber[_ends(hub)], -1)[hub.cohort_of],
         counters=counters,
     )
     wait_again(tidied)
@@ -124,6 +128,7 @@ def unpack_hub(hub: Hub, arrays: dict[str, NDArray[Any]]) -> Hub:
     plain = {name: arrays[f"hub.{name}"] for name in Hub._fields if name not in _ROOMY}
     return Hub(
         **plain | {"counters": counters},
+        parent=np.arange(room),
         cohorts=grown(arrays["hub.cohorts"], room),
         key=grown(arrays["hub.key"], room),
         snapshots=enlarged(arrays["hub.snapshots"], slots),

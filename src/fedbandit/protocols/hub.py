@@ -35,8 +35,9 @@ import numpy as np
 
 from fedbandit.algebra import Array, Ints, add, copy
 from fedbandit.compiled import compiled_inline, compiled_lean
-from fedbandit.memory import room_for
+from fedbandit.memory import room_for, unknown
 from fedbandit.statistics import (
+    LINE,
     LOGDET,
     N_OWN,
     N_PENDING,
@@ -59,6 +60,7 @@ from fedbandit.statistics import (
     shared_length,
     start_row,
 )
+from fedbandit.vectors import prefetch
 
 
 class Hub(NamedTuple):
@@ -70,7 +72,8 @@ class Hub(NamedTuple):
     newest: Ints  # (G, C)        the cohort at its end, −1 for none
     current: Ints  # (G, C)        the cohort that has all there is, −1 for none
     newcomers: Ints  # (G, C)        the cohort that has nothing yet, −1 for none; it may be without members
-    cohorts: Ints  # (Q, 8)        columns PARENT … RIGHT
+    parent: Ints  # (Q,)          the cohort that a cohort has gone into, at first itself
+    cohorts: Ints  # (Q, 7)        columns SIZE … RIGHT
     key: Array  # (Q,)
     snapshots: Array  # (Z, shared)   statistics that were broadcast and that some cohort still has
     users: Ints  # (Z,)          how many cohorts have them
@@ -82,7 +85,7 @@ class Hub(NamedTuple):
     counters: Ints  # cohorts used, snapshots free, version of the last snapshot
 
 
-PARENT, SIZE, GROUP, CLASS, SNAPSHOT, ISSUE, LEFT, RIGHT = range(8)  # ISSUE: the version its members have
+SIZE, GROUP, CLASS, SNAPSHOT, ISSUE, LEFT, RIGHT = range(7)  # ISSUE: the version its members have
 NEXT = RIGHT  # in a queue
 USED, FREE, LAST_VERSION = range(3)
 BOUND_AT = N_OWN  # of a pool row: the observations at which its spectral bound was computed
@@ -92,8 +95,8 @@ NOTHING_COUNTED = -1e300  # measure of no observations when counting: log 0, but
 def empty_hub(dim: int, n_clients: int, n_groups: int, group_of: Ints, log_gamma: Array, ridge: float) -> Hub:
     """The memory of a coordinator that has heard nothing; `log_gamma` has one value, or one for each client."""
     classes, class_of = np.unique(log_gamma, return_inverse=True)
-    slots = max(64, n_clients // 8)  # `make_room` looks at every client: let it be rare
-    room = max(slots, 4 * (classes.size + 4))
+    slots = max(64, n_clients // 8)
+    room = max(2 * slots, 4 * (classes.size + 4))  # `make_room` looks at every client: let it be rare
     pool = empty_rows(n_groups, dim)
     for row in pool:
         start_row(row, dim, ridge)
@@ -104,12 +107,13 @@ def empty_hub(dim: int, n_clients: int, n_groups: int, group_of: Ints, log_gamma
         newest=np.full((n_groups, classes.size), -1),
         current=np.full((n_groups, classes.size), -1),
         newcomers=np.full((n_groups, classes.size), -1),
-        cohorts=np.zeros((room, 8), dtype=np.int64),
+        parent=np.zeros(room, dtype=np.int64),
+        cohorts=np.zeros((room, 7), dtype=np.int64),
         key=np.zeros(room),
         snapshots=room_for((slots, shared_length(dim))),
         users=np.zeros(slots, dtype=np.int64),
         free=np.arange(slots),
-        cohort_of=np.full(n_clients, -1),
+        cohort_of=unknown(n_clients),
         group_of=group_of,
         class_of=class_of.astype(np.int64).reshape(-1),
         log_gamma=classes,
@@ -135,11 +139,11 @@ def has_room(hub: Hub) -> bool:
 
 
 @compiled_inline
-def find(cohorts: Ints, c: int) -> int:
+def find(parent: Ints, c: int) -> int:
     """The cohort that cohort c has gone into, halving the path on the way."""
-    while cohorts[c, PARENT] != c:
-        cohorts[c, PARENT] = cohorts[cohorts[c, PARENT], PARENT]
-        c = cohorts[c, PARENT]
+    while parent[c] != c:
+        parent[c] = parent[parent[c]]
+        c = parent[c]
     return c
 
 
@@ -196,7 +200,7 @@ def new_cohort(hub: Hub, g: int, kind: int, known: float, version: int, snapshot
     c = hub.counters[USED]
     hub.counters[USED] += 1
     cohort = hub.cohorts[c]
-    cohort[PARENT] = c
+    hub.parent[c] = c
     cohort[SIZE] = 0
     cohort[GROUP] = g
     cohort[CLASS] = kind
@@ -234,6 +238,9 @@ def drop_snapshot(hub: Hub, c: int) -> None:
         if hub.users[slot] == 0:
             hub.free[hub.counters[FREE]] = slot
             hub.counters[FREE] += 1
+            memory = hub.snapshots[slot]
+            for i in range(0, memory.shape[0], LINE):  # it is the next to be taken, and seldom in the cache
+                prefetch(memory, i)
 
 
 @compiled_lean
@@ -269,7 +276,7 @@ def join(hub: Hub, i: int, warm: bool, counting: bool) -> bool:
 @compiled_inline
 def leave(hub: Hub, i: int) -> int:
     """Client i leaves its cohort, whose number is returned."""
-    c = find(hub.cohorts, hub.cohort_of[i])
+    c = find(hub.parent, hub.cohort_of[i])
     hub.cohorts[c, SIZE] -= 1
     if hub.cohorts[c, SIZE] == 0:
         drop_snapshot(hub, c)
@@ -308,7 +315,7 @@ def close_current(hub: Hub, g: int) -> None:
         hub.current[g, kind] = -1
 
 
-@compiled_lean
+@compiled_inline
 def take_in(hub: Hub, g: int, row: Array, d: int, ridge: float, scratch: Array) -> None:
     """Add what a row has pending to what the coordinator has for group g."""
     pool = hub.pool[g]
@@ -323,21 +330,21 @@ def take_in(hub: Hub, g: int, row: Array, d: int, ridge: float, scratch: Array) 
         settle_pool(hub, g, d, ridge, scratch)
 
 
-@compiled_lean
+@compiled_inline
 def hand_out(hub: Hub, c: int, known: float, slot: int) -> int:
     """Cohort c, which waits no longer, is sent all there is; the number of the snapshot, which is taken if slot < 0."""
     cohorts = hub.cohorts
-    drop_snapshot(hub, c)
     if cohorts[c, SIZE] > 0:
         g, kind = cohorts[c, GROUP], cohorts[c, CLASS]
         target = hub.current[g, kind]
-        if target < 0:
+        if target < 0 or target == c:
             if slot < 0:
                 slot = take_snapshot(hub, g)
             target = new_cohort(hub, g, kind, known, hub.counters[LAST_VERSION], slot)
             hub.current[g, kind] = target
-        cohorts[c, PARENT] = target
+        hub.parent[c] = target
         cohorts[target, SIZE] += cohorts[c, SIZE]
+    drop_snapshot(hub, c)
     return slot
 
 
@@ -381,7 +388,7 @@ def broadcast(hub: Hub, g: int, everyone: bool, counting: bool) -> int:
 @compiled_inline
 def current_cohort(hub: Hub, i: int) -> int:
     """The cohort client i is in now."""
-    c = find(hub.cohorts, hub.cohort_of[i])
+    c = find(hub.parent, hub.cohort_of[i])
     hub.cohort_of[i] = c
     return c
 
@@ -428,7 +435,7 @@ def upload_row(hub: Hub, i: int, row: Array, d: int, ridge: float, counting: boo
     return received + broadcast(hub, g, False, counting)
 
 
-@compiled_lean
+@compiled_inline
 def upload_and_renew(hub: Hub, i: int, row: Array, d: int, ridge: float, counting: bool, scratch: Array) -> int:
     """The same for a client that is stale with what it sends, as nearly every newcomer is; the downloads.
 
