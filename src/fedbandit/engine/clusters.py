@@ -27,7 +27,7 @@ from fedbandit.protocols.housekeeping import make_room, pack_hub, unpack_hub
 from fedbandit.protocols.hub import Hub, empty_hub, has_room, join, settle_pool
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.state import State
-from fedbandit.statistics import N_OWN, N, base_b_of, base_of, empty_rows, grown, recompute, row_length, start_row
+from fedbandit.statistics import N_OWN, N, base_b_of, base_of, empty_rows, recompute, row_length, start_row
 from fedbandit.streams import Stream, generator, policy_key
 from fedbandit.structures import Clustering, Rule
 from fedbandit.structures.phased_clusters import merge_clusters, next_phase
@@ -187,9 +187,8 @@ class ClustersLearner:
 
     def _empty_hub(self, group_of: Ints, n_groups: int) -> Hub:
         members = self.own.shape[0] if self.rules.speaks else 1
-        hub = empty_hub(self.dim, members, n_groups, group_of, self.protocol.log_gamma_download(), self.ridge)
-        room = max(ROOM, hub.key.size)
-        return hub._replace(cohorts=grown(hub.cohorts, room), key=grown(hub.key, room))
+        log_gamma = self.protocol.log_gamma_download()
+        return empty_hub(self.dim, members, n_groups, group_of, log_gamma, self.ridge, room=ROOM)
 
     def _new_streams(self, leaders: Ints) -> dict[int, Releases]:
         """A privacy stream for each local cluster, if there is noise: FCLUB builds trees anew with every clustering."""

@@ -92,11 +92,16 @@ BOUND_AT = N_OWN  # of a pool row: the observations at which its spectral bound 
 NOTHING_COUNTED = -1e300  # measure of no observations when counting: log 0, but finite
 
 
-def empty_hub(dim: int, n_clients: int, n_groups: int, group_of: Ints, log_gamma: Array, ridge: float) -> Hub:
-    """The memory of a coordinator that has heard nothing; `log_gamma` has one value, or one for each client."""
+def empty_hub(
+    dim: int, n_clients: int, n_groups: int, group_of: Ints, log_gamma: Array, ridge: float, *, room: int = 64
+) -> Hub:
+    """The memory of a coordinator that has heard nothing; `log_gamma` has one value, or one for each client.
+
+    At first there is room for at least `room` cohorts.
+    """
     classes, class_of = np.unique(log_gamma, return_inverse=True)
     slots = max(64, n_clients // 8)
-    room = max(2 * slots, 4 * (classes.size + 4))  # `make_room` looks at every client: let it be rare
+    room = max(room, n_clients // 4, 4 * (classes.size + 4))  # `make_room` looks at every client: let it be rare
     pool = empty_rows(n_groups, dim)
     for row in pool:
         start_row(row, dim, ridge)
