@@ -24,7 +24,7 @@ from fedbandit.files import read_arrays, write_arrays
 from fedbandit.messages import Collect, Download, Request, Upload, encoded_size
 from fedbandit.packed import unpacked
 from fedbandit.presets import PRESETS
-from fedbandit.statistics import add_pending, base_of, inverse_of, row_length
+from fedbandit.statistics import add_pending_unpacked, base_of, inverse_of, row_length
 from fedbandit.transports import Link
 
 
@@ -246,8 +246,8 @@ def test_an_inverse_stays_an_inverse() -> None:
     simulation = Simulation(fb.linucb(ridge=0.5), env, 20_000, 0)
     while not simulation.finished:
         simulation.advance()
-    V = base_of(rows_of(simulation).rows[0], 10).copy()
-    add_pending(rows_of(simulation).rows[0], 10, V)
+    V = unpacked(base_of(rows_of(simulation).rows[0], 10), 10)
+    add_pending_unpacked(rows_of(simulation).rows[0], 10, V)
     exact = np.linalg.inv(V + 0.5 * np.eye(10))
     np.testing.assert_allclose(
         unpacked(inverse_of(rows_of(simulation).rows[0], 10), 10), exact, rtol=1e-8, atol=1e-8 * np.abs(exact).max()

@@ -18,6 +18,7 @@ from fedbandit.engine.rows import RowsLearner
 from fedbandit.engine.simulation import Simulation
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Ask, Join, Tell, decode, encode
+from fedbandit.packed import unpacked
 from fedbandit.protocols import PeerNode
 from fedbandit.protocols.topology import TOPOLOGIES, neighbours_of
 from fedbandit.statistics import base_b_of, base_of, pending_b_of
@@ -126,7 +127,7 @@ def test_complete_graph_with_one_hop_has_the_central_systems_statistics() -> Non
     V, b = X[:released].T @ X[:released], X[:released].T @ y[:released]
     for i in range(N):
         row = peers.rows[peers.seats.seat_of[i]]
-        np.testing.assert_allclose(base_of(row, DIM), V, atol=1e-9)
+        np.testing.assert_allclose(unpacked(base_of(row, DIM), DIM), V, atol=1e-9)
         mine = slice(released + i, released + i + 1)
         np.testing.assert_allclose(base_b_of(row, DIM), b, atol=1e-9)
         np.testing.assert_allclose(pending_b_of(row, DIM), X[mine].T @ y[mine], atol=1e-9)

@@ -9,6 +9,7 @@ import fedbandit as fb
 from fedbandit.errors import FedbanditError
 from fedbandit.machines import ClientMachine, make_coordinator
 from fedbandit.messages import Collect, Download, Join, Receipt, Request, Upload
+from fedbandit.packed import unpacked
 from fedbandit.protocols import Broadcast, Coordinator, MemberKeeper
 from fedbandit.statistics import N_PENDING, N, base_b_of, base_of, pending_b_of
 from fedbandit.sums import zero_sums
@@ -65,7 +66,7 @@ def test_a_download_that_crossed_an_upload_loses_nothing() -> None:
     assert isinstance(first, Upload)
     assert isinstance(second, Upload)
     client.receive(Download(0, version=1, acknowledged=1, sums=first.sums))
-    np.testing.assert_allclose(base_of(client.row, 2), first.sums.V + second.sums.V)
+    np.testing.assert_allclose(unpacked(base_of(client.row, 2), 2), first.sums.V + second.sums.V)
     np.testing.assert_allclose(base_b_of(client.row, 2), first.sums.b + second.sums.b)
     assert client.row[N] == 2
     stale = base_of(client.row, 2).copy()
@@ -172,7 +173,7 @@ def test_a_receipt_that_overtakes_an_older_download_loses_nothing() -> None:
     assert isinstance(others, Upload)
     client.receive(Receipt(0, 1))
     client.receive(Download(0, version=1, acknowledged=0, sums=others.sums))
-    np.testing.assert_allclose(base_of(client.row, 2), own.sums.V + others.sums.V)
+    np.testing.assert_allclose(unpacked(base_of(client.row, 2), 2), own.sums.V + others.sums.V)
     assert client.row[N] == 2
     assert client.outbox == {}
 

@@ -24,6 +24,7 @@ from fedbandit.engine.simulation import Simulation, simulate
 from fedbandit.environments import Collaborative, Homogeneous, recorded
 from fedbandit.environments.block import Environment, world_of
 from fedbandit.messages import Tell, decode, encode
+from fedbandit.packed import unpacked
 from fedbandit.peers import PeerMachine
 from fedbandit.policies import Policy, Uniform
 from fedbandit.privacy import Privacy
@@ -119,7 +120,7 @@ def loses_no_observation(system: System) -> None:
         if applied is not None:
             assert applied + pending == own, f"{own:g} observed, but {applied:g} uploaded and {pending:g} pending"
         if learner.rules.speaks and system.privacy.perturbs != "statistics":
-            trace = sum(np.trace(base_of(row, env.dim)) for row in learner.hub.pool)
+            trace = sum(np.trace(unpacked(base_of(row, env.dim), env.dim)) for row in learner.hub.pool)
             assert trace <= own * env.bound**2 + 1e-9, "the coordinator's V is larger than its observations can be"
         assert own <= HORIZON, "more was observed than happened"
 

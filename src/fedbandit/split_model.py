@@ -33,7 +33,7 @@ import numpy as np
 
 from fedbandit.algebra import Array, copy, dot
 from fedbandit.compiled import compiled_inline, compiled_lean
-from fedbandit.packed import pack
+from fedbandit.packed import pack, unpacked
 from fedbandit.statistics import (
     N_LISTED,
     N_OWN,
@@ -41,7 +41,7 @@ from fedbandit.statistics import (
     STEPS,
     VERSION,
     N,
-    add_pending,
+    add_pending_unpacked,
     base_b_of,
     base_of,
     folded_of,
@@ -99,7 +99,7 @@ def full_rank(V: Array) -> bool:
 
 def may_begin(row: Array, row_g: Array, parts: Parts, size: int, dim: int) -> bool:
     """Alg. 5 line 11: a client's own data, or what it was sent, have full rank."""
-    if row_g[VERSION] > 0 and full_rank(base_of(row_g, parts.shared)):
+    if row_g[VERSION] > 0 and full_rank(unpacked(base_of(row_g, parts.shared), parts.shared)):
         return True
     used = np.unique(np.r_[0 : parts.shared, parts.first : parts.first + size])
     return row[N_OWN] >= used.size and full_rank(_own_data(row, dim)[np.ix_(used, used)])
@@ -118,7 +118,7 @@ def begin(row: Array, row_g: Array, row_l: Array, parts: Parts, size: int, dim: 
     S, s, n = _own_data(row, dim), base_b_of(row, dim) + pending_b_of(row, dim), int(row[N_OWN])
     G, L = slice(0, d_g), slice(parts.first, parts.first + size)
     joint = np.zeros((d_g + size, d_g + size))
-    joint[:d_g, :d_g] = base_of(row_g, d_g) + S[G, G]
+    joint[:d_g, :d_g] = unpacked(base_of(row_g, d_g), d_g) + S[G, G]
     joint[:d_g, d_g:], joint[d_g:, :d_g] = S[G, L], S[L, G]
     joint[d_g:, d_g:] = S[L, L]
     theta = np.linalg.solve(joint + ridge * np.eye(d_g + size), np.r_[base_b_of(row_g, d_g) + s[G], s[L]])
@@ -130,15 +130,17 @@ def begin(row: Array, row_g: Array, row_l: Array, parts: Parts, size: int, dim: 
     row_g[N] += n
     row_g[STEPS] = row[STEPS]
     refresh(row_g, d_g, ridge, scratch_matrix(d_g))
-    base_of(row_l, d_l)[:size, :size] = S[L, L]
+    own = np.zeros((d_l, d_l))
+    own[:size, :size] = S[L, L]
+    pack(own, base_of(row_l, d_l))
     base_b_of(row_l, d_l)[:size] = s[L] - S[L, G] @ theta[:d_g]
     row_l[N] = row_l[N_OWN] = n
     refresh(row_l, d_l, ridge, scratch_matrix(d_l))
 
 
 def _own_data(row: Array, dim: int) -> Array:
-    S = base_of(row, dim).copy()
-    add_pending(row, dim, S)
+    S = unpacked(base_of(row, dim), dim)
+    add_pending_unpacked(row, dim, S)
     return S
 
 

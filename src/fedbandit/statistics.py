@@ -11,10 +11,10 @@ the Sherman–Morrison formula and the matrix determinant lemma, in O(d²) an ob
 ΔV is a short list of contexts and a matrix into which the list is folded when it is full: with many models, memory
 traffic counts, and an observation then touches O(d) of ΔV instead of O(d²).
 
-A row is about 2d² + 15d + 16 numbers side by side. First what every step needs: scalars, θ̂, Δb and the inverse, packed
-(`fedbandit.packed`). Then what few do: base b and base; the list, and the folded part of ΔV (packed too). Rows exist
-only for models that have acted. Coordinators keep their own statistics as rows without pending; what they broadcast
-are rows that end where base does.
+A row is about 1½d² + 17d + 16 numbers side by side. First what every step needs: scalars, θ̂, Δb and the inverse. Then
+what few do: base b and base; the list, and the folded part of ΔV. All matrices are packed (`fedbandit.packed`). Rows
+exist only for models that have acted. Coordinators keep their own statistics as rows without pending; what they
+broadcast are rows that end where base does.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def base_at(d: int) -> int:
 @compiled_inline
 def shared_length(d: int) -> int:
     """How many numbers at the start of a row say all about one without pending observations; unused ones at the end."""
-    end = base_at(d) + d * d
+    end = base_at(d) + packed_length(d)
     return end + -end % LINE
 
 
@@ -170,8 +170,8 @@ def folded_of(row: Array, d: int) -> Array:
 
 @compiled_view
 def base_of(row: Array, d: int) -> Array:
-    """V − ΔV: what coordinator and row have in common."""
-    return matrix_at(row, base_at(d), d, d)
+    """V − ΔV: what coordinator and row have in common, packed."""
+    return row[base_at(d) : base_at(d) + packed_length(d)]
 
 
 @compiled_lean
@@ -181,20 +181,29 @@ def start_row(row: Array, d: int, ridge: float) -> None:
     row[SPECTRAL] = 1.0 / ridge
 
 
+def add_to_base(row: Array, d: int, V: Array) -> None:
+    """Base += V, a symmetric matrix."""
+    P = np.zeros(packed_length(d))
+    pack(np.ascontiguousarray(V), P)
+    base_of(row, d)[:] += P
+
+
 @compiled_lean
-def add_listed(row: Array, d: int, V: Array) -> None:
-    """V += Σ x xᵀ over the listed contexts."""
+def add_pending(row: Array, d: int, P: Array) -> None:
+    """P += ΔV, packed: what was folded and what is still listed."""
+    if row[N_PENDING] > row[N_LISTED]:
+        add(folded_of(row, d), P)
+    add_outers_packed(P, listed_of(row, d), int(row[N_LISTED]))
+
+
+@compiled_lean
+def add_pending_unpacked(row: Array, d: int, V: Array) -> None:
+    """V += ΔV."""
+    if row[N_PENDING] > row[N_LISTED]:
+        add_unpacked(folded_of(row, d), V)
     listed = listed_of(row, d)
     for k in range(int(row[N_LISTED])):
         add_outer(V, listed[k], 1.0)
-
-
-@compiled_lean
-def add_pending(row: Array, d: int, V: Array) -> None:
-    """V += ΔV: what was folded and what is still listed."""
-    if row[N_PENDING] > row[N_LISTED]:
-        add_unpacked(folded_of(row, d), V)
-    add_listed(row, d, V)
 
 
 @compiled_inline
@@ -222,11 +231,9 @@ def recompute(row: Array, d: int, ridge: float, scratch: Array) -> None:
 def recompute_on(row: Array, base: Array, d: int, ridge: float, scratch: Array) -> None:
     """The same with a base that the row is about to get."""
     P = inverse_of(row, d)
-    pack(base, P)
+    copy(base, P)
     add_to_diagonal(P, d, ridge)
-    if row[N_PENDING] > row[N_LISTED]:
-        add(folded_of(row, d), P)
-    add_outers_packed(P, listed_of(row, d), int(row[N_LISTED]))
+    add_pending(row, d, P)
     row[LOGDET] = sweep(P, matrix_in(scratch, 0, 8)) - d * math.log(ridge) + row[OFFSET]
     row[UNREFRESHED] = 0
     solve(row, d, scratch[0])

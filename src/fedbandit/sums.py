@@ -8,12 +8,14 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit.algebra import Array
+from fedbandit.packed import unpacked
 from fedbandit.statistics import (
     HEAD,
     N_PENDING,
     SLACK,
     N,
-    add_pending,
+    add_pending_unpacked,
+    add_to_base,
     base_b_of,
     base_of,
     empty_rows,
@@ -56,10 +58,9 @@ def zero_sums(dim: int) -> Sums:
 def shared_row(shared: Sequence[Sums], slack: Slack, dim: int, ridge: float, scratch: Array) -> Array:
     """A row that has these statistics as its base: something to `adopt`."""
     given = empty_rows(1, dim)[0]
-    V, b = base_of(given, dim), base_b_of(given, dim)
     for sums in shared:
-        V += sums.V
-        b += sums.b
+        add_to_base(given, dim, sums.V)
+        base_b_of(given, dim)[:] += sums.b
         given[N] += sums.n
     given[SLACK:HEAD] = slack
     refresh(given, dim, ridge, scratch)
@@ -69,10 +70,10 @@ def shared_row(shared: Sequence[Sums], slack: Slack, dim: int, ridge: float, scr
 def pending_sums(row: Array, d: int) -> Sums:
     """A copy of what a row has not sent yet."""
     V = np.zeros((d, d))
-    add_pending(row, d, V)
+    add_pending_unpacked(row, d, V)
     return Sums(V, pending_b_of(row, d).copy(), int(row[N_PENDING]))
 
 
 def shared_sums(row: Array, d: int) -> Sums:
     """A copy of what a row shares with its coordinator; for a coordinator's own row, all it has."""
-    return Sums(base_of(row, d).copy(), base_b_of(row, d).copy(), int(row[N] - row[N_PENDING]))
+    return Sums(unpacked(base_of(row, d), d), base_b_of(row, d).copy(), int(row[N] - row[N_PENDING]))

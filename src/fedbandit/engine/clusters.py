@@ -27,7 +27,7 @@ from fedbandit.protocols.housekeeping import make_room, pack_hub, unpack_hub
 from fedbandit.protocols.hub import Hub, empty_hub, has_room, join, settle_pool
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.state import State
-from fedbandit.statistics import N_OWN, N, base_b_of, base_of, empty_rows, recompute, row_length, start_row
+from fedbandit.statistics import N_OWN, N, add_to_base, base_b_of, empty_rows, recompute, row_length, start_row
 from fedbandit.streams import Stream, generator, policy_key
 from fedbandit.structures import Clustering, Rule
 from fedbandit.structures.phased_clusters import merge_clusters, next_phase
@@ -223,7 +223,7 @@ class ClustersLearner:
         group_of[leaders] = label
         hub = self._empty_hub(group_of, n_groups)
         for k, g in enumerate(label):
-            base_of(hub.pool[g], self.dim)[:] += V[k]
+            add_to_base(hub.pool[g], self.dim, V[k])
             base_b_of(hub.pool[g], self.dim)[:] += b[k]
             hub.pool[g, N] += n[k]
         coordinator = None if self.rules.fused else self.protocol.coordinator(hub, self.ridge, self.dim, self.noise)

@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints, copy, dot, matrix_in, multiply, spectral_bound
+from fedbandit.algebra import Array, Ints, copy, dot, matrix_in, multiply, part_of, spectral_bound
 from fedbandit.compiled import compiled_free, compiled_inline, compiled_lean
 from fedbandit.engine.loop import DONE, EVENT, REFUSED, Late, Outcome, Pause, pull, send_later
 from fedbandit.environments.block import Block
 from fedbandit.inversion import invert
-from fedbandit.packed import pack
+from fedbandit.packed import add_to_diagonal, pack
 from fedbandit.policies import PolicyPlan, Scratch, choose
 from fedbandit.policies.sampling import cholesky
 from fedbandit.rewards import RewardPlan, learnt
@@ -216,12 +216,12 @@ def seat_user(kernel: Kernel, rules: GraphRules, plan: PolicyPlan, u: int, d: in
         bench[LOGDET] = own_logdet(block, rules.start[u], work.M)
     bench[STEPS] = kernel.steps[u]
     if rules.effective:
-        V = base_of(bench, d)
+        V = part_of(work.V, d, d)
         for i in range(d):
             copy(block[i], V[i])
         invert(V, work.M)
-        for i in range(d):
-            V[i, i] -= plan.ridge
+        pack(V, base_of(bench, d))
+        add_to_diagonal(base_of(bench, d), d, -plan.ridge)
     if kernel.steps[u] % BOUND_EVERY == 0:
         kernel.spectral[u] = min(kernel.spectral[u], spectral_bound(block, work.M))
     bench[SPECTRAL] = kernel.spectral[u]

@@ -17,6 +17,7 @@ from fedbandit.statistics import (
     TIE,
     N,
     add_pending,
+    add_pending_unpacked,
     base_b_of,
     base_of,
     pending_b_of,
@@ -212,6 +213,6 @@ def add_own(own: Array, into: Ints, V: Array, b: Array, n: Array) -> None:
     d = b.shape[1]
     for i in range(own.shape[0]):
         k = into[i]
-        add_pending(own[i], d, V[k])
+        add_pending_unpacked(own[i], d, V[k])
         add(pending_b_of(own[i], d), b[k])
         n[k] += own[i, N]

@@ -8,11 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.algebra import Array, Ints, add, add_outer
+from fedbandit.algebra import Array, Ints, add, add_outer, clear, matrix_in
 from fedbandit.compiled import compiled_free, compiled_lean
 from fedbandit.engine.loop import Late, Outcome, no_late, pull, send_later
 from fedbandit.engine.partitions import Partitions
 from fedbandit.environments.block import Block, Environment
+from fedbandit.packed import pack
 from fedbandit.policies import PolicyPlan, Scratch, choose, scratch
 from fedbandit.rewards import AS_THEY_ARE, RewardPlan, learnt, refused, reward_plan
 from fedbandit.schedule import NEVER
@@ -140,18 +141,18 @@ class NeighbourhoodsLearner:
 @compiled_lean
 def gather(i: int, users: Users, row: Array, d: int, ridge: float, M: Array) -> None:
     """Make `row` the model of user i: the sum over its neighbourhood."""
-    base, b = base_of(row, d), base_b_of(row, d)
+    V, b = matrix_in(M, 0, d), base_b_of(row, d)
+    clear(b)
     for k in range(d):
-        b[k] = 0.0
-        for m in range(d):
-            base[k, m] = 0.0
+        clear(V[k])
     row[N] = 0
     for j in range(users.n.shape[0]):
         if users.near[i, j] and users.n[j] > 0:
             for k in range(d):
-                add(users.V[j, k], base[k])
+                add(users.V[j, k], V[k])
             add(users.b[j], b)
             row[N] += users.n[j]
+    pack(V, base_of(row, d))
     row[STEPS] = users.steps[i]
     refresh(row, d, ridge, M)
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.algebra import Array, copy, dot, part_of
+from fedbandit.algebra import Array, dot, part_of
 from fedbandit.compiled import compiled_lean
-from fedbandit.packed import multiply_packed
+from fedbandit.packed import multiply_packed, unpack
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, sampling_width
 from fedbandit.policies.sampling import cholesky
-from fedbandit.statistics import STEPS, add_pending, base_of, inverse_of, theta_of
+from fedbandit.statistics import STEPS, add_pending_unpacked, base_of, inverse_of, theta_of
 from fedbandit.streams import normal
 from fedbandit.world import World
 
@@ -39,11 +39,9 @@ def spread_perturbed(plan: PolicyPlan, row: Array, z: Array, M: Array, theta: Ar
     """θ = θ̂ + α V(λ)⁻¹ L z with L Lᵀ = V (without ridge); M and V may be larger than d."""
     d = z.shape[0]
     alpha = sampling_width(plan, row)
-    base = base_of(row, d)
     A = part_of(V, d, d)
-    for i in range(d):
-        copy(base[i], A[i])
-    add_pending(row, d, A)
+    unpack(base_of(row, d), A)
+    add_pending_unpacked(row, d, A)
     cholesky(A, M)
     perturbed = M[d, :d]
     for i in range(d):

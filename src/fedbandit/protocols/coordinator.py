@@ -12,6 +12,7 @@ from fedbandit.algebra import Array
 from fedbandit.assembly import NEVER, Noise
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Download, Join, Message, Receipt, Upload
+from fedbandit.packed import pack
 from fedbandit.protocols.housekeeping import last_recipients, make_room, pack_hub, unpack_hub
 from fedbandit.protocols.hub import (
     BOUND_AT,
@@ -29,7 +30,7 @@ from fedbandit.protocols.hub import (
 )
 from fedbandit.protocols.sequence import check_upload, is_retry
 from fedbandit.state import State
-from fedbandit.statistics import HEAD, SLACK, N, base_b_of, base_of, scratch_matrix
+from fedbandit.statistics import HEAD, SLACK, N, add_to_base, base_b_of, base_of, scratch_matrix
 from fedbandit.sums import Slack, Sums, shared_sums, zero_sums
 
 
@@ -127,14 +128,14 @@ class HubKeeper:
         check_upload(upload, self.dim, noisy=self.noise is not None)
         sums = upload.sums
         pool = self.hub.pool[g]
-        V, b = base_of(pool, self.dim), base_b_of(pool, self.dim)
-        if self.noise is not None:
-            V = self.noisy.setdefault(g, np.zeros((self.dim, self.dim)))
+        if self.noise is None:
+            add_to_base(pool, self.dim, sums.V)
+        else:
+            self.noisy[g] = self.noisy.get(g, 0.0) + sums.V
             if sums.n > 0:
                 counts = self.released.setdefault(g, {})
                 counts[upload.member] = counts.get(upload.member, 0) + 1
-        V += sums.V
-        b += sums.b
+        base_b_of(pool, self.dim)[:] += sums.b
         pool[N] += sums.n
         self.applied[upload.member] = upload.sequence
 
@@ -142,7 +143,8 @@ class HubKeeper:
         """After uploads to group g: compute its model; noisy sums are first made usable."""
         if self.noise is not None and g in self.noisy:
             pool = self.hub.pool[g]
-            base_of(pool, self.dim)[:], slack = self.noise.repair(self.noisy[g], self.released.get(g, {}), self.ridge)
+            V, slack = self.noise.repair(self.noisy[g], self.released.get(g, {}), self.ridge)
+            pack(np.ascontiguousarray(V), base_of(pool, self.dim))
             pool[SLACK:HEAD] = slack
             pool[BOUND_AT] = 0  # with noise V need not grow, so the last spectral bound means nothing
         settle_pool(self.hub, g, self.dim, self.ridge, self.scratch)

@@ -23,6 +23,7 @@ from typing import Literal
 import numpy as np
 
 from fedbandit.messages import Download, Message, Upload, decode, encode
+from fedbandit.packed import unpacked
 from fedbandit.state import pack
 from fedbandit.statistics import N_PENDING, VERSION, N, base_b_of, base_of
 from fedbandit.sums import Sums
@@ -415,7 +416,7 @@ class FaultyNetwork:
             node.downloads = {v: download for v, download in node.downloads.items() if v >= version}
         V = sum((sums.V for sums in parts), np.zeros((dim, dim)))
         b = sum((sums.b for sums in parts), np.zeros(dim))
-        np.testing.assert_allclose(base_of(row, dim), V, rtol=1e-7, atol=1e-7)
+        np.testing.assert_allclose(unpacked(base_of(row, dim), dim), V, rtol=1e-7, atol=1e-7)
         np.testing.assert_allclose(base_b_of(row, dim), b, rtol=1e-7, atol=1e-7)
         assert row[N] - row[N_PENDING] == sum(sums.n for sums in parts)
 
