@@ -13,7 +13,7 @@ import pytest
 
 import fedbandit as fb
 from fedbandit import checks
-from fedbandit.engine.loop import draw_reward
+from fedbandit.engine.outcome import draw_reward
 from fedbandit.engine.simulation import Simulation
 from fedbandit.environments.block import world_of
 from fedbandit.messages import Download, Message, Upload, encode

@@ -15,7 +15,7 @@ from fedbandit.algebra import Array, Ints
 from fedbandit.packed import multiply_packed, unpacked
 from fedbandit.protocols import housekeeping
 from fedbandit.protocols import hub as hubs
-from fedbandit.protocols.hub import (
+from fedbandit.protocols.cohorts import (
     CLASS,
     FREE,
     GROUP,
@@ -28,6 +28,10 @@ from fedbandit.protocols.hub import (
     SNAPSHOT,
     USED,
     Hub,
+    empty_hub,
+    has_room,
+    meld,
+    of,
 )
 from fedbandit.statistics import LOGDET, N_PENDING, VERSION, N
 
@@ -94,15 +98,20 @@ class Plain:
 
 
 class Pair:
-    """The hub with rows for its clients, and the plain model, driven together."""
+    """The hub with rows for its clients, and the plain model, driven together.
 
-    def __init__(self, d: int, groups: list[int], gammas: list[float], *, counting: bool) -> None:
-        self.d, self.counting = d, counting
+    Forgetful clients throw their row away when they are given all there is with an upload.
+    """
+
+    def __init__(
+        self, d: int, groups: list[int], gammas: list[float], *, counting: bool, forgetful: bool = False
+    ) -> None:
+        self.d, self.counting, self.forgetful = d, counting, forgetful
         n = len(groups)
         one_group = len(set(groups)) == 1
         of_group: Ints = np.zeros(1, dtype=np.int64) if one_group else np.unique(groups, return_inverse=True)[1]
         log_gamma = np.log(gammas[:1] if len(set(gammas)) == 1 else gammas)
-        self.hub = hubs.empty_hub(d, n, len(set(groups)), of_group.astype(np.int64), log_gamma, RIDGE)
+        self.hub = empty_hub(d, n, len(set(groups)), of_group.astype(np.int64), log_gamma, RIDGE)
         self.rows = stats.empty_rows(n, d)
         for row in self.rows:
             stats.start_row(row, d, RIDGE)
@@ -118,9 +127,9 @@ class Pair:
 
     def reserve(self) -> None:
         """As every caller must."""
-        if not hubs.has_room(self.hub):
+        if not has_room(self.hub):
             self.hub = housekeeping.make_room(self.hub)
-            assert hubs.has_room(self.hub)
+            assert has_room(self.hub)
 
     def join(self, i: int, *, warm: bool) -> None:
         """A client joins in both worlds."""
@@ -139,6 +148,15 @@ class Pair:
         self.reserve()
         row = self.catch_up(i)
         issues = self.issues()
+        if self.forgetful and hubs.is_stale(self.hub, i, hubs.measure(row, self.counting), self.counting):
+            downloads = hubs.upload_and_renew(self.hub, i, row, self.d, RIDGE, self.counting, self.scratch)
+            expected = self.plain.upload(i)
+            assert i in expected
+            assert downloads == len(expected)
+            assert np.flatnonzero(self.issues() != issues).tolist() == expected
+            row[:] = 0.0
+            stats.start_row(row, self.d, RIDGE)
+            return
         downloads = hubs.upload_row(self.hub, i, row, self.d, RIDGE, self.counting, self.scratch)
         expected = self.plain.upload(i)
         others = [j for j in expected if j != i]  # the uploader is at hand and gets its download without a snapshot
@@ -183,8 +201,8 @@ def check_hub(hub: Hub, counting: bool) -> None:
     assert sizes.sum() == joined.sum()
 
     for i in np.flatnonzero(joined):
-        assert hub.cohorts[cohort[i], GROUP] == hubs.of(hub.group_of, int(i))
-        assert hub.cohorts[cohort[i], CLASS] == hubs.of(hub.class_of, int(i))
+        assert hub.cohorts[cohort[i], GROUP] == of(hub.group_of, int(i))
+        assert hub.cohorts[cohort[i], CLASS] == of(hub.class_of, int(i))
 
     holders = np.zeros_like(hub.users)
     for c in np.flatnonzero(root):
@@ -259,7 +277,8 @@ def pairs(draw: st.DrawFn) -> Pair:
     n = draw(st.integers(1, 8), label="clients")
     groups = draw(st.just([0] * n) | st.lists(st.integers(0, 2), min_size=n, max_size=n), label="groups")
     each = draw(gammas.map(lambda gamma: [gamma] * n) | st.lists(gammas, min_size=n, max_size=n), label="γ_D")
-    return Pair(draw(st.integers(1, 3)), groups, each, counting=draw(st.booleans(), label="counting"))
+    counting, forgetful = draw(st.booleans(), label="counting"), draw(st.booleans(), label="forgetful")
+    return Pair(draw(st.integers(1, 3)), groups, each, counting=counting, forgetful=forgetful)
 
 
 @given(st.data())
@@ -316,7 +335,7 @@ def test_making_room_changes_nothing(data: st.DataObject) -> None:
             before = observable(pair.hub, pair.counting)
             pair.hub = housekeeping.make_room(pair.hub)
             np.testing.assert_equal(observable(pair.hub, pair.counting), before)
-            assert hubs.has_room(pair.hub)
+            assert has_room(pair.hub)
             check_hub(pair.hub, pair.counting)
     pair.check()
 
@@ -414,9 +433,9 @@ def test_meld_is_a_heap(keys: list[float]) -> None:
     key = np.array(keys)
     top = -1
     for c in range(len(keys)):
-        top = hubs.meld(cohorts, key, top, c)
+        top = meld(cohorts, key, top, c)
     popped = []
     while top >= 0:
         popped.append(float(key[top]))
-        top = hubs.meld(cohorts, key, cohorts[top, LEFT], cohorts[top, RIGHT])
+        top = meld(cohorts, key, cohorts[top, LEFT], cohorts[top, RIGHT])
     assert popped == sorted(keys)

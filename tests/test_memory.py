@@ -95,6 +95,14 @@ def test_zeros_are_zeros() -> None:
     assert not memory.lazy_zeros(LARGE).any()
 
 
+@pytest.mark.parametrize("n", [3, 10**6])
+def test_what_is_unknown_is_minus_one(n: int) -> None:
+    numbers = memory.unknown(n)
+    assert numbers.shape == (n,)
+    assert numbers.dtype == np.int64
+    assert (numbers == -1).all()
+
+
 def finished(
     system: fb.System, env: fb.environments.Homogeneous, horizon: int, checkpoint: Path | None = None
 ) -> Simulation:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fedbandit.engine.clusters import ClustersLearner
-from fedbandit.engine.loop import draw_reward
+from fedbandit.engine.outcome import draw_reward
 from fedbandit.engine.peer_exchange import PeerExchange
 from fedbandit.engine.rows import RowsLearner
 from fedbandit.engine.simulation import Simulation, simulate

@@ -25,7 +25,7 @@ from fedbandit.policies.plan import exact_width
 from fedbandit.privacy.noise import Source, label_of, perturb
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.protocols import Coordinator, MemberKeeper, timed_growth
-from fedbandit.protocols.hub import empty_hub
+from fedbandit.protocols.cohorts import empty_hub
 from fedbandit.protocols.protocol import known_by
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import learnt, refused, reward_plan

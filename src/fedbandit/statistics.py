@@ -54,7 +54,9 @@ TIE = 1e-9
 """Two scores, or a measure and its threshold, closer than this are equal: summation order must not decide."""
 
 REFRESH_EVERY = 256
-"""Observations after which a row's inverse is computed afresh: bounds rounding, and tightens the spectral bound."""
+"""Observations after which a row's inverse is computed afresh: bounds rounding, and tightens the spectral bound.
+
+What a row is given may have as many updates behind it; they are not counted."""
 
 LOGDET = 0  # log det V(λ)/det λI
 BASE_LOGDET = 1  # the same of base

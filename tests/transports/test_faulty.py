@@ -13,7 +13,7 @@ import pytest
 
 import fedbandit as fb
 from fedbandit.checks import run_machines
-from fedbandit.engine.loop import draw_reward
+from fedbandit.engine.outcome import draw_reward
 from fedbandit.environments.block import world_of
 from fedbandit.messages import Collect, Message
 from fedbandit.protocols.coordinator import HubKeeper

@@ -12,11 +12,14 @@ from enum import IntEnum
 from fedbandit.algebra import Array, Ints, add_scaled, copy
 from fedbandit.compiled import compiled_free, compiled_lean
 from fedbandit.engine.groups import Groups, check_off, end_phase, leaves, mergeable, prune, still_together
-from fedbandit.engine.loop import DONE, EVENT, HUB_FULL, REFUSED, Late, Outcome, Pause, Rules, pull, send_later
+from fedbandit.engine.late import Late, send_later
+from fedbandit.engine.loop import DONE, EVENT, HUB_FULL, REFUSED, Pause, Rules
+from fedbandit.engine.outcome import Outcome, pull
 from fedbandit.environments.block import Block
 from fedbandit.packed import multiply_packed
 from fedbandit.policies import PolicyPlan, Scratch, choose
-from fedbandit.protocols.hub import SNAPSHOT, Hub, catch_up, current_cohort, has_room, upload_row
+from fedbandit.protocols.cohorts import SNAPSHOT, Hub, current_cohort, has_room
+from fedbandit.protocols.hub import catch_up, upload_row
 from fedbandit.protocols.trigger import triggered
 from fedbandit.rewards import learnt
 from fedbandit.statistics import STEPS, VERSION, N, inverse_of, keep_pending, observe, pending_b_of

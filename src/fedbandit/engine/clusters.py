@@ -12,8 +12,10 @@ from fedbandit.assembly import NEVER
 from fedbandit.engine.cluster_loop import LEAVES, MEETING, TORN, run_clusters
 from fedbandit.engine.exchange import Exchange
 from fedbandit.engine.groups import Groups, groups_of, prune
+from fedbandit.engine.late import Late, no_late
 from fedbandit.engine.ledger import Ledger, keep_books
-from fedbandit.engine.loop import EVENT, HUB_FULL, REFUSED, Late, Outcome, Rules, Seats, no_late
+from fedbandit.engine.loop import EVENT, HUB_FULL, REFUSED, Rules, Seats
+from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.partitions import Partitions
 from fedbandit.engine.regrouping import Models, connect, leaders_of, local_sums, rearrange_sets, tear
 from fedbandit.environments.block import Block, Environment, actions_per_round
@@ -22,9 +24,10 @@ from fedbandit.memory import lazy_zeros
 from fedbandit.policies import scratch
 from fedbandit.privacy.privacy import Releases
 from fedbandit.protocols import Coordinator, SynchronousCoordinator
+from fedbandit.protocols.cohorts import Hub, empty_hub, has_room
 from fedbandit.protocols.coordinator import StarCoordinator
 from fedbandit.protocols.housekeeping import make_room, pack_hub, unpack_hub
-from fedbandit.protocols.hub import Hub, empty_hub, has_room, join, settle_pool
+from fedbandit.protocols.hub import join, settle_pool
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.state import State
 from fedbandit.statistics import N_OWN, N, add_to_base, base_b_of, empty_rows, recompute, row_length, start_row

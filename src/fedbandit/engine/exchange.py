@@ -11,7 +11,8 @@ import math
 import numpy as np
 
 from fedbandit.algebra import Array
-from fedbandit.engine.loop import Outcome, Seats
+from fedbandit.engine.loop import Seats
+from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.outlets import Outlets
 from fedbandit.messages import Collect, Download, Message, Receipt, Request, Terms, Upload
 from fedbandit.policies import PolicyPlan

@@ -8,8 +8,8 @@ from typing import Protocol, runtime_checkable
 from fedbandit.engine.clusters import ClustersLearner
 from fedbandit.engine.graph import GraphLearner
 from fedbandit.engine.ledger import Ledger
-from fedbandit.engine.loop import Outcome
 from fedbandit.engine.neighbourhoods import NeighbourhoodsLearner
+from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.partitions import Partitions
 from fedbandit.engine.rows import RowsLearner
 from fedbandit.engine.split import SplitLearner

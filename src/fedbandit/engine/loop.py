@@ -6,10 +6,10 @@ import math
 from enum import IntEnum
 from typing import NamedTuple
 
-import numpy as np
-
-from fedbandit.algebra import Array, Ints, copy, dot, largest
+from fedbandit.algebra import Array, Ints, copy, dot
 from fedbandit.compiled import compiled_free, compiled_inline, compiled_lean
+from fedbandit.engine.late import Late, send_later
+from fedbandit.engine.outcome import Outcome, pull
 from fedbandit.environments.block import Block
 from fedbandit.light import (
     CHOSEN,
@@ -24,19 +24,8 @@ from fedbandit.light import (
 from fedbandit.packed import multiply_packed
 from fedbandit.policies import PolicyPlan, Scratch, choose
 from fedbandit.policies.plan import Code
-from fedbandit.protocols.hub import (
-    ISSUE,
-    SNAPSHOT,
-    Hub,
-    catch_up,
-    current_cohort,
-    has_room,
-    is_stale,
-    join,
-    measure,
-    upload_and_renew,
-    upload_row,
-)
+from fedbandit.protocols.cohorts import ISSUE, SNAPSHOT, Hub, current_cohort, has_room
+from fedbandit.protocols.hub import catch_up, is_stale, join, measure, upload_and_renew, upload_row
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import RewardPlan, learnt
 from fedbandit.statistics import (
@@ -96,17 +85,6 @@ CROWD = 1 << 14
 """From how many rows on their cohorts are not in the cache anyway."""
 
 
-class Late(NamedTuple):
-    """Rewards that are still under way: a list for each interaction at which some are due, in a ring."""
-
-    first: Ints  # (M+1,) by due interaction mod M+1: the first entry, −1 for none
-    last: Ints
-    following: Ints  # (M+1,) by entry
-    row: Ints
-    x: Array  # (M+1, d)
-    y: Array
-
-
 class Rules(NamedTuple):
     """The protocol as the loop sees it."""
 
@@ -127,16 +105,6 @@ class Rules(NamedTuple):
     per_round: int  # interactions in a round
 
 
-class Outcome(NamedTuple):
-    """What happened in each interaction of a block."""
-
-    arms: Ints
-    regret: Array
-    reward: Array
-    uploads: Ints
-    downloads: Ints
-
-
 class Pause(NamedTuple):
     """Where the loop stopped: continue at `resume`; the cause arose in interaction `at`, at `seat`."""
 
@@ -144,46 +112,6 @@ class Pause(NamedTuple):
     status: int
     seat: int
     at: int
-
-
-def no_late(longest: int, dim: int) -> Late:
-    """An empty ring for delays of up to `longest` interactions."""
-    size = longest + 1
-    return Late(
-        np.full(size, -1),
-        np.full(size, -1),
-        np.full(size, -1),
-        np.zeros(size, dtype=np.int64),
-        np.zeros((size, dim)),
-        np.zeros(size),
-    )
-
-
-def outcome(n: int) -> Outcome:
-    """Memory for n interactions."""
-    zeros = np.zeros(n, dtype=np.int64)
-    return Outcome(zeros, np.zeros(n), np.zeros(n), zeros.copy(), zeros.copy())
-
-
-@compiled_inline
-def draw_reward(block: Block, s: int, a: int) -> float:
-    """The reward of arm a in interaction s of the block."""
-    if block.reward_kind == 0:
-        return block.means[s, a] + block.noise[s]
-    if block.reward_kind == 1:
-        return 1.0 if block.noise[s] < block.means[s, a] else 0.0
-    return block.rewards[s, a]
-
-
-@compiled_inline
-def pull(block: Block, s: int, a: int, out: Outcome) -> float:
-    """Note that arm a was pulled in interaction s of the block, and what was missed; its reward."""
-    y = draw_reward(block, s, a)
-    means = block.means[s]
-    out.arms[s] = a
-    out.reward[s] = y
-    out.regret[s] = largest(means, block.counts[s]) - means[a]
-    return y
 
 
 @compiled_lean
@@ -271,23 +199,6 @@ def settle_all(rows: Array, lights: Array, seats: Seats, hub: Hub, rules: Rules,
         if seat < -1:
             fetch(lights[-2 - seat], r, hub, rows[BENCH], d, rules, work, False)
             settle_in(seats, r, rows, lights[-2 - seat], hub, d, rules)
-
-
-@compiled_lean
-def send_later(late: Late, now: int, delay: int, r: int, x: Array, y: float) -> None:
-    """Row r will see the reward y of context x after `delay` more interactions; first chosen, first seen."""
-    ring = late.first.shape[0]
-    entry = now % ring
-    due = (now + min(delay, ring - 1)) % ring  # the ring is as long as the run: what is later is never seen
-    late.following[entry] = -1
-    late.row[entry] = r
-    copy(x, late.x[entry])
-    late.y[entry] = y
-    if late.first[due] < 0:
-        late.first[due] = entry
-    else:
-        late.following[late.last[due]] = entry
-    late.last[due] = entry
 
 
 @compiled_inline

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from fedbandit.algebra import Array, Ints, add, add_outer, clear, matrix_in
 from fedbandit.compiled import compiled_free, compiled_lean
-from fedbandit.engine.loop import Late, Outcome, no_late, pull, send_later
+from fedbandit.engine.late import Late, no_late, send_later
+from fedbandit.engine.outcome import Outcome, pull
 from fedbandit.engine.partitions import Partitions
 from fedbandit.environments.block import Block, Environment
 from fedbandit.packed import pack

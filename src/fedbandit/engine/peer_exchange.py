@@ -6,7 +6,8 @@ import math
 
 from fedbandit.algebra import Array
 from fedbandit.assembly import Noise
-from fedbandit.engine.loop import Outcome, Seats
+from fedbandit.engine.loop import Seats
+from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.outlets import Outlets
 from fedbandit.messages import Ask, Tell
 from fedbandit.policies import PolicyPlan

@@ -8,21 +8,10 @@ import numpy as np
 
 from fedbandit.assembly import NEVER, Assembled, Assembly, prior_share
 from fedbandit.engine.exchange import Exchange
+from fedbandit.engine.late import Late, no_late
 from fedbandit.engine.ledger import Ledger, keep_books
-from fedbandit.engine.loop import (
-    DONE,
-    EVENT,
-    FULL,
-    HUB_FULL,
-    REFUSED,
-    Late,
-    Outcome,
-    Rules,
-    Seats,
-    no_late,
-    run,
-    settle_all,
-)
+from fedbandit.engine.loop import DONE, EVENT, FULL, HUB_FULL, REFUSED, Rules, Seats, run, settle_all
+from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.partitions import Partitions
 from fedbandit.engine.peer_exchange import PeerExchange
 from fedbandit.environments.block import Block, Environment
@@ -31,8 +20,8 @@ from fedbandit.memory import enlarged, room_for, unknown
 from fedbandit.messages import Join
 from fedbandit.policies import scratch
 from fedbandit.protocols import Coordinator, Kind, MemberKeeper
+from fedbandit.protocols.cohorts import Hub, empty_hub
 from fedbandit.protocols.housekeeping import make_room, pack_hub, unpack_hub
-from fedbandit.protocols.hub import Hub, empty_hub
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.state import State
 from fedbandit.statistics import adopt, empty_rows, grown, row_length, scratch_matrix, start_row

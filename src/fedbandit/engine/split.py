@@ -8,15 +8,18 @@ import numpy as np
 
 from fedbandit.algebra import Array
 from fedbandit.engine.exchange import Exchange
-from fedbandit.engine.loop import EVENT, HUB_FULL, REFUSED, Late, Outcome, Seats, no_late
+from fedbandit.engine.late import Late, no_late
+from fedbandit.engine.loop import EVENT, HUB_FULL, REFUSED, Seats
+from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.split_loop import BEGIN, RUNNING, SplitRows, SplitRules, run_split
 from fedbandit.environments.block import Block, Environment
 from fedbandit.memory import lazy_zeros
 from fedbandit.policies import scratch
 from fedbandit.policies.split import split_scratch
 from fedbandit.protocols import Coordinator, MemberKeeper
+from fedbandit.protocols.cohorts import Hub, empty_hub
 from fedbandit.protocols.housekeeping import make_room, pack_hub, unpack_hub
-from fedbandit.protocols.hub import Hub, empty_hub, upload_row
+from fedbandit.protocols.hub import upload_row
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.split_model import begin, may_begin

@@ -7,12 +7,15 @@ from typing import NamedTuple
 
 from fedbandit.algebra import Array, Ints, copy
 from fedbandit.compiled import compiled_free, compiled_lean
-from fedbandit.engine.loop import DONE, EVENT, HUB_FULL, REFUSED, Late, Outcome, Pause, pull, send_later
+from fedbandit.engine.late import Late, send_later
+from fedbandit.engine.loop import DONE, EVENT, HUB_FULL, REFUSED, Pause
+from fedbandit.engine.outcome import Outcome, pull
 from fedbandit.environments.block import Block
 from fedbandit.packed import multiply_packed
 from fedbandit.policies import PolicyPlan, Scratch, choose
 from fedbandit.policies.split import SplitScratch, choose_split
-from fedbandit.protocols.hub import Hub, catch_up, has_room, join, upload_row
+from fedbandit.protocols.cohorts import Hub, has_room
+from fedbandit.protocols.hub import catch_up, join, upload_row
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import RewardPlan, learnt
 from fedbandit.split_model import Parts, cut, mask, observe_split

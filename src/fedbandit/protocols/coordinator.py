@@ -13,21 +13,9 @@ from fedbandit.assembly import NEVER, Noise
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Download, Join, Message, Receipt, Upload
 from fedbandit.packed import pack
+from fedbandit.protocols.cohorts import ISSUE, LAST_VERSION, Hub, find, has_room, of
 from fedbandit.protocols.housekeeping import last_recipients, make_room, pack_hub, unpack_hub
-from fedbandit.protocols.hub import (
-    BOUND_AT,
-    ISSUE,
-    LAST_VERSION,
-    Hub,
-    broadcast,
-    find,
-    has_room,
-    join,
-    measure,
-    of,
-    settle_pool,
-    stand_alone,
-)
+from fedbandit.protocols.hub import BOUND_AT, broadcast, join, measure, settle_pool, stand_alone
 from fedbandit.protocols.sequence import check_upload, is_retry
 from fedbandit.state import State
 from fedbandit.statistics import HEAD, SLACK, N, add_to_base, base_b_of, base_of, scratch_matrix

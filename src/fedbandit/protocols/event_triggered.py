@@ -10,9 +10,9 @@ import numpy as np
 
 from fedbandit.algebra import Array
 from fedbandit.assembly import Assembly, Noise
+from fedbandit.protocols.cohorts import Hub
 from fedbandit.protocols.coordinator import Coordinator, StarCoordinator
 from fedbandit.protocols.factors import Factor, Rules, check_factor, growth_releases, settle_factor, settled
-from fedbandit.protocols.hub import Hub
 from fedbandit.protocols.members import MemberKeeper, MemberStar
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
 from fedbandit.world import World

@@ -11,9 +11,9 @@ import numpy as np
 from fedbandit.algebra import Array
 from fedbandit.assembly import Assembly, Noise
 from fedbandit.errors import FedbanditError, number, require, whole_number
+from fedbandit.protocols.cohorts import Hub
 from fedbandit.protocols.coordinator import Coordinator
 from fedbandit.protocols.factors import count_releases
-from fedbandit.protocols.hub import Hub
 from fedbandit.protocols.topology import Topology, neighbours_of
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
 from fedbandit.world import World

@@ -13,18 +13,7 @@ from numpy.typing import NDArray
 from fedbandit.algebra import Ints
 from fedbandit.errors import FedbanditError
 from fedbandit.memory import enlarged
-from fedbandit.protocols.hub import (
-    FREE,
-    ISSUE,
-    LAST_VERSION,
-    LEFT,
-    RIGHT,
-    SIZE,
-    SNAPSHOT,
-    USED,
-    Hub,
-    wait_again,
-)
+from fedbandit.protocols.cohorts import FREE, ISSUE, LAST_VERSION, LEFT, RIGHT, SIZE, SNAPSHOT, USED, Hub, wait_again
 from fedbandit.statistics import grown
 
 _ROOMY = ("parent", "cohorts", "key", "snapshots", "users", "free")

@@ -10,8 +10,8 @@ import numpy as np
 
 from fedbandit.algebra import Array
 from fedbandit.assembly import Assembly, Noise
+from fedbandit.protocols.cohorts import Hub
 from fedbandit.protocols.coordinator import Coordinator
-from fedbandit.protocols.hub import Hub
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
 from fedbandit.world import World
 

@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from fedbandit.algebra import Array
 from fedbandit.assembly import Assembly, Noise
+from fedbandit.protocols.cohorts import Hub
 from fedbandit.protocols.coordinator import Coordinator
-from fedbandit.protocols.hub import Hub, measure
+from fedbandit.protocols.hub import measure
 from fedbandit.protocols.members import MemberKeeper
 from fedbandit.protocols.trigger import Joining, Reads, Says, Trigger
 from fedbandit.world import World

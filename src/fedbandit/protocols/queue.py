@@ -13,9 +13,9 @@ from fedbandit.algebra import Array
 from fedbandit.assembly import Assembly, Noise, summed
 from fedbandit.errors import FedbanditError, number, require, unknown
 from fedbandit.messages import Join, Message, Receipt, Request, Terms, Upload
+from fedbandit.protocols.cohorts import Hub
 from fedbandit.protocols.coordinator import Coordinator
 from fedbandit.protocols.factors import growth_releases
-from fedbandit.protocols.hub import Hub
 from fedbandit.protocols.members import MemberKeeper, Messages
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
 from fedbandit.state import State

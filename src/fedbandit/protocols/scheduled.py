@@ -11,8 +11,8 @@ from fedbandit.algebra import Array
 from fedbandit.assembly import Assembly, Noise
 from fedbandit.errors import FedbanditError, number, whole_number
 from fedbandit.messages import Join, Message, Receipt, Upload
+from fedbandit.protocols.cohorts import Hub
 from fedbandit.protocols.coordinator import Coordinator
-from fedbandit.protocols.hub import Hub
 from fedbandit.protocols.members import MemberKeeper, Messages
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
 from fedbandit.schedule import next_growth

@@ -13,9 +13,10 @@ from fedbandit.algebra import Array
 from fedbandit.assembly import Assembly, Noise
 from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
 from fedbandit.messages import Collect, Join, Message, Receipt, Request, Upload
+from fedbandit.protocols.cohorts import Hub
 from fedbandit.protocols.coordinator import Broadcast, Coordinator, HubKeeper
 from fedbandit.protocols.factors import count_releases
-from fedbandit.protocols.hub import Hub, broadcast
+from fedbandit.protocols.hub import broadcast
 from fedbandit.protocols.members import MemberKeeper, MemberSync
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
 from fedbandit.state import State
