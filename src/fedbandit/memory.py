@@ -45,7 +45,7 @@ def room_for(shape: tuple[int, int]) -> Array:
 
 def unknown(n: int) -> Ints:
     """Minus one, n times, in large pages too: of a million clients, each is looked up in another page."""
-    numbers: Ints = lazy_zeros((1, n))[0].view(np.int64)
+    numbers: Ints = room_for((1, n))[0].view(np.int64)
     numbers[:] = -1
     return numbers
 

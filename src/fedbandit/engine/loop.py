@@ -24,7 +24,7 @@ from fedbandit.light import (
 from fedbandit.packed import multiply_packed
 from fedbandit.policies import PolicyPlan, Scratch, choose
 from fedbandit.policies.plan import Code
-from fedbandit.protocols.cohorts import ISSUE, SNAPSHOT, Hub, current_cohort, has_room
+from fedbandit.protocols.cohorts import ISSUE, SNAPSHOT, USED, Hub, current_cohort, has_room
 from fedbandit.protocols.hub import catch_up, is_stale, join, measure, upload_and_renew, upload_row
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import RewardPlan, learnt
@@ -81,8 +81,8 @@ FAR, NEARER, NEAR, SOON = 8, 6, 4, 2
 """How many interactions ahead are fetched: where a row is, and its cohort; what that has gone into; the cohort that it
 is in now; and the row, what it was given, and the arms that are offered."""
 
-CROWD = 1 << 14
-"""From how many rows on their cohorts are not in the cache anyway."""
+CROWD = 1 << 12
+"""From how many cohorts on they, and what they were given, are not in the cache anyway."""
 
 
 class Rules(NamedTuple):
@@ -215,7 +215,7 @@ def look_ahead(
         prefetch(seats.seat_of, r)
         if rules.speaks:
             prefetch(hub.cohort_of, r)
-            if seats.seat_of.shape[0] >= CROWD:
+            if hub.counters[USED] >= CROWD:
                 look_for_given(block, s, before, seats, hub, rules)
     if s + SOON < stop:
         arms, means = block.arms[s + SOON], block.means[s + SOON]

@@ -39,15 +39,19 @@ def bonus(alpha: float, nu: float, x: Array, u: Array) -> float:
 
 
 @compiled_lean
-def choose_blindly(alpha: float, nu: float, scale: float, X: Array, arms: Ints, scores: Array, best_u: Array) -> int:
-    """`choose_ucb` for a model that knows nothing: θ̂ = 0 and V(λ)⁻¹ = scale · I. Most of a million clients do."""
+def choose_blindly(reach: float, bound: float, scale: float, X: Array, arms: Ints, scores: Array, best_u: Array) -> int:
+    """`choose_ucb` for a model that knows nothing: θ̂ = 0 and V(λ)⁻¹ = scale · I. Most of a million clients do.
+
+    Bounds are reach · ‖x‖; if the first arm is as long as any may be, as all are on a sphere, it wins.
+    """
     n = arms.shape[0]
-    square_each(X, arms, scores)
-    reach = alpha * math.sqrt(scale) + nu * scale
-    enough = reach * math.sqrt(largest(scores, n)) - TIE
     a = 0
-    while a < n - 1 and reach * math.sqrt(scores[a]) < enough:
-        a += 1
+    first = X[arms[0]]
+    if reach * math.sqrt(dot(first, first)) < reach * bound - TIE:
+        square_each(X, arms, scores)
+        enough = reach * math.sqrt(largest(scores, n)) - TIE
+        while a < n - 1 and reach * math.sqrt(scores[a]) < enough:
+            a += 1
     clear(best_u)
     add_scaled(X[arms[a]], scale, best_u)
     return a
@@ -69,7 +73,8 @@ def choose_ucb(
     inverse = inverse_of(row, d)
     nu = noise_width(plan, row)
     if row[N] == 0 and row[LOGDET] == 0.0 and dot(theta, theta) == 0.0:
-        return choose_blindly(alpha, nu, inverse[0], X, arms, scores, best_u)
+        scale = inverse[0]
+        return choose_blindly(alpha * math.sqrt(scale) + nu * scale, plan.bound, scale, X, arms, scores, best_u)
     reach = (alpha * math.sqrt(row[SPECTRAL]) + nu * row[SPECTRAL]) * plan.bound
     dot_each(theta, X, arms, scores)
     # The largest mean first: it usually wins, and its bound lets the others be skipped.

@@ -86,25 +86,30 @@ def measure(row: Array, counting: bool) -> float:
 
 
 @compiled_lean
+def open_cohort(hub: Hub, g: int, kind: int, given: bool, counting: bool) -> int:
+    """A cohort that those who join are in from now on: the one that is given all there is, or the one of newcomers."""
+    if not given:
+        c = new_cohort(hub, g, kind, NOTHING_COUNTED if counting else 0.0, 0, -1)
+        hub.newcomers[g, kind] = c
+        return c
+    slot = take_snapshot(hub, g)
+    c = new_cohort(hub, g, kind, measure(hub.pool[g], counting), hub.counters[LAST_VERSION], slot)
+    hub.current[g, kind] = c
+    wait(hub, c)
+    return c
+
+
+@compiled_inline
 def join(hub: Hub, i: int, warm: bool, counting: bool) -> bool:
     """Client i joins, with nothing, or if `warm` with all there is; True if that was a download."""
-    g = of(hub.group_of, i)
-    kind = of(hub.class_of, i)
-    if warm and hub.pool[g, N] > 0:
-        c = hub.current[g, kind]
-        if c < 0:
-            slot = take_snapshot(hub, g)
-            c = new_cohort(hub, g, kind, measure(hub.pool[g], counting), hub.counters[LAST_VERSION], slot)
-            hub.current[g, kind] = c
-            wait(hub, c)
-    else:
-        c = hub.newcomers[g, kind]
-        if c < 0:
-            c = new_cohort(hub, g, kind, NOTHING_COUNTED if counting else 0.0, 0, -1)
-            hub.newcomers[g, kind] = c
+    g, kind = of(hub.group_of, i), of(hub.class_of, i)
+    given = warm and hub.pool[g, N] > 0
+    c = hub.current[g, kind] if given else hub.newcomers[g, kind]
+    if c < 0:
+        c = open_cohort(hub, g, kind, given, counting)
     hub.cohort_of[i] = c
     hub.cohorts[c, SIZE] += 1
-    return hub.cohorts[c, SNAPSHOT] >= 0
+    return given
 
 
 @compiled_lean
