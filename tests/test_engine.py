@@ -213,7 +213,7 @@ def test_without_the_compiler_everything_is_the_same() -> None:
 
 
 def test_memory_only_for_clients_that_have_acted() -> None:
-    """A million rows are 3.3 GB of addresses, but only those of clients that act become memory."""
+    """A million rows are 3.1 GB of addresses, but only those of clients that act become memory."""
 
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
