@@ -16,6 +16,7 @@ import pytest
 
 import fedbandit as fb
 from fedbandit.checks import needs_graph
+from fedbandit.engine.checkpoint import FORMAT
 from fedbandit.engine.loop import FULL, LIGHT
 from fedbandit.engine.rows import RowsLearner
 from fedbandit.engine.simulation import Simulation
@@ -93,7 +94,7 @@ def test_checkpoint_of_another_simulation_is_refused(tmp_path: Path) -> None:
         fb.simulate(fb.linucb(ridge=0.2), env, 1000, checkpoint=path)
     header, arrays = read_arrays(path)
     write_arrays(path, header | {"format": 1}, arrays)
-    with pytest.raises(FedbanditError, match="is of format 1, and this fedbandit reads 3"):
+    with pytest.raises(FedbanditError, match=f"is of format 1, and this fedbandit reads {FORMAT}"):
         fb.simulate(fb.linucb(), env, 1000, checkpoint=path)
     path.write_bytes(b"not a checkpoint")
     with pytest.raises(FedbanditError, match="not a file that fedbandit wrote"):
