@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import fedbandit as fb
 from fedbandit import light, statistics
 from fedbandit.algebra import Array
+from fedbandit.engine.checkpoint import read_checkpoint, write_checkpoint
 from fedbandit.engine.loop import FULL, LIGHT
 from fedbandit.engine.rows import RowsLearner
 from fedbandit.engine.simulation import Simulation
+from fedbandit.environments.recorded import RecordedStream
 from fedbandit.packed import multiply_packed
 from fedbandit.sums import EXACT, Sums, shared_row
+from tests.logs import KINDS, random_log, recorded
 
 RIDGE = 0.3
 
@@ -88,3 +93,26 @@ def test_most_clients_that_upload_stay_light() -> None:
     assert learner.seats.taken[LIGHT] > 1500
     moved_with_many = np.count_nonzero(np.bincount(env.open(0).block(0, 6000).clients) > light.LIGHTLY)
     assert learner.seats.taken[FULL] < min(uploads / 3, moved_with_many)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_resumed_run_ends_in_the_same_state(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Byte for byte, also where clients have different thresholds and cohorts are empty now and then."""
+    monkeypatch.setattr(RecordedStream, "chunk", 1)
+    rng, n, horizon = np.random.default_rng(seed), 80, 112
+    log = random_log(seed, KINDS[seed % len(KINDS)], horizon=horizon, n_clients=n, dim=1 + seed % 3, longest_delay=1)
+    down = rng.choice([1.0, 1.5, 3.0, 10.0], size=n) if seed % 2 else 2.0
+    system = fb.async_linucb(gamma_upload=1.5, gamma_download=down)
+    states = []
+    for stop in (horizon, 37 + seed):
+        simulation = Simulation(system, recorded(log), horizon, 0)
+        while not simulation.finished:
+            simulation.advance()
+            if simulation.done == stop < horizon:
+                write_checkpoint(tmp_path / "checkpoint", simulation, "")
+                simulation = Simulation(system, recorded(log), horizon, 0)
+                read_checkpoint(tmp_path / "checkpoint", simulation, "")
+        states.append(simulation.learner.state().arrays)
+    whole, resumed = states
+    for name, array in whole.items():
+        assert np.array_equal(array, resumed[name]), name

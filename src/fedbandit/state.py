@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fedbandit.errors import FedbanditError
 
 FORMAT = 3
-"""The first had rows in another order."""
+"""The first two had rows in another order."""
 
 _START = struct.Struct("<3sBI")
 _KINDS = {"<f8", "<i8", "<u8", "|u1"}

@@ -42,7 +42,7 @@ def fingerprint(system: System, env: Environment, horizon: int, seed: int) -> st
 
 
 FORMAT = 4
-"""Of what is in the file; the first had other light rows, the second rows in another order."""
+"""Of what is in the file; the first had other light rows, the second and third rows in another order."""
 
 
 def write_checkpoint(path: str | os.PathLike[str], simulation: Simulation, identity: str) -> None:

@@ -42,6 +42,9 @@ SIZE, GROUP, CLASS, SNAPSHOT, ISSUE, LEFT, RIGHT = range(7)  # ISSUE: the versio
 NEXT = RIGHT  # in a queue
 USED, FREE, LAST_VERSION = range(3)
 
+MOST_AT_ONCE = 1 << 28
+"""Bytes of address space set aside for snapshots at once; there is more when they are used up."""
+
 
 def empty_hub(
     dim: int, n_clients: int, n_groups: int, group_of: Ints, log_gamma: Array, ridge: float, *, room: int = 64
@@ -51,7 +54,7 @@ def empty_hub(
     At first there is room for at least `room` cohorts.
     """
     classes, class_of = np.unique(log_gamma, return_inverse=True)
-    slots = max(64, n_clients // 8)
+    slots = max(64, min(n_clients // 8, MOST_AT_ONCE // (8 * shared_length(dim))))
     room = max(room, n_clients // 4, 4 * (classes.size + 4))  # `make_room` looks at every client: let it be rare
     pool = empty_rows(n_groups, dim)
     for row in pool:

@@ -13,7 +13,20 @@ from numpy.typing import NDArray
 from fedbandit.algebra import Ints
 from fedbandit.errors import FedbanditError
 from fedbandit.memory import enlarged
-from fedbandit.protocols.cohorts import FREE, ISSUE, LAST_VERSION, LEFT, RIGHT, SIZE, SNAPSHOT, USED, Hub, wait_again
+from fedbandit.protocols.cohorts import (
+    CLASS,
+    FREE,
+    GROUP,
+    ISSUE,
+    LAST_VERSION,
+    LEFT,
+    RIGHT,
+    SIZE,
+    SNAPSHOT,
+    USED,
+    Hub,
+    wait_again,
+)
 from fedbandit.statistics import grown
 
 _ROOMY = ("parent", "cohorts", "key", "snapshots", "users", "free")
@@ -38,10 +51,16 @@ def last_recipients(hub: Hub) -> Ints:
     return np.flatnonzero((cohort >= 0) & (hub.cohorts[cohort, ISSUE] == hub.counters[LAST_VERSION]))
 
 
-def make_room(hub: Hub) -> Hub:
-    """A hub with only the live cohorts, renumbered, and at least as many free numbers as used ones."""
+def make_room(hub: Hub, *, in_order: bool = False) -> Hub:
+    """A hub with only the live cohorts, renumbered, and at least as many free numbers as used ones.
+
+    `in_order` numbers them in the order in which they become stale, else they stay in the order that they have.
+    """
     used = int(hub.counters[USED])
     live = np.flatnonzero((hub.parent[:used] == np.arange(used)) & (hub.cohorts[:used, SIZE] > 0))
+    if in_order:
+        group, kind, issue = (hub.cohorts[live, column] for column in (GROUP, CLASS, ISSUE))
+        live = live[np.lexsort((kind, group, issue, hub.key[live]))]
     renumber = np.full(used + 1, -1)  # the last entry serves the number −1, "none"
     renumber[live] = np.arange(live.size)
     room = hub.key.size
@@ -81,7 +100,7 @@ def pack_hub(hub: Hub) -> dict[str, NDArray[Any]]:
 
     Cohorts without members are left out, and snapshots stand in the order of the cohorts that have them.
     """
-    tidy = make_room(hub)
+    tidy = make_room(hub, in_order=True)
     used = int(tidy.counters[USED])
     cohorts, counters = tidy.cohorts[:used].copy(), tidy.counters.copy()
     slots, first = np.unique(cohorts[:, SNAPSHOT], return_index=True)
