@@ -63,6 +63,15 @@ def test_what_is_kept_is_bounded_and_of_the_right_size(monkeypatch: pytest.Monke
 
 
 @needs_reuse
+def test_what_fits_best_is_used_first() -> None:
+    """Or who needs the larger one next would have to wait for new pages."""
+    smaller, larger = memory.room_for((700, 1000)), memory.room_for(LARGE)
+    first = address(smaller)
+    del smaller, larger
+    assert address(memory.room_for((600, 1000))) == first
+
+
+@needs_reuse
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_keeps_nothing() -> None:

@@ -77,16 +77,16 @@ def _array_in(memory: mmap.mmap, shape: tuple[int, int]) -> Array:
 
 
 def _take_kept(size: int) -> mmap.mmap | None:
-    """Memory that is large enough, and not much too large; the last that was kept first.
+    """Memory that is large enough, and not much too large; the smallest such first.
 
     Several threads may ask: whoever removes it from the list has it. (A finalizer may run within any line here, in the
     same thread, so that there can be no lock.)
     """
-    for memory in reversed(list(_kept)):
-        if size + _HUGE_PAGE <= len(memory) <= 2 * size + _HUGE_PAGE:
-            with contextlib.suppress(ValueError):
-                _kept.remove(memory)
-                return memory
+    fitting = [memory for memory in list(_kept) if size + _HUGE_PAGE <= len(memory) <= 2 * size + _HUGE_PAGE]
+    for memory in sorted(fitting, key=len):
+        with contextlib.suppress(ValueError):
+            _kept.remove(memory)
+            return memory
     return None
 
 
