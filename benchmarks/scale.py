@@ -1,8 +1,8 @@
 """What a million clients cost: the same number of interactions, more and more clients.
 
 A million clients are owed far more downloads than a thousand; they are broadcasts, carried out when a client next acts.
-The setting is that of `speed` with d = 10, where a newcomer's first observation is an upload (λ = 0.1); and λ = 1, where
-clients hardly ever upload and are sent everybody's broadcasts. The fewer arms are scored, the more the rest counts.
+The setting is that of `speed` with d = 10, where a newcomer's first observation is an upload (λ = 0.1); and λ = 1,
+where clients hardly ever upload and are sent everybody's broadcasts. The fewer arms, the more the rest counts.
 """
 
 from __future__ import annotations
