@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.compiled import compiled_inline, compiled_lean, compiled_view
-from fedbandit.vectors import four, load, matrix_at, store, total, totals, zeros
+from fedbandit.vectors import load, matrix_at, store, total, zeros
 
 Array: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -110,29 +110,6 @@ def dot_each(theta: Array, X: Array, arms: Ints, out: Array) -> None:
         out[a], out[a + 1], out[a + 2], out[a + 3] = t0, t1, t2, t3
     for a in range(fours, arms.shape[0]):
         out[a] = dot(theta, X[arms[a]])
-
-
-@compiled_inline
-def square_each(X: Array, arms: Ints, out: Array) -> None:
-    """out[a] = ‖X[arms[a]]‖², four arms at a time."""
-    d = X.shape[1]
-    whole = d - d % 4
-    fours = arms.shape[0] - arms.shape[0] % 4
-    for a in range(0, fours, 4):
-        w, x, y, z = X[arms[a]], X[arms[a + 1]], X[arms[a + 2]], X[arms[a + 3]]
-        s0, s1, s2, s3 = zeros(), zeros(), zeros(), zeros()
-        for i in range(0, whole, 4):
-            s0 = s0 + load(w, i) * load(w, i)
-            s1 = s1 + load(x, i) * load(x, i)
-            s2 = s2 + load(y, i) * load(y, i)
-            s3 = s3 + load(z, i) * load(z, i)
-        sums = totals(s0, s1, s2, s3)
-        for i in range(whole, d):
-            column = four(w[i], x[i], y[i], z[i])
-            sums = sums + column * column
-        store(out, a, sums)
-    for a in range(fours, arms.shape[0]):
-        out[a] = dot(X[arms[a]], X[arms[a]])
 
 
 @compiled_inline

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.algebra import Array, Ints, add_scaled, clear, copy, dot, dot_each, largest, square_each
+from fedbandit.algebra import Array, Ints, add_scaled, clear, copy, dot, dot_each, largest
 from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.packed import multiply_packed, squares
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, noise_width, width
@@ -48,7 +48,8 @@ def choose_blindly(reach: float, bound: float, scale: float, X: Array, arms: Int
     a = 0
     first = X[arms[0]]
     if reach * math.sqrt(dot(first, first)) < reach * bound - TIE:
-        square_each(X, arms, scores)
+        for k in range(n):
+            scores[k] = dot(X[arms[k]], X[arms[k]])
         enough = reach * math.sqrt(largest(scores, n)) - TIE
         while a < n - 1 and reach * math.sqrt(scores[a]) < enough:
             a += 1
