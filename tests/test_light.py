@@ -59,7 +59,7 @@ def test_a_light_row_made_full(d: int, k: int) -> None:
     expected = full_row(given, X, Y)
     expected[statistics.STEPS] = k
     hot = statistics.hot_length(d)
-    used = np.r_[: statistics.HEAD + d, statistics.HEAD + 2 * d : hot]  # Δb, in between, is left to `complete`
+    used = np.r_[: statistics.HEAD + d, statistics.inverse_at(d) : hot]  # Δb, in between, is left to `complete`
     np.testing.assert_allclose(row[used], expected[used], atol=1e-12)
     light.complete(small, given, row, d)
     np.testing.assert_allclose(row, expected, atol=1e-12)

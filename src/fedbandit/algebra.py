@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.compiled import compiled_inline, compiled_lean, compiled_view
-from fedbandit.vectors import load, matrix_at, store, total, zeros
+from fedbandit.vectors import four, load, matrix_at, store, total, totals, zeros
 
 Array: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -101,13 +101,10 @@ def dot_each(theta: Array, X: Array, arms: Ints, out: Array) -> None:
             s1 = s1 + load(x, i) * t
             s2 = s2 + load(y, i) * t
             s3 = s3 + load(z, i) * t
-        t0, t1, t2, t3 = total(s0), total(s1), total(s2), total(s3)
+        sums = totals(s0, s1, s2, s3)
         for i in range(whole, d):
-            t0 += theta[i] * w[i]
-            t1 += theta[i] * x[i]
-            t2 += theta[i] * y[i]
-            t3 += theta[i] * z[i]
-        out[a], out[a + 1], out[a + 2], out[a + 3] = t0, t1, t2, t3
+            sums = sums + four(w[i], x[i], y[i], z[i]) * theta[i]
+        store(out, a, sums)
     for a in range(fours, arms.shape[0]):
         out[a] = dot(theta, X[arms[a]])
 

@@ -25,6 +25,7 @@ from fedbandit.statistics import (
     UNREFRESHED,
     VERSION,
     folded_at,
+    gap_of,
     include,
     inverse_of,
     listed_of,
@@ -93,6 +94,7 @@ def complete(light: Array, given: Array, row: Array, d: int) -> None:
     for i in range(int(light[COUNT]), LISTED):
         clear(listed_of(row, d)[i])
     clear(row[folded_at(d) :])
+    clear(gap_of(row, d))
     share_base(row, given, d)
 
 

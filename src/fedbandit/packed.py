@@ -14,7 +14,7 @@ import numpy as np
 
 from fedbandit.algebra import Array, clear, matrix_in
 from fedbandit.compiled import compiled_inline, compiled_lean
-from fedbandit.vectors import four, lane, load, store, total, totals, zeros
+from fedbandit.vectors import load, store, total, totals, zeros
 
 
 @compiled_inline
@@ -114,7 +114,9 @@ def multiply_packed(P: Array, x: Array, out: Array) -> None:
     """Out = P x."""
     d = x.shape[0]
     whole = d - d % 4
-    clear(out)
+    nothing = zeros()
+    for i in range(0, whole, 4):  # not `clear`: what is stored one by one cannot be loaded by fours at once
+        store(out, i, nothing)
     at = 0
     for c in range(0, whole, 4):
         w = whole - c
@@ -146,54 +148,32 @@ def multiply_packed(P: Array, x: Array, out: Array) -> None:
 
 
 @compiled_inline
-def squares(P: Array, X: Array, r0: int, r1: int, r2: int, r3: int, tile: Array, out: Array) -> None:
-    """Out = xᵀ P x for four rows x of X; `tile` has room for them side by side, 4d numbers. P is read once for all."""
-    d = X.shape[1]
+def square_packed(P: Array, x: Array) -> float:
+    """The quadratic form xᵀ P x, in two thirds of the time of a product."""
+    d = x.shape[0]
     whole = d - d % 4
-    w0, w1, w2, w3 = X[r0], X[r1], X[r2], X[r3]
-    for i in range(0, whole, 4):
-        y0, y1, y2, y3 = load(w0, i), load(w1, i), load(w2, i), load(w3, i)
-        store(tile, 4 * i, lane(y0, y1, y2, y3, 0))
-        store(tile, 4 * i + 4, lane(y0, y1, y2, y3, 1))
-        store(tile, 4 * i + 8, lane(y0, y1, y2, y3, 2))
-        store(tile, 4 * i + 12, lane(y0, y1, y2, y3, 3))
-    for i in range(whole, d):
-        store(tile, 4 * i, four(w0[i], w1[i], w2[i], w3[i]))
-    q = zeros()
+    once, twice = zeros(), zeros()
     at = 0
     for c in range(0, whole, 4):
         w = whole - c
         p0, p1, p2, p3 = at - c, at - c + w, at - c + 2 * w, at - c + 3 * w
-        s0, s1, s2, s3 = zeros(), zeros(), zeros(), zeros()
-        for j in range(c + 4, whole):
-            x = load(tile, 4 * j)
-            s0 = s0 + x * P[p0 + j]
-            s1 = s1 + x * P[p1 + j]
-            s2 = s2 + x * P[p2 + j]
-            s3 = s3 + x * P[p3 + j]
-        s0, s1, s2, s3 = s0 + s0, s1 + s1, s2 + s2, s3 + s3
-        for j in range(c, c + 4):
-            x = load(tile, 4 * j)
-            s0 = s0 + x * P[p0 + j]
-            s1 = s1 + x * P[p1 + j]
-            s2 = s2 + x * P[p2 + j]
-            s3 = s3 + x * P[p3 + j]
-        x0, x1, x2, x3 = load(tile, 4 * c), load(tile, 4 * c + 4), load(tile, 4 * c + 8), load(tile, 4 * c + 12)
-        q = q + ((s0 * x0 + s1 * x1) + (s2 * x2 + s3 * x3))
+        x0, x1, x2, x3 = x[c], x[c + 1], x[c + 2], x[c + 3]
+        block = (load(P, p0 + c) * x0 + load(P, p1 + c) * x1) + (load(P, p2 + c) * x2 + load(P, p3 + c) * x3)
+        once = once + block * load(x, c)
+        for j in range(c + 4, whole, 4):
+            block = (load(P, p0 + j) * x0 + load(P, p1 + j) * x1) + (load(P, p2 + j) * x2 + load(P, p3 + j) * x3)
+            twice = twice + block * load(x, j)
         at += 4 * w
     for i in range(whole, d):
-        s0, s1 = zeros(), zeros()
-        for j in range(0, whole, 2):
-            s0 = s0 + load(tile, 4 * j) * P[at + j]
-            s1 = s1 + load(tile, 4 * j + 4) * P[at + j + 1]
-        s0 = s0 + s1
-        q = q + (s0 + s0) * load(tile, 4 * i)
+        for j in range(0, whole, 4):
+            twice = twice + (load(P, at + j) * x[i]) * load(x, j)
         at += whole
+    q = total(once + (twice + twice))
     for i in range(whole, d):
         for j in range(whole, d):
-            q = q + load(tile, 4 * i) * load(tile, 4 * j) * P[at]
+            q += P[at] * x[i] * x[j]
             at += 1
-    store(out, 0, q)
+    return q
 
 
 @compiled_inline

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
 
-FORMAT = 3
-"""The first two had rows in another order."""
+FORMAT = 4
+"""The first three had other rows."""
 
 _START = struct.Struct("<3sBI")
 _KINDS = {"<f8", "<i8", "<u8", "|u1"}

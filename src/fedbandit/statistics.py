@@ -75,15 +75,19 @@ HEAD = 16
 LISTED = 8
 """The length of the list of pending contexts."""
 
-
 LINE = 8
-"""Numbers in a line of the cache, of which the length of a row is a multiple."""
+"""Numbers in a line of the cache; rows, and matrices in them, begin where one does."""
+
+
+@compiled_inline
+def next_line(n: int) -> int:
+    """The first multiple of LINE that is not less than n."""
+    return n + -n % LINE
 
 
 def row_length(dim: int) -> int:
     """How many numbers a row has."""
-    end = folded_at(dim) + packed_length(dim)
-    return end + -end % LINE
+    return next_line(folded_at(dim) + packed_length(dim))
 
 
 def empty_rows(capacity: int, dim: int) -> Array:
@@ -110,22 +114,27 @@ def scratch_in(M: Array, d: int) -> Array:
 
 
 @compiled_inline
+def inverse_at(d: int) -> int:
+    """Where the inverse begins."""
+    return next_line(HEAD + 2 * d)
+
+
+@compiled_inline
 def hot_length(d: int) -> int:
     """How many numbers at the start of a row every step needs."""
-    return HEAD + 2 * d + packed_length(d)
+    return inverse_at(d) + packed_length(d)
 
 
 @compiled_inline
 def base_at(d: int) -> int:
     """Where base begins."""
-    return hot_length(d) + d
+    return next_line(hot_length(d) + d)
 
 
 @compiled_inline
 def shared_length(d: int) -> int:
     """How many numbers at the start of a row say all about one without pending observations; unused ones at the end."""
-    end = base_at(d) + packed_length(d)
-    return end + -end % LINE
+    return next_line(base_at(d) + packed_length(d))
 
 
 @compiled_inline
@@ -147,9 +156,15 @@ def pending_b_of(row: Array, d: int) -> Array:
 
 
 @compiled_view
+def gap_of(row: Array, d: int) -> Array:
+    """What nothing is kept in, so that the inverse begins where a line does."""
+    return row[HEAD + 2 * d : inverse_at(d)]
+
+
+@compiled_view
 def inverse_of(row: Array, d: int) -> Array:
     """V(λ)⁻¹, packed."""
-    return row[HEAD + 2 * d : hot_length(d)]
+    return row[inverse_at(d) : hot_length(d)]
 
 
 @compiled_view
@@ -161,7 +176,7 @@ def listed_of(row: Array, d: int) -> Array:
 @compiled_view
 def base_b_of(row: Array, d: int) -> Array:
     """What coordinator and row have in common of b: b − Δb."""
-    return row[hot_length(d) : base_at(d)]
+    return row[hot_length(d) : hot_length(d) + d]
 
 
 @compiled_view
@@ -211,16 +226,21 @@ def add_pending_unpacked(row: Array, d: int, V: Array) -> None:
 @compiled_inline
 def keep_pending(row: Array, d: int, x: Array) -> None:
     """Put x on the list of pending contexts; fold the list when it is full."""
+    if row[N_LISTED] == LISTED:
+        fold(row, d)
     k = int(row[N_LISTED])
-    if k == LISTED:
-        folded = folded_of(row, d)
-        if row[N_PENDING] == LISTED:  # the first fold since the last upload: what is there is old
-            clear(folded)
-        add_outers_packed(folded, listed_of(row, d), LISTED)
-        k = 0
     copy(x, listed_of(row, d)[k])
     row[N_LISTED] = k + 1
     row[N_PENDING] += 1
+
+
+@compiled_lean
+def fold(row: Array, d: int) -> None:
+    """Add what is listed to the folded part of ΔV, and empty the list."""
+    if row[N_PENDING] == row[N_LISTED]:  # the first time since the last upload: what is there is old
+        clear(folded_of(row, d))
+    add_outers_packed(folded_of(row, d), listed_of(row, d), int(row[N_LISTED]))
+    row[N_LISTED] = 0
 
 
 @compiled_lean
@@ -235,7 +255,9 @@ def recompute_on(row: Array, base: Array, d: int, ridge: float, scratch: Array) 
     P = inverse_of(row, d)
     copy(base, P)
     add_to_diagonal(P, d, ridge)
-    add_pending(row, d, P)
+    if row[N_PENDING] > 0:
+        fold(row, d)  # lest the same contexts are added again the next time
+        add(folded_of(row, d), P)
     row[LOGDET] = sweep(P, matrix_in(scratch, 0, 8)) - d * math.log(ridge) + row[OFFSET]
     row[UNREFRESHED] = 0
     solve(row, d, scratch[0])

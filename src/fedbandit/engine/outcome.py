@@ -21,10 +21,10 @@ class Outcome(NamedTuple):
     downloads: Ints
 
 
-def outcome(n: int) -> Outcome:
-    """Memory for n interactions."""
-    zeros = np.zeros(n, dtype=np.int64)
-    return Outcome(zeros, np.zeros(n), np.zeros(n), zeros.copy(), zeros.copy())
+def outcome(n: int, n_arms: int) -> Outcome:
+    """Memory for n interactions or rounds, and for the arms of n_arms; little of it is handed out before it is used."""
+    arms, uploads, downloads = (np.zeros(size, dtype=np.int64) for size in (n_arms, n, n))
+    return Outcome(arms, np.zeros(n), np.zeros(n), uploads, downloads)
 
 
 @compiled_inline

@@ -79,7 +79,7 @@ class Simulation:
         self._saved = 0
         self.learner: Learner = make_learner(self.system, env, world, seed, fuse=fuse)
         self.done = 0  # interactions
-        self.totals = outcome(horizon)._replace(arms=np.zeros(self.interactions, dtype=np.int64))
+        self.totals = outcome(horizon, self.interactions)  # regret and reward are curves in the end
 
     @property
     def round(self) -> int:
@@ -114,8 +114,11 @@ class Simulation:
             # Asked again: what was said in this round may have to be answered at its end.
             if s > before and within == 0 and self.learner.next_wake(rounds - 1) == rounds:
                 self.learner.end_round(rounds, out, s - 1)
-        self._add_up(out, self.done, stop)
+        self._sort_by_round(out, self.done, stop)
         self.done = stop
+        if self.finished:
+            for curve in (self.totals.regret, self.totals.reward):
+                np.cumsum(curve, out=curve)
         if self._checkpoint is not None:
             path, identity, every = self._checkpoint
             if self.round - self._saved >= every:
@@ -126,9 +129,9 @@ class Simulation:
         """Where the loop writes: straight into the totals if a round is one interaction."""
         if self.per_round == 1:
             return Outcome._make(array[start:stop] for array in self.totals)
-        return outcome(stop - start)._replace(arms=self.totals.arms[start:stop])
+        return outcome(stop - start, 0)._replace(arms=self.totals.arms[start:stop])
 
-    def _add_up(self, out: Outcome, start: int, stop: int) -> None:
+    def _sort_by_round(self, out: Outcome, start: int, stop: int) -> None:
         if self.per_round > 1:
             of_round = np.arange(start, stop) // self.per_round
             for total, part in zip(self.totals[1:], out[1:], strict=True):
@@ -142,8 +145,8 @@ class Simulation:
             environment=self.env.name,
             horizon=self.horizon,
             seed=self.seed,
-            regret=np.cumsum(totals.regret),
-            reward=np.cumsum(totals.reward),
+            regret=totals.regret,
+            reward=totals.reward,
             arms=totals.arms if self.per_round == 1 else totals.arms.reshape(self.horizon, self.per_round),
             communication=Communication(
                 totals.uploads, totals.downloads, self.learner.dim, self.learner.control_messages

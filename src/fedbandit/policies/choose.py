@@ -32,13 +32,12 @@ class Scratch(NamedTuple):
     z: Array  # (d,)
     M: Array  # as `scratch_matrix`
     V: Array  # (d, d)
-    tile: Array  # (4 d + 8,)  four contexts, their numbers and scores
 
 
 def scratch(n_arms: int, dim: int) -> Scratch:
     """Memory for sets of up to `n_arms` arms."""
     vectors = [np.zeros(size) for size in (n_arms, dim, dim, dim, dim)]
-    return Scratch._make((*vectors, scratch_matrix(dim), np.zeros((dim, dim)), np.zeros(4 * dim + 8)))
+    return Scratch._make((*vectors, scratch_matrix(dim), np.zeros((dim, dim))))
 
 
 @compiled_lean
@@ -75,7 +74,7 @@ def choose(plan: PolicyPlan, row: Array, client: int, X: Array, arms: Ints, work
     Ties go to the lowest position within 1e-9 of the largest score. Counts one step of the row's random stream.
     """
     if plan.code == UCB:
-        a = choose_ucb(plan, row, X, arms, work.scores, work.u, work.best_u, work.tile)
+        a = choose_ucb(plan, row, X, arms, work.scores, work.u, work.best_u)
     else:
         a = choose_other(plan, row, client, X, arms, work)
     row[STEPS] += 1

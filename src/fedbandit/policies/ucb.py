@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.algebra import Array, Ints, add_scaled, clear, copy, dot, dot_each, largest
+from fedbandit.algebra import Array, Ints, add_scaled, clear, dot, dot_each, largest
 from fedbandit.compiled import compiled_inline, compiled_lean
-from fedbandit.packed import multiply_packed, squares
+from fedbandit.packed import multiply_packed, square_packed
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, noise_width, width
 from fedbandit.statistics import LOGDET, SPECTRAL, TIE, N, inverse_of, theta_of
 from fedbandit.world import World
@@ -38,6 +38,15 @@ def bonus(alpha: float, nu: float, x: Array, u: Array) -> float:
     return spread if nu == 0.0 else spread + nu * math.sqrt(dot(u, u))
 
 
+@compiled_inline
+def bonus_of(alpha: float, nu: float, x: Array, inverse: Array, u: Array) -> float:
+    """The same; u, which is scratch, is computed only where it is needed."""
+    if nu == 0.0:
+        return alpha * math.sqrt(max(square_packed(inverse, x), 0.0))
+    multiply_packed(inverse, x, u)
+    return bonus(alpha, nu, x, u)
+
+
 @compiled_lean
 def choose_blindly(reach: float, bound: float, scale: float, X: Array, arms: Ints, scores: Array, best_u: Array) -> int:
     """`choose_ucb` for a model that knows nothing: θ̂ = 0 and V(λ)⁻¹ = scale · I. Most of a million clients do.
@@ -59,14 +68,12 @@ def choose_blindly(reach: float, bound: float, scale: float, X: Array, arms: Int
 
 
 @compiled_lean
-def choose_ucb(
-    plan: PolicyPlan, row: Array, X: Array, arms: Ints, scores: Array, u: Array, best_u: Array, tile: Array
-) -> int:
+def choose_ucb(plan: PolicyPlan, row: Array, X: Array, arms: Ints, scores: Array, u: Array, best_u: Array) -> int:
     """The arm with the largest bound; its V(λ)⁻¹x is left in `best_u`.
 
     Exact, but most arms cost only their mean: with s ≥ λ_max(V(λ)⁻¹) no bound exceeds mean + (α s^½ + ν s) ‖x‖, and an
     arm for which that is below the best bound found so far is skipped. (s from the last refresh stays valid while V
-    grows.) Of those that remain, four at a time share the reading of the matrix.
+    grows.)
     """
     d = X.shape[1]
     alpha = width(plan, row)
@@ -86,49 +93,18 @@ def choose_ucb(
     x = X[arms[first]]
     multiply_packed(inverse, x, best_u)
     best = scores[first] + bonus(alpha, nu, x, best_u)
-    leader = solved = first
-    squared, waiting = tile[:4], tile[4:8]
-    n_waiting = 0
+    scores[first] = best
+    leader = first
     for a in range(arms.shape[0]):
-        if a == first:
-            scores[a] = best
-        elif scores[a] + reach < best - TIE:
-            scores[a] = -math.inf
-        else:
-            waiting[n_waiting] = a
-            n_waiting += 1
-            if n_waiting == 4:
-                n_waiting = 0
-                if nu == 0.0:
-                    a0, a1, a2, a3 = int(waiting[0]), int(waiting[1]), int(waiting[2]), int(waiting[3])
-                    squares(inverse, X, arms[a0], arms[a1], arms[a2], arms[a3], tile[8:], squared)
-                for k in range(4):
-                    candidate = int(waiting[k])
-                    if nu == 0.0:
-                        scores[candidate] += alpha * math.sqrt(max(squared[k], 0.0))
-                    else:
-                        x = X[arms[candidate]]
-                        multiply_packed(inverse, x, u)
-                        scores[candidate] += bonus(alpha, nu, x, u)
-                    if scores[candidate] > best:
-                        best = scores[candidate]
-                        leader = candidate
-    for k in range(n_waiting):
-        a = int(waiting[k])
-        if scores[a] + reach < best - TIE:
-            scores[a] = -math.inf
-            continue
-        x = X[arms[a]]
-        multiply_packed(inverse, x, u)
-        scores[a] += bonus(alpha, nu, x, u)
-        if scores[a] > best:
-            best = scores[a]
-            leader = solved = a
-            copy(u, best_u)
+        if scores[a] + reach >= best - TIE and a != first:
+            scores[a] += bonus_of(alpha, nu, X[arms[a]], inverse, u)
+            if scores[a] > best:
+                best = scores[a]
+                leader = a
     for a in range(leader):
         if scores[a] >= best - TIE:
             leader = a
             break
-    if leader != solved:
+    if leader != first:
         multiply_packed(inverse, X[arms[leader]], best_u)
     return leader
