@@ -77,8 +77,6 @@ class ClustersLearner:
             fresh=True,
             perturbed=system.privacy.reward_rule != AS_THEY_ARE,
             rewards=reward_plan(system.privacy.reward_rule, seed),
-            period=1,
-            per_round=world.per_round,
         )
         self.system, self.seed, self.noise = system, seed, system.pool_noise()
         self.private = system.guarantee.basis != "none"
@@ -264,7 +262,7 @@ class ClustersLearner:
     def _speak(self, r: int, out: Outcome, s: int) -> None:
         assert self.exchange is not None
         everyone = np.arange(self.own.shape[0])
-        seats = Seats(everyone[:0], everyone, everyone, np.array([everyone.size, 0]))
+        seats = Seats(everyone, everyone, np.array([everyone.size, 0]))
         self.exchange.speak(r, self.rows, seats, out, s)
         if not self.law.fresh:
             self.shared[r] = self.rows[r]

@@ -64,7 +64,6 @@ class Seats(NamedTuple):
     them: when it has more than a few observations to send, or shares something that no snapshot is of.
     """
 
-    row_of: Ints  # (N,) the row that serves a user; (0,) if the row has the user's number
     seat_of: Ints  # (rows,) −1 before the row has acted, −2 − k in light seat k, else the full seat
     row_at: Ints  # (capacity,) the row in a full seat
     taken: Ints  # full seats and light seats in use
@@ -77,9 +76,9 @@ BENCH = -1
 
 PERTURBED = int(Code.PERTURBED)  # the policy that reads what is pending and base
 
-FAR, NEARER, NEAR, SOON = 8, 6, 4, 2
-"""How many interactions ahead are fetched: where a row is, and its cohort; what that has gone into; the cohort that it
-is in now; and the row, what it was given, and the arms that are offered."""
+FAR, NEARER, NEAR, SOON = 10, 8, 4, 2
+"""How many interactions ahead are fetched: where a row is, and its cohort; what that has gone into, and so on; the
+cohort that it is in now; and the row, what it was given, and the arms that are offered."""
 
 CROWD = 1 << 12
 """From how many cohorts on they, and what they were given, are not in the cache anyway."""
@@ -101,8 +100,6 @@ class Rules(NamedTuple):
     fresh: bool  # a model learns from observations at once, not only from what is released
     perturbed: bool  # rewards are checked, and may be noised, before anything is learnt from them
     rewards: RewardPlan
-    period: int  # estimators of a client, used in turn
-    per_round: int  # interactions in a round
 
 
 class Pause(NamedTuple):
@@ -203,7 +200,7 @@ def settle_all(rows: Array, lights: Array, seats: Seats, hub: Hub, rules: Rules,
 
 @compiled_inline
 def look_ahead(
-    block: Block, s: int, stop: int, before: int, rows: Array, lights: Array, seats: Seats, hub: Hub, rules: Rules
+    block: Block, who: Ints, s: int, stop: int, rows: Array, lights: Array, seats: Seats, hub: Hub, speaks: bool
 ) -> None:
     """Have what the next interactions need fetched from memory while this one is worked on.
 
@@ -211,18 +208,17 @@ def look_ahead(
     another thread may just have written.
     """
     if s + FAR < stop:
-        r = row_in(block, s + FAR, before, seats, rules)
-        prefetch(seats.seat_of, r)
-        if rules.speaks:
-            prefetch(hub.cohort_of, r)
+        prefetch(seats.seat_of, who[s + FAR])
+        if speaks:
+            prefetch(hub.cohort_of, who[s + FAR])
             if hub.counters[USED] >= CROWD:
-                look_for_given(block, s, before, seats, hub, rules)
+                look_for_given(who, s, hub, block.X.shape[1])
     if s + SOON < stop:
         arms, means = block.arms[s + SOON], block.means[s + SOON]
         for i in range(0, arms.shape[0], LINE):
             prefetch(arms, i)
             prefetch(means, i)
-        seat = seats.seat_of[row_in(block, s + SOON, before, seats, rules)]
+        seat = seats.seat_of[who[s + SOON]]
         if seat >= 0:
             row = rows[seat]
             for i in range(0, hot_length(block.X.shape[1]), LINE):
@@ -234,30 +230,27 @@ def look_ahead(
 
 
 @compiled_inline
-def look_for_given(block: Block, s: int, before: int, seats: Seats, hub: Hub, rules: Rules) -> None:
+def look_for_given(who: Ints, s: int, hub: Hub, d: int) -> None:
     """Have what rows were given fetched, step by step, as each says where the next is.
 
     It does no harm if an upload changes in between who has what.
     """
-    c = hub.cohort_of[row_in(block, s + NEARER, before, seats, rules)]
+    c = hub.cohort_of[who[s + NEARER]]
     if c >= 0:
         prefetch(hub.parent, c)
-    r = row_in(block, s + NEAR, before, seats, rules)
+    for ahead in range(NEAR + 1, NEARER):
+        r = who[s + ahead]
+        if hub.cohort_of[r] >= 0:
+            hub.cohort_of[r] = hub.parent[hub.cohort_of[r]]
+            prefetch(hub.parent, hub.cohort_of[r])
+    r = who[s + NEAR]
     if hub.cohort_of[r] >= 0:
         prefetch(hub.cohorts[current_cohort(hub, r)], 0)
-    c = hub.cohort_of[row_in(block, s + SOON, before, seats, rules)]
+    c = hub.cohort_of[who[s + SOON]]
     if c >= 0 and hub.cohorts[c, SNAPSHOT] >= 0:
         given = hub.snapshots[hub.cohorts[c, SNAPSHOT]]
-        for i in range(0, hot_length(block.X.shape[1]), LINE):
+        for i in range(0, hot_length(d), LINE):
             prefetch(given, i)
-
-
-@compiled_inline
-def row_in(block: Block, s: int, before: int, seats: Seats, rules: Rules) -> int:
-    """The row that serves the user of interaction s; of several estimators, the one whose turn it is."""
-    user = block.clients[s]
-    r = seats.row_of[user] if seats.row_of.shape[0] > 0 else user
-    return r if rules.period == 1 else r * rules.period + ((before + s) // rules.per_round) % rules.period
 
 
 @compiled_free
@@ -266,6 +259,7 @@ def run(
     stop: int,
     before: int,
     block: Block,
+    who: Ints,
     rows: Array,
     lights: Array,
     seats: Seats,
@@ -276,7 +270,10 @@ def run(
     work: Scratch,
     out: Outcome,
 ) -> Pause:
-    """Interactions start, …, stop − 1 of a block that `before` interactions precede, until Python is needed."""
+    """Interactions start, …, stop − 1 of a block that `before` interactions precede, until Python is needed.
+
+    `who` says which row serves the user of each.
+    """
     ring = late.first.shape[0]
     delayed = block.delays.shape[0] > 0
     d = block.X.shape[1]
@@ -287,12 +284,12 @@ def run(
             return Pause(s, HUB_FULL, -1, s)
         if max(seats.taken[FULL] - seats.row_at.shape[0], seats.taken[LIGHT] - lights.shape[0]) == 0 < growing:
             return Pause(s, ROWS_FULL, -1, s)
-        look_ahead(block, s, stop, before, rows, lights, seats, hub, rules)
+        look_ahead(block, who, s, stop, rows, lights, seats, hub, rules.speaks)
         now = before + s
         entry = late.first[now % ring] if delayed else -1
         acting = entry < 0
         if acting:
-            r = row_in(block, s, before, seats, rules)
+            r = who[s]
             if seats.seat_of[r] == -1:
                 if rules.fused:
                     start_light(lights[seats.taken[LIGHT]])

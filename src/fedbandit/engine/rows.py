@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fedbandit.algebra import Ints
 from fedbandit.assembly import NEVER, Assembled, Assembly, prior_share
 from fedbandit.engine.exchange import Exchange
 from fedbandit.engine.late import Late, no_late
@@ -63,16 +64,16 @@ class RowsLearner:
             fresh=layout.fresh,
             perturbed=system.privacy.reward_rule != AS_THEY_ARE,
             rewards=reward_plan(system.privacy.reward_rule, seed),
-            period=protocol.period,
-            per_round=world.per_round,
         )
         self.plan = system.policy.plan(system.as_seen(world), system.ridge, policy_key(seed))
         at_once = known_one_by_one is not None or 8 * n_rows * row_length(env.dim) <= LARGEST_AT_ONCE
         capacity = n_rows if at_once else min(n_rows, 4096)
         self.rows = room_for((capacity + 1, row_length(env.dim)))  # one is the bench
         self.lights = room_for((capacity, light_length(env.dim)))
+        self.row_of = layout.row_of  # the row that serves a user, or None if it has the user's number
+        self._turns = protocol.period, world.per_round
+        self._who: tuple[Block, Ints] | None = None  # of the last block
         self.seats = Seats(
-            row_of=np.empty(0, dtype=np.int64) if layout.row_of is None else layout.row_of,
             seat_of=unknown(n_rows),
             row_at=np.zeros(capacity, dtype=np.int64),
             taken=np.zeros(2, dtype=np.int64),
@@ -167,6 +168,7 @@ class RowsLearner:
             stop,
             before,
             block,
+            self._who_serves(block, before),
             self.rows,
             self.lights,
             self.seats,
@@ -190,6 +192,16 @@ class RowsLearner:
             self.lights = enlarged(self.lights, capacity)
             self.seats = self.seats._replace(row_at=grown(self.seats.row_at, capacity))
         return pause.resume
+
+    def _who_serves(self, block: Block, before: int) -> Ints:
+        """The row that serves the user of each interaction; of several estimators, the one whose turn it is."""
+        if self._who is None or self._who[0] is not block:
+            who = block.clients if self.row_of is None else self.row_of[block.clients]
+            period, per_round = self._turns
+            if period > 1:
+                who = who * period + (before + np.arange(who.size)) // per_round % period
+            self._who = block, who
+        return self._who[1]
 
     def _greet(self, start: int, stop: int, block: Block, out: Outcome) -> int:
         """Let a client that first acts join a coordinator that knows its members; where the next such one acts."""

@@ -84,7 +84,7 @@ class SplitLearner:
         self.exchange = None
         if coordinator is not None:
             self.exchange = Exchange(system, coordinator, self.rules.thresholds, self.plan, parts.shared, seed)
-        self.seats = Seats(np.empty(0, dtype=np.int64), np.arange(N), np.arange(N), np.array([N, 0]))
+        self.seats = Seats(np.arange(N), np.arange(N), np.array([N, 0]))
         self.late = no_late(min(env.longest_delay, world.horizon), env.dim)
         self.whole = scratch(env.n_arms, world.dim)
         self.work = split_scratch(env.n_arms, parts, world.dim)

@@ -111,11 +111,10 @@ def _estimates(simulation: Simulation, env: Environment) -> Array:
     learner: Any = simulation.learner
     if hasattr(learner, "parameters"):
         return np.asarray(learner.parameters())
-    if not isinstance(learner, RowsLearner) or learner.seats.row_of.size not in (0, env.n_clients):
+    if not isinstance(learner, RowsLearner):
         raise FedbanditError(f"{simulation.system.name} does not show its estimates.")
     learner.settle()
-    rows = learner.seats.row_of if learner.seats.row_of.size else np.arange(env.n_clients)
-    seats = learner.seats.seat_of[rows]
+    seats = learner.seats.seat_of[np.arange(env.n_clients) if learner.row_of is None else learner.row_of]
     return np.array([theta_of(learner.rows[s], env.dim) if s >= 0 else np.zeros(env.dim) for s in seats])
 
 
