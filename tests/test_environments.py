@@ -416,6 +416,14 @@ def replayed(**changes: Any) -> Recorded:
     return fb.environments.recorded(**{**GOOD, **changes})
 
 
+def test_recorded_bound_holds_for_what_rounding_lets_pass() -> None:
+    """Policies skip arms by it, so that it has to hold exactly."""
+    arms = [[[1 + 5e-10, 0.0], [0.0, 1.0]]] * 2
+    env = fb.environments.recorded([0, 0], arms, [[0.0, 0.0]] * 2, [[0.0, 0.0]] * 2, bound=1.0)
+    assert env.bound == 1 + 5e-10
+    assert replayed(bound=3.0).bound == 3.0
+
+
 def test_recorded_says_what_it_was_given() -> None:
     """Rounds with different numbers of arms."""
     env = replayed(delays=[0, 2, 1], noise=0.7)

@@ -131,7 +131,7 @@ def recorded(
     n = int(who.max()) + 1 if n_clients is None else whole_number("n_clients", n_clients, 1)
     if rounds == "all" and not (who.size % n == 0 and np.array_equal(who, np.arange(who.size) % n)):
         raise FedbanditError(f"With rounds='all', clients must be 0, …, {n - 1} over and over again.")
-    largest = bound if bound is not None else max(float(norms.max()), 1e-12)
+    largest = max(float(norms.max()), 1e-12 if bound is None else bound)  # even if rounding made it larger
     weights = None if graph is None else _floats("graph", graph)
     if weights is not None:
         require(
