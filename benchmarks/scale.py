@@ -30,7 +30,7 @@ def main() -> None:
         tasks: dict[str, Callable[[], object]] = {
             str(n): partial(fb.simulate, system, env, INTERACTIONS) for n, env in worlds.items()
         }
-        best = best_seconds(tasks, repeats=9)
+        best = best_seconds(tasks, repeats=15)
         lines = [
             [
                 f"{n:,}",

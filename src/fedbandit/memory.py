@@ -13,7 +13,7 @@ from fedbandit.algebra import Array, Ints
 
 _HUGE_PAGE = 1 << 21
 
-MOST_KEPT = 1 << 30
+MOST_KEPT = 1 << 31
 """Bytes of finished simulations that are kept for the next; the system may take them back at any time."""
 
 _kept: list[mmap.mmap] = []
