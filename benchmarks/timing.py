@@ -6,15 +6,20 @@ import time
 from collections.abc import Callable
 
 
-def best_seconds(tasks: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """The shortest time of each task; the tasks take turns, so that a slow spell hits them all."""
-    best = dict.fromkeys(tasks, float("inf"))
+def seconds(tasks: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
+    """The times of each task; the tasks take turns, so that a slow spell hits them all."""
+    times: dict[str, list[float]] = {name: [] for name in tasks}
     for _ in range(repeats):
         for name, task in tasks.items():
             begin = time.perf_counter()
             task()
-            best[name] = min(best[name], time.perf_counter() - begin)
-    return best
+            times[name].append(time.perf_counter() - begin)
+    return times
+
+
+def best_seconds(tasks: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """The shortest time of each task."""
+    return {name: min(times) for name, times in seconds(tasks, repeats).items()}
 
 
 def table(header: list[str], lines: list[list[str]]) -> str:
