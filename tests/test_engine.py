@@ -39,6 +39,18 @@ def rows_of(simulation: Simulation) -> RowsLearner:
     return simulation.learner
 
 
+def test_a_result_is_made_once_and_not_too_soon() -> None:
+    simulation = Simulation(fb.async_linucb(), small(n_arms=40, dim=50), 300, 0)  # blocks of 262 interactions
+    simulation.advance()
+    with pytest.raises(FedbanditError, match="is at round 262 of 300; it has no result yet"):
+        simulation.result()
+    simulation.advance()
+    regret = simulation.result().regret.copy()
+    simulation.advance()  # there is nothing left to do
+    np.testing.assert_array_equal(simulation.result().regret, regret)
+    np.testing.assert_array_equal(fb.simulate(fb.async_linucb(), small(n_arms=40, dim=50), 300).regret, regret)
+
+
 def test_same_data_for_every_system() -> None:
     env = small(noise=0.0)
     uniform = fb.simulate(fb.uniform(), env, 300, seed=4)

@@ -76,7 +76,7 @@ LISTED = 8
 """The length of the list of pending contexts."""
 
 LINE = 8
-"""Numbers in a line of the cache; rows, and matrices in them, begin where one does."""
+"""Numbers in a line of the cache. Rows, and matrices in them, are whole lines apart."""
 
 
 @compiled_inline
@@ -157,7 +157,7 @@ def pending_b_of(row: Array, d: int) -> Array:
 
 @compiled_view
 def gap_of(row: Array, d: int) -> Array:
-    """What nothing is kept in, so that the inverse begins where a line does."""
+    """What nothing is kept in, so that the inverse begins whole lines after its row."""
     return row[HEAD + 2 * d : inverse_at(d)]
 
 

@@ -72,7 +72,7 @@ class RowsLearner:
         self.lights = room_for((capacity, light_length(env.dim)))
         self.row_of = layout.row_of  # the row that serves a user, or None if it has the user's number
         self._turns = protocol.period, world.per_round
-        self._who: tuple[Block, Ints] | None = None  # of the last block
+        self._who: tuple[Block, int, Ints] | None = None  # of the last block
         self.seats = Seats(
             seat_of=unknown(n_rows),
             row_at=np.zeros(capacity, dtype=np.int64),
@@ -195,13 +195,13 @@ class RowsLearner:
 
     def _who_serves(self, block: Block, before: int) -> Ints:
         """The row that serves the user of each interaction; of several estimators, the one whose turn it is."""
-        if self._who is None or self._who[0] is not block:
+        if self._who is None or self._who[0] is not block or self._who[1] != before:
             who = block.clients if self.row_of is None else self.row_of[block.clients]
             period, per_round = self._turns
             if period > 1:
                 who = who * period + (before + np.arange(who.size)) // per_round % period
-            self._who = block, who
-        return self._who[1]
+            self._who = block, before, who
+        return self._who[2]
 
     def _greet(self, start: int, stop: int, block: Block, out: Outcome) -> int:
         """Let a client that first acts join a coordinator that knows its members; where the next such one acts."""

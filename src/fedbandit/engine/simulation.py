@@ -103,6 +103,8 @@ class Simulation:
 
     def advance(self) -> None:
         """Run to the end of the next block, stopping at the ends of those rounds after which the learner has work."""
+        if self.done == self.interactions:
+            return
         block = self._blocks.block(self.done)
         stop = self.done + len(block.clients)
         out = self._outcome_of(self.done, stop)
@@ -139,6 +141,8 @@ class Simulation:
 
     def result(self) -> Result:
         """The outcome of the finished simulation."""
+        if not self.finished:
+            raise FedbanditError(f"The simulation is at round {self.round} of {self.horizon}; it has no result yet.")
         totals = self.totals
         return Result(
             system=self.system.name,

@@ -111,7 +111,8 @@ def _estimates(simulation: Simulation, env: Environment) -> Array:
     learner: Any = simulation.learner
     if hasattr(learner, "parameters"):
         return np.asarray(learner.parameters())
-    if not isinstance(learner, RowsLearner):
+    several = isinstance(learner, RowsLearner) and learner.row_of is None and learner.seats.seat_of.size > env.n_clients
+    if not isinstance(learner, RowsLearner) or several:  # several estimators for each user, used in turn
         raise FedbanditError(f"{simulation.system.name} does not show its estimates.")
     learner.settle()
     seats = learner.seats.seat_of[np.arange(env.n_clients) if learner.row_of is None else learner.row_of]
