@@ -16,7 +16,6 @@ from fedbandit.algebra import Array, add_scaled, clear, copy, dot
 from fedbandit.compiled import compiled_inline, compiled_lean, compiled_view
 from fedbandit.statistics import (
     LINE,
-    LISTED,
     LOGDET,
     N_LISTED,
     N_OWN,
@@ -24,8 +23,6 @@ from fedbandit.statistics import (
     STEPS,
     UNREFRESHED,
     VERSION,
-    folded_at,
-    gap_of,
     include,
     inverse_of,
     listed_of,
@@ -59,26 +56,37 @@ def reward_of(light: Array, i: int, d: int) -> float:
     return light[FIRST + i * (d + 1) + d]
 
 
-@compiled_lean
-def load_light(light: Array, given: Array, row: Array, d: int, u: Array) -> None:
-    """Put a light row, whose coordinator gave it `given`, on `row`, as far as arms are chosen with it; u is scratch.
+@compiled_inline
+def pending_end(light: Array, d: int) -> int:
+    """Where the observations end."""
+    return FIRST + int(light[COUNT]) * (d + 1)
 
-    That is scalars, θ̂ and V(λ)⁻¹, by Sherman–Morrison as in `observe`. The rest is left to `complete`.
-    """
+
+@compiled_inline
+def load_scalars(light: Array, given: Array, row: Array) -> None:
+    """Put what is said about a light row, whose coordinator gave it `given`, on `row`: all of a row without pending."""
     k = int(light[COUNT])
     row[STEPS] = light[CHOSEN]
     row[VERSION] = 0
     row[N_OWN] = light[SENT] + k
     row[N_PENDING] = row[N_LISTED] = row[UNREFRESHED] = k
     take_scalars(row, given)
+    row[LOGDET] = given[LOGDET]
+
+
+@compiled_lean
+def load_model(light: Array, given: Array, row: Array, d: int, u: Array) -> None:
+    """Put θ̂ and V(λ)⁻¹ of a light row on `row`, where `load_scalars` has been; u is scratch.
+
+    By Sherman–Morrison, as in `observe`. The rest of a row is left to `complete`.
+    """
     theta, inverse = theta_of(row, d), inverse_of(row, d)
     copy(theta_of(given, d), theta)
     copy(inverse_of(given, d), inverse)
-    row[LOGDET] = given[LOGDET]
-    if k == 0:
+    if light[COUNT] == 0:
         return
     product = 1.0
-    for i in range(k):
+    for i in range(int(light[COUNT])):
         x = context_of(light, i, d)
         error = reward_of(light, i, d) - dot(x, theta)
         growth = include(inverse, x, u)
@@ -89,18 +97,14 @@ def load_light(light: Array, given: Array, row: Array, d: int, u: Array) -> None
 
 @compiled_lean
 def complete(light: Array, given: Array, row: Array, d: int) -> None:
-    """Make `row`, which `load_light` has put there, a full row: what is pending, and what it shares with `given`."""
+    """Make `row`, whose model is there, a full row: what is pending, and what it shares with `given`."""
     list_pending(light, row, d)
-    for i in range(int(light[COUNT]), LISTED):
-        clear(listed_of(row, d)[i])
-    clear(row[folded_at(d) :])
-    clear(gap_of(row, d))
     share_base(row, given, d)
 
 
 @compiled_lean
 def list_pending(light: Array, row: Array, d: int) -> None:
-    """Put on `row`, where `load_light` has been, what is pending: the list and Δb."""
+    """Put on `row` what a light row has pending: the list and Δb."""
     listed, pending_b = listed_of(row, d), pending_b_of(row, d)
     clear(pending_b)
     for i in range(int(light[COUNT])):

@@ -173,6 +173,12 @@ def listed_of(row: Array, d: int) -> Array:
     return matrix_at(row, shared_length(d), LISTED, d)
 
 
+@compiled_inline
+def list_end(row: Array, d: int) -> int:
+    """Where the next context is listed, after the list is folded if it is full."""
+    return shared_length(d) + int(row[N_LISTED]) % LISTED * d
+
+
 @compiled_view
 def base_b_of(row: Array, d: int) -> Array:
     """What coordinator and row have in common of b: b − Δb."""

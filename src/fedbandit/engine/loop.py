@@ -13,22 +13,26 @@ from fedbandit.engine.outcome import Outcome, pull
 from fedbandit.environments.block import Block
 from fedbandit.light import (
     CHOSEN,
+    COUNT,
     LIGHTLY,
     complete,
     list_pending,
-    load_light,
+    load_model,
+    load_scalars,
     note_observation,
     note_upload,
+    pending_end,
     start_light,
 )
 from fedbandit.packed import multiply_packed
-from fedbandit.policies import PolicyPlan, Scratch, choose
+from fedbandit.policies import PolicyPlan, Scratch, choose_at
 from fedbandit.policies.plan import Code
 from fedbandit.protocols.cohorts import ISSUE, SNAPSHOT, USED, Hub, current_cohort, has_room
 from fedbandit.protocols.hub import catch_up, is_stale, join, measure, upload_and_renew, upload_row
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import RewardPlan, learnt
 from fedbandit.statistics import (
+    HEAD,
     LINE,
     LOGDET,
     N_OWN,
@@ -39,7 +43,9 @@ from fedbandit.statistics import (
     hold,
     hot_length,
     inverse_of,
+    list_end,
     observe,
+    theta_of,
 )
 from fedbandit.vectors import prefetch
 
@@ -76,9 +82,10 @@ BENCH = -1
 
 PERTURBED = int(Code.PERTURBED)  # the policy that reads what is pending and base
 
-FAR, NEARER, NEAR, SOON = 10, 8, 4, 2
+FAR, NEARER, NEAR, SOON, NEXT = 10, 8, 4, 2, 1
 """How many interactions ahead are fetched: where a row is, and its cohort; what that has gone into, and so on; the
-cohort that it is in now; and the row, what it was given, and the arms that are offered."""
+cohort that it is in now; the row, what it was given, and the arms that are offered; and what the row says is needed
+of the rest of it."""
 
 CROWD = 1 << 12
 """From how many cohorts on they, and what they were given, are not in the cache anyway."""
@@ -153,25 +160,33 @@ def snapshot_for(r: int, hub: Hub, speaks: bool) -> int:
 
 
 @compiled_inline
-def fetch(light: Array, r: int, hub: Hub, bench: Array, d: int, rules: Rules, work: Scratch, whole: bool) -> None:
-    """Put the light row r on the bench; as a full row if that is asked for, else as far as arms are chosen with it."""
-    slot = snapshot_for(r, hub, rules.speaks)
-    if slot < 0:
-        load_light(light, rules.blank, bench, d, work.u)
-    else:
-        load_light(light, hub.snapshots[slot], bench, d, work.u)
-        bench[VERSION] = hub.cohorts[current_cohort(hub, r), ISSUE]
+def fetch(
+    light: Array, r: int, given: Array, hub: Hub, bench: Array, d: int, rules: Rules, work: Scratch, whole: bool
+) -> Array:
+    """Put the light row r, which was `given` that, on the bench as far as arms are chosen with it; where its model is.
+
+    If it has nothing to put on top, the model is the given one, which is not copied unless a full row is asked for.
+    """
+    load_scalars(light, given, bench)
+    if rules.speaks:
+        bench[VERSION] = hub.cohorts[hub.cohort_of[r], ISSUE]
+    if light[COUNT] == 0 and not whole:
+        return given
+    load_model(light, given, bench, d, work.u)
     if whole:
-        complete(light, rules.blank if slot < 0 else hub.snapshots[slot], bench, d)
+        complete(light, given, bench, d)
+    return bench
 
 
 @compiled_lean
-def settle_in(seats: Seats, r: int, rows: Array, light: Array, hub: Hub, d: int, rules: Rules) -> int:
-    """The light row r, which is on the bench, needs matrices of its own: move it to a full seat."""
+def settle_in(seats: Seats, r: int, rows: Array, light: Array, model: Array, given: Array, d: int) -> int:
+    """The light row r, which is on the bench, needs matrices of its own: move it and its model to a full seat."""
     seat = take_seat(seats, r)
-    slot = snapshot_for(r, hub, rules.speaks)
-    copy(rows[BENCH, : hot_length(d)], rows[seat, : hot_length(d)])
-    complete(light, rules.blank if slot < 0 else hub.snapshots[slot], rows[seat], d)
+    row = rows[seat]
+    copy(rows[BENCH, :HEAD], row[:HEAD])
+    copy(theta_of(model, d), theta_of(row, d))
+    copy(inverse_of(model, d), inverse_of(row, d))
+    complete(light, given, row, d)
     return seat
 
 
@@ -194,44 +209,36 @@ def settle_all(rows: Array, lights: Array, seats: Seats, hub: Hub, rules: Rules,
     for r in range(seats.seat_of.shape[0]):
         seat = seats.seat_of[r]
         if seat < -1:
-            fetch(lights[-2 - seat], r, hub, rows[BENCH], d, rules, work, False)
-            settle_in(seats, r, rows, lights[-2 - seat], hub, d, rules)
+            light = lights[-2 - seat]
+            slot = snapshot_for(r, hub, rules.speaks)
+            given = rules.blank if slot < 0 else hub.snapshots[slot]
+            model = fetch(light, r, given, hub, rows[BENCH], d, rules, work, False)
+            settle_in(seats, r, rows, light, model, given, d)
 
 
 @compiled_inline
-def look_ahead(
-    block: Block, who: Ints, s: int, stop: int, rows: Array, lights: Array, seats: Seats, hub: Hub, speaks: bool
-) -> None:
+def look_ahead(block: Block, who: Ints, s: int, stop: int, seats: Seats, hub: Hub, speaks: bool) -> None:
     """Have what the next interactions need fetched from memory while this one is worked on.
 
-    Well ahead, where rows are, as they cannot be fetched before that is known; soon, the rows, and the arms, which
-    another thread may just have written.
+    Here, where rows are, as they cannot be fetched before that is known, and the arms, which another thread may just
+    have written; the rows when this interaction has chosen (`look_for_row`), as only so much can be under way at once.
     """
     if s + FAR < stop:
         prefetch(seats.seat_of, who[s + FAR])
         if speaks:
             prefetch(hub.cohort_of, who[s + FAR])
             if hub.counters[USED] >= CROWD:
-                look_for_given(who, s, hub, block.X.shape[1])
+                look_for_cohorts(who, s, hub)
     if s + SOON < stop:
         arms, means = block.arms[s + SOON], block.means[s + SOON]
         for i in range(0, arms.shape[0], LINE):
             prefetch(arms, i)
             prefetch(means, i)
-        seat = seats.seat_of[who[s + SOON]]
-        if seat >= 0:
-            row = rows[seat]
-            for i in range(0, hot_length(block.X.shape[1]), LINE):
-                prefetch(row, i)
-        elif seat < -1:
-            light = lights[-2 - seat]
-            for i in range(0, light.shape[0], LINE):
-                prefetch(light, i)
 
 
 @compiled_inline
-def look_for_given(who: Ints, s: int, hub: Hub, d: int) -> None:
-    """Have what rows were given fetched, step by step, as each says where the next is.
+def look_for_cohorts(who: Ints, s: int, hub: Hub) -> None:
+    """Have the cohorts that rows are in fetched, step by step, as each says which one it has gone into.
 
     It does no harm if an upload changes in between who has what.
     """
@@ -246,11 +253,35 @@ def look_for_given(who: Ints, s: int, hub: Hub, d: int) -> None:
     r = who[s + NEAR]
     if hub.cohort_of[r] >= 0:
         prefetch(hub.cohorts[current_cohort(hub, r)], 0)
-    c = hub.cohort_of[who[s + SOON]]
-    if c >= 0 and hub.cohorts[c, SNAPSHOT] >= 0:
-        given = hub.snapshots[hub.cohorts[c, SNAPSHOT]]
-        for i in range(0, hot_length(d), LINE):
-            prefetch(given, i)
+
+
+@compiled_inline
+def look_for_row(who: Ints, s: int, stop: int, rows: Array, lights: Array, seats: Seats, hub: Hub, d: int) -> None:
+    """Have a row that acts soon fetched: a full one, or a light one and what it was given; then, what else it needs."""
+    if s + SOON >= stop:
+        return
+    seat = seats.seat_of[who[s + SOON]]
+    if seat >= 0:
+        fetch_ahead(rows[seat], 0, hot_length(d))
+    elif seat < -1:
+        fetch_ahead(lights[-2 - seat], 0, 2 * LINE)
+        if hub.counters[USED] >= CROWD:
+            slot = hub.cohorts[hub.cohort_of[who[s + SOON]], SNAPSHOT]
+            if slot >= 0:
+                fetch_ahead(hub.snapshots[slot], 0, hot_length(d))
+    seat = seats.seat_of[who[s + NEXT]]
+    if seat >= 0:  # where it will list its next context
+        at = list_end(rows[seat], d)
+        fetch_ahead(rows[seat], at - at % LINE, at + d)
+    elif seat < -1:
+        fetch_ahead(lights[-2 - seat], 2 * LINE, pending_end(lights[-2 - seat], d))
+
+
+@compiled_inline
+def fetch_ahead(array: Array, start: int, stop: int) -> None:
+    """Have entries start, …, stop − 1 fetched, if a line of the cache begins at `start`."""
+    for i in range(start, stop, LINE):
+        prefetch(array, i)
 
 
 @compiled_free
@@ -284,7 +315,7 @@ def run(
             return Pause(s, HUB_FULL, -1, s)
         if max(seats.taken[FULL] - seats.row_at.shape[0], seats.taken[LIGHT] - lights.shape[0]) == 0 < growing:
             return Pause(s, ROWS_FULL, -1, s)
-        look_ahead(block, who, s, stop, rows, lights, seats, hub, rules.speaks)
+        look_ahead(block, who, s, stop, seats, hub, rules.speaks)
         now = before + s
         entry = late.first[now % ring] if delayed else -1
         acting = entry < 0
@@ -304,14 +335,19 @@ def run(
         seat = seats.seat_of[r]
         light = seat < 0
         row = rows[BENCH if light else seat]
+        model = given = row
         if light:
-            fetch(lights[-2 - seat], r, hub, row, d, rules, work, plan.code == PERTURBED)
+            slot = snapshot_for(r, hub, rules.speaks)
+            given = rules.blank if slot < 0 else hub.snapshots[slot]
+            model = fetch(lights[-2 - seat], r, given, hub, row, d, rules, work, plan.code == PERTURBED)
         elif rules.speaks:
             catch_up(hub, r, row, d, rules.ridge, work.M)
 
         if acting:
             offered = block.arms[s, : block.counts[s]]
-            a = choose(plan, row, r, block.X, offered, work)
+            a = choose_at(plan, model, r, int(row[STEPS]), block.X, offered, work)
+            row[STEPS] += 1
+            look_for_row(who, s, stop, rows, lights, seats, hub, d)
             x = block.X[offered[a]]
             y = pull(block, s, a, out)
             s += 1
@@ -324,7 +360,7 @@ def run(
             late.first[now % ring] = late.following[entry]
             x = late.x[entry]
             y = late.y[entry]
-            multiply_packed(inverse_of(row, d), x, work.best_u)
+            multiply_packed(inverse_of(model, d), x, work.best_u)
 
         at = s - 1 if acting else s
         if rules.perturbed:
@@ -342,7 +378,7 @@ def run(
                     hub, r, lights[-2 - seat], row, x, y, rules.ridge, rules.counting, work.M
                 )
                 continue
-            seat = settle_in(seats, r, rows, lights[-2 - seat], hub, d, rules)
+            seat = settle_in(seats, r, rows, lights[-2 - seat], model, given, d)
             row = rows[seat]
         if rules.fresh:
             observe(row, x, y, work.best_u, rules.ridge, work.M)

@@ -9,14 +9,14 @@ import numpy as np
 from fedbandit.algebra import Array, Ints, dot_each
 from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.packed import multiply_packed
-from fedbandit.policies.perturbed_history import sample_perturbed
+from fedbandit.policies.perturbed_history import spread_perturbed
 from fedbandit.policies.plan import Code, PolicyPlan
 from fedbandit.policies.squared_bonus import choose_squared
-from fedbandit.policies.thompson import sample_thompson
+from fedbandit.policies.thompson import spread_thompson
 from fedbandit.policies.ties import winner
 from fedbandit.policies.ucb import choose_ucb
 from fedbandit.statistics import STEPS, inverse_of, scratch_matrix, theta_of
-from fedbandit.streams import uniform_index
+from fedbandit.streams import normal, uniform_index
 
 UNIFORM, GREEDY, UCB = int(Code.UNIFORM), int(Code.GREEDY), int(Code.UCB)
 THOMPSON, SQUARED = int(Code.THOMPSON), int(Code.SQUARED)
@@ -48,34 +48,41 @@ def choose_best_mean(theta: Array, X: Array, arms: Ints, scores: Array) -> int:
 
 
 @compiled_lean
-def choose_other(plan: PolicyPlan, row: Array, client: int, X: Array, arms: Ints, work: Scratch) -> int:
-    """`choose` for every policy but UCB."""
+def choose_other(plan: PolicyPlan, row: Array, client: int, step: int, X: Array, arms: Ints, work: Scratch) -> int:
+    """`choose_at` for every policy but UCB."""
     d = X.shape[1]
     if plan.code == UNIFORM:
-        a = uniform_index(plan.key, client, int(row[STEPS]), arms.shape[0])
+        a = uniform_index(plan.key, client, step, arms.shape[0])
     elif plan.code == GREEDY:
         a = choose_best_mean(theta_of(row, d), X, arms, work.scores)
     elif plan.code == SQUARED:
         a = choose_squared(plan, row, X, arms, work.scores, work.u)
     else:
+        normal(plan.key, client, step, work.z)
         if plan.code == THOMPSON:
-            sample_thompson(plan, row, client, work.M, work.z, work.theta, work.V)
+            spread_thompson(plan, row, work.z, work.M, work.theta, work.V)
         else:
-            sample_perturbed(plan, row, client, work.M, work.z, work.theta, work.V)
+            spread_perturbed(plan, row, work.z, work.M, work.theta, work.V)
         a = choose_best_mean(work.theta, X, arms, work.scores)
     multiply_packed(inverse_of(row, d), X[arms[a]], work.best_u)
     return a
 
 
 @compiled_inline
-def choose(plan: PolicyPlan, row: Array, client: int, X: Array, arms: Ints, work: Scratch) -> int:
+def choose_at(plan: PolicyPlan, row: Array, client: int, step: int, X: Array, arms: Ints, work: Scratch) -> int:
     """The position in `arms` (row numbers of X) of the arm to pull; its V(λ)⁻¹x is left in `work.best_u`.
 
-    Ties go to the lowest position within 1e-9 of the largest score. Counts one step of the row's random stream.
+    `step` is the position in the client's random stream. Ties go to the lowest position within 1e-9 of the largest
+    score.
     """
     if plan.code == UCB:
-        a = choose_ucb(plan, row, X, arms, work.scores, work.u, work.best_u)
-    else:
-        a = choose_other(plan, row, client, X, arms, work)
+        return choose_ucb(plan, row, X, arms, work.scores, work.u, work.best_u)
+    return choose_other(plan, row, client, step, X, arms, work)
+
+
+@compiled_inline
+def choose(plan: PolicyPlan, row: Array, client: int, X: Array, arms: Ints, work: Scratch) -> int:
+    """`choose_at` the next step of the row."""
+    a = choose_at(plan, row, client, int(row[STEPS]), X, arms, work)
     row[STEPS] += 1
     return a

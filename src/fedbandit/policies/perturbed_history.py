@@ -12,8 +12,7 @@ from fedbandit.compiled import compiled_lean
 from fedbandit.packed import multiply_packed, unpack
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, sampling_width
 from fedbandit.policies.sampling import cholesky
-from fedbandit.statistics import STEPS, add_pending_unpacked, base_of, inverse_of, theta_of
-from fedbandit.streams import normal
+from fedbandit.statistics import add_pending_unpacked, base_of, inverse_of, theta_of
 from fedbandit.world import World
 
 
@@ -50,10 +49,3 @@ def spread_perturbed(plan: PolicyPlan, row: Array, z: Array, M: Array, theta: Ar
     estimate = theta_of(row, d)
     for i in range(d):
         theta[i] += estimate[i]
-
-
-@compiled_lean
-def sample_perturbed(plan: PolicyPlan, row: Array, client: int, M: Array, z: Array, theta: Array, V: Array) -> None:
-    """The same with z standard normal."""
-    normal(plan.key, client, int(row[STEPS]), z)
-    spread_perturbed(plan, row, z, M, theta, V)

@@ -12,8 +12,7 @@ from fedbandit.compiled import compiled_lean
 from fedbandit.packed import unpack
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, sampling_width
 from fedbandit.policies.sampling import cholesky
-from fedbandit.statistics import STEPS, inverse_of, theta_of
-from fedbandit.streams import normal
+from fedbandit.statistics import inverse_of, theta_of
 from fedbandit.world import World
 
 
@@ -44,10 +43,3 @@ def spread_thompson(plan: PolicyPlan, row: Array, z: Array, M: Array, theta: Arr
     estimate = theta_of(row, d)
     for i in range(d):
         theta[i] = estimate[i] + alpha * dot(M[i, : i + 1], z[: i + 1])
-
-
-@compiled_lean
-def sample_thompson(plan: PolicyPlan, row: Array, client: int, M: Array, z: Array, theta: Array, V: Array) -> None:
-    """The same with z standard normal."""
-    normal(plan.key, client, int(row[STEPS]), z)
-    spread_thompson(plan, row, z, M, theta, V)
