@@ -149,7 +149,9 @@ class Pair:
         row = self.catch_up(i)
         issues = self.issues()
         if self.forgetful and hubs.is_stale(self.hub, i, hubs.measure(row, self.counting), self.counting):
-            downloads = hubs.upload_and_renew(self.hub, i, row, self.d, RIDGE, self.counting, self.scratch)
+            for x in self.plain.pending[i]:
+                hubs.take_in_one(self.hub, int(of(self.hub.group_of, i)), x, 1.0, RIDGE, self.scratch)
+            downloads = hubs.renew(self.hub, i, self.counting)
             expected = self.plain.upload(i)
             assert i in expected
             assert downloads == len(expected)

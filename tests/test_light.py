@@ -55,13 +55,15 @@ def test_a_light_row_made_full(d: int, k: int) -> None:
         chosen[statistics.STEPS] += 1
         light.note_observation(small, chosen, x, float(y))
     row = np.full(statistics.row_length(d), np.nan)
-    light.load_light(small, given, row, d, np.zeros(d))
+    light.load_scalars(small, given, row)
+    light.load_model(small, given, row, d, np.zeros(d))
     expected = full_row(given, X, Y)
     expected[statistics.STEPS] = k
     hot = statistics.hot_length(d)
     used = np.r_[: statistics.HEAD + d, statistics.inverse_at(d) : hot]  # Δb, in between, is left to `complete`
     np.testing.assert_allclose(row[used], expected[used], atol=1e-12)
     light.complete(small, given, row, d)
+    statistics.tidy_rows(row[None], d)
     np.testing.assert_allclose(row, expected, atol=1e-12)
     assert not np.isnan(light.tidy(small[None], d)).any()
 
@@ -70,11 +72,12 @@ def test_what_was_sent_is_remembered() -> None:
     """A light row that has uploaded three observations has those as its own, and none pending."""
     d, rng = 4, np.random.default_rng(0)
     small = np.zeros(light.light_length(d))
-    row = full_row(given_to(rng, d), rng.standard_normal((3, d)), rng.standard_normal(3))
+    row = full_row(given_to(rng, d), rng.standard_normal((2, d)), rng.standard_normal(2))
     row[statistics.STEPS] = 5
-    light.note_upload(small, row)
+    light.note_upload(small, row)  # and the third, which was sent as it was observed
     given = given_to(rng, d)
-    light.load_light(small, given, row, d, np.zeros(d))
+    light.load_scalars(small, given, row)
+    light.load_model(small, given, row, d, np.zeros(d))
     counts = [statistics.N_OWN, statistics.N_PENDING, statistics.N_LISTED, statistics.STEPS, statistics.N]
     assert row[counts].tolist() == [3, 0, 0, 5, 30]
     np.testing.assert_array_equal(statistics.theta_of(row, d), statistics.theta_of(given, d))

@@ -96,6 +96,17 @@ def test_copy_and_add(d: int) -> None:
     np.testing.assert_array_equal(target, x)
 
 
+@pytest.mark.parametrize("offset", range(5))
+@pytest.mark.parametrize("n", [0, 1, 4, 7, 8, 40, 43])
+def test_copy_away(n: int, offset: int) -> None:
+    """Wherever the target begins, and whatever stands behind it."""
+    source = np.random.default_rng(n).standard_normal(n + 3)  # a longer source is cut off
+    memory = np.zeros(n + 16)
+    first = offset + -(memory.ctypes.data // 8) % 4  # offset 0 and 4: a multiple of 32 bytes
+    algebra.copy_away(source, memory[first : first + n])
+    np.testing.assert_array_equal(memory, np.r_[np.zeros(first), source[:n], np.zeros(16 - first)])
+
+
 @pytest.mark.parametrize("d", [0, *DIMS])
 def test_dot(d: int) -> None:
     """Every remainder of the unrolled loop."""
@@ -257,6 +268,39 @@ def test_observe(d: int, deficient: bool) -> None:
             check_row(row, gram(seen), seen.T @ Y[: k + 1], n=k + 1, n_own=k + 1, pending=seen)
     assert row[UNREFRESHED] == n - REFRESH_EVERY
     np.testing.assert_allclose(stats.pending_b_of(row, d), X.T @ Y, atol=1e-10)
+
+
+@pytest.mark.parametrize("d", DIMS)
+def test_absorb(d: int) -> None:
+    """A coordinator's row takes observations one by one; none of them is pending."""
+    rng = np.random.default_rng(d)
+    X, Y = rng.standard_normal((30, d)), rng.standard_normal(30)
+    row = new_row(d)
+    for k in range(30):
+        stats.absorb(row, X[k], Y[k], np.zeros(d))
+        row[BASE_LOGDET] = row[LOGDET]  # which a coordinator's row does not keep
+        seen = X[: k + 1]
+        check_row(row, gram(seen), seen.T @ Y[: k + 1], n=k + 1, n_own=0, pending=X[:0])
+    assert row[UNREFRESHED] == 30
+
+
+@pytest.mark.parametrize("n", [0, 3, LISTED, LISTED + 3])
+def test_rows_in_used_memory_are_tidied(n: int) -> None:
+    """What means something is left alone, and the rest is zero."""
+    d, rng = 5, np.random.default_rng(n)
+    clean, used = new_row(d), np.full(stats.row_length(d), np.nan)
+    for x in rng.standard_normal((n, d)):
+        observe(clean, x, 1.0)
+    stats.tidy_rows(clean[None], d)
+    listed, folded = int(clean[N_LISTED]), n > LISTED
+    meant = np.r_[
+        : stats.HEAD + 2 * d,
+        stats.inverse_at(d) : stats.shared_length(d) + listed * d,
+        stats.folded_at(d) : stats.folded_at(d) + packed_length(d) * folded,
+    ]
+    used[meant] = clean[meant]
+    stats.tidy_rows(used[None], d)
+    np.testing.assert_array_equal(used, clean)
 
 
 def test_observing_nothing_changes_only_counts() -> None:

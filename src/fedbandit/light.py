@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from fedbandit.algebra import Array, add_scaled, clear, copy, dot
+from fedbandit.algebra import Array, add_scaled, clear, copy
 from fedbandit.compiled import compiled_inline, compiled_lean, compiled_view
 from fedbandit.statistics import (
     LINE,
@@ -23,8 +23,8 @@ from fedbandit.statistics import (
     STEPS,
     UNREFRESHED,
     VERSION,
-    include,
     inverse_of,
+    learn,
     listed_of,
     pending_b_of,
     share_base,
@@ -87,24 +87,14 @@ def load_model(light: Array, given: Array, row: Array, d: int, u: Array) -> None
         return
     product = 1.0
     for i in range(int(light[COUNT])):
-        x = context_of(light, i, d)
-        error = reward_of(light, i, d) - dot(x, theta)
-        growth = include(inverse, x, u)
-        add_scaled(u, error / growth, theta)
-        product *= growth
+        product *= learn(theta, inverse, context_of(light, i, d), reward_of(light, i, d), u)
     row[LOGDET] += math.log(product)
 
 
 @compiled_lean
 def complete(light: Array, given: Array, row: Array, d: int) -> None:
     """Make `row`, whose model is there, a full row: what is pending, and what it shares with `given`."""
-    list_pending(light, row, d)
     share_base(row, given, d)
-
-
-@compiled_lean
-def list_pending(light: Array, row: Array, d: int) -> None:
-    """Put on `row` what a light row has pending: the list and Δb."""
     listed, pending_b = listed_of(row, d), pending_b_of(row, d)
     clear(pending_b)
     for i in range(int(light[COUNT])):
@@ -120,9 +110,9 @@ def start_light(light: Array) -> None:
 
 @compiled_lean
 def note_upload(light: Array, row: Array) -> None:
-    """A light row, for which `row` has chosen and observed, has sent all that it had."""
+    """A light row, for which `row` has chosen, has sent all that it had and what it then observed."""
     light[CHOSEN] = row[STEPS]
-    light[SENT] = row[N_OWN]
+    light[SENT] = row[N_OWN] + 1
     light[COUNT] = 0.0
 
 

@@ -204,6 +204,20 @@ def start_row(row: Array, d: int, ridge: float) -> None:
     row[SPECTRAL] = 1.0 / ridge
 
 
+@compiled_lean
+def tidy_rows(rows: Array, d: int) -> None:
+    """Zeros where rows mean nothing: in gaps, after the list, and for the folded part of ΔV while nothing is folded.
+
+    Rows are put in memory that was used before; what is saved of them must not depend on by whom.
+    """
+    for k in range(rows.shape[0]):
+        row = rows[k]
+        clear(gap_of(row, d))
+        for i in range(int(row[N_LISTED]), LISTED):
+            clear(listed_of(row, d)[i])
+        clear(row[folded_at(d) + (packed_length(d) if row[N_PENDING] > row[N_LISTED] else 0) :])
+
+
 def add_to_base(row: Array, d: int, V: Array) -> None:
     """Base += V, a symmetric matrix."""
     P = np.zeros(packed_length(d))
@@ -399,6 +413,26 @@ def include(inverse: Array, x: Array, u: Array) -> float:
     growth = 1.0 + dot(x, u)
     add_outer_packed(inverse, u, -1.0 / growth)
     return growth
+
+
+@compiled_inline
+def learn(theta: Array, inverse: Array, x: Array, y: float, u: Array) -> float:
+    """Include the observation (x, y) in θ̂ and the inverse, as `observe` does; 1 + q. u is scratch."""
+    error = y - dot(x, theta)
+    growth = include(inverse, x, u)
+    add_scaled(u, error / growth, theta)
+    return growth
+
+
+@compiled_inline
+def absorb(row: Array, x: Array, y: float, u: Array) -> None:
+    """Add the observation (x, y) to the base of a row that has nothing pending; u is scratch."""
+    d = x.shape[0]
+    add_outer_packed(base_of(row, d), x, 1.0)
+    add_scaled(x, y, base_b_of(row, d))
+    row[LOGDET] += math.log(learn(theta_of(row, d), inverse_of(row, d), x, y, u))
+    row[N] += 1
+    row[UNREFRESHED] += 1
 
 
 @compiled_lean

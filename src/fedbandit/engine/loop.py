@@ -6,7 +6,7 @@ import math
 from enum import IntEnum
 from typing import NamedTuple
 
-from fedbandit.algebra import Array, Ints, copy, dot
+from fedbandit.algebra import Array, Ints, copy, copy_away, dot
 from fedbandit.compiled import compiled_free, compiled_inline, compiled_lean
 from fedbandit.engine.late import Late, send_later
 from fedbandit.engine.outcome import Outcome, pull
@@ -16,23 +16,23 @@ from fedbandit.light import (
     COUNT,
     LIGHTLY,
     complete,
-    list_pending,
+    context_of,
     load_model,
     load_scalars,
     note_observation,
     note_upload,
     pending_end,
+    reward_of,
     start_light,
 )
 from fedbandit.packed import multiply_packed
 from fedbandit.policies import PolicyPlan, Scratch, choose_at
 from fedbandit.policies.plan import Code
-from fedbandit.protocols.cohorts import ISSUE, SNAPSHOT, USED, Hub, current_cohort, has_room
-from fedbandit.protocols.hub import catch_up, is_stale, join, measure, upload_and_renew, upload_row
+from fedbandit.protocols.cohorts import ISSUE, SNAPSHOT, Hub, current_cohort, has_room, is_crowded, of
+from fedbandit.protocols.hub import catch_up, is_stale, join, measure, renew, take_in_one, upload_row
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import RewardPlan, learnt
 from fedbandit.statistics import (
-    HEAD,
     LINE,
     LOGDET,
     N_OWN,
@@ -40,12 +40,12 @@ from fedbandit.statistics import (
     STEPS,
     VERSION,
     N,
+    folded_at,
     hold,
     hot_length,
     inverse_of,
     list_end,
     observe,
-    theta_of,
 )
 from fedbandit.vectors import prefetch
 
@@ -86,9 +86,6 @@ FAR, NEARER, NEAR, SOON, NEXT = 10, 8, 4, 2, 1
 """How many interactions ahead are fetched: where a row is, and its cohort; what that has gone into, and so on; the
 cohort that it is in now; the row, what it was given, and the arms that are offered; and what the row says is needed
 of the rest of it."""
-
-CROWD = 1 << 12
-"""From how many cohorts on they, and what they were given, are not in the cache anyway."""
 
 
 class Rules(NamedTuple):
@@ -179,15 +176,18 @@ def fetch(
 
 
 @compiled_lean
-def settle_in(seats: Seats, r: int, rows: Array, light: Array, model: Array, given: Array, d: int) -> int:
-    """The light row r, which is on the bench, needs matrices of its own: move it and its model to a full seat."""
+def fill_in(light: Array, given: Array, bench: Array, d: int, work: Scratch) -> None:
+    """Make of a light row, as far as it was put on the bench to choose with, a full row."""
+    if light[COUNT] == 0:
+        load_model(light, given, bench, d, work.u)
+    complete(light, given, bench, d)
+
+
+@compiled_lean
+def settle_in(seats: Seats, r: int, rows: Array, d: int) -> None:
+    """Move row r from the bench, where it was filled in and nothing is folded, to a full seat of its own."""
     seat = take_seat(seats, r)
-    row = rows[seat]
-    copy(rows[BENCH, :HEAD], row[:HEAD])
-    copy(theta_of(model, d), theta_of(row, d))
-    copy(inverse_of(model, d), inverse_of(row, d))
-    complete(light, given, row, d)
-    return seat
+    copy_away(rows[BENCH, : folded_at(d)], rows[seat, : folded_at(d)])
 
 
 @compiled_inline
@@ -196,10 +196,12 @@ def upload_light(
 ) -> int:
     """The light row r, on the bench, sends its observations and the last one, (x, y), and is renewed; the downloads."""
     d = x.shape[0]
-    list_pending(light, bench, d)
-    hold(bench, x, y)
+    g = of(hub.group_of, r)
+    for i in range(int(light[COUNT])):
+        take_in_one(hub, g, context_of(light, i, d), reward_of(light, i, d), ridge, scratch)
+    take_in_one(hub, g, x, y, ridge, scratch)
     note_upload(light, bench)
-    return upload_and_renew(hub, r, bench, d, ridge, counting, scratch)
+    return renew(hub, r, counting)
 
 
 @compiled_lean
@@ -212,8 +214,9 @@ def settle_all(rows: Array, lights: Array, seats: Seats, hub: Hub, rules: Rules,
             light = lights[-2 - seat]
             slot = snapshot_for(r, hub, rules.speaks)
             given = rules.blank if slot < 0 else hub.snapshots[slot]
-            model = fetch(light, r, given, hub, rows[BENCH], d, rules, work, False)
-            settle_in(seats, r, rows, light, model, given, d)
+            fetch(light, r, given, hub, rows[BENCH], d, rules, work, False)
+            fill_in(light, given, rows[BENCH], d, work)
+            settle_in(seats, r, rows, d)
 
 
 @compiled_inline
@@ -227,7 +230,7 @@ def look_ahead(block: Block, who: Ints, s: int, stop: int, seats: Seats, hub: Hu
         prefetch(seats.seat_of, who[s + FAR])
         if speaks:
             prefetch(hub.cohort_of, who[s + FAR])
-            if hub.counters[USED] >= CROWD:
+            if is_crowded(hub):
                 look_for_cohorts(who, s, hub)
     if s + SOON < stop:
         arms, means = block.arms[s + SOON], block.means[s + SOON]
@@ -265,7 +268,7 @@ def look_for_row(who: Ints, s: int, stop: int, rows: Array, lights: Array, seats
         fetch_ahead(rows[seat], 0, hot_length(d))
     elif seat < -1:
         fetch_ahead(lights[-2 - seat], 0, 2 * LINE)
-        if hub.counters[USED] >= CROWD:
+        if is_crowded(hub):
             slot = hub.cohorts[hub.cohort_of[who[s + SOON]], SNAPSHOT]
             if slot >= 0:
                 fetch_ahead(hub.snapshots[slot], 0, hot_length(d))
@@ -378,8 +381,7 @@ def run(
                     hub, r, lights[-2 - seat], row, x, y, rules.ridge, rules.counting, work.M
                 )
                 continue
-            seat = settle_in(seats, r, rows, lights[-2 - seat], model, given, d)
-            row = rows[seat]
+            fill_in(lights[-2 - seat], given, row, d, work)
         if rules.fresh:
             observe(row, x, y, work.best_u, rules.ridge, work.M)
         else:
@@ -389,4 +391,6 @@ def run(
                 return Pause(s, EVENT, seat, at)
             out.uploads[at] += 1
             out.downloads[at] += upload_row(hub, r, row, d, rules.ridge, rules.counting, work.M)
+        if light:
+            settle_in(seats, r, rows, d)
     return Pause(stop, DONE, -1, stop)

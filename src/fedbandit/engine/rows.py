@@ -25,7 +25,7 @@ from fedbandit.protocols.cohorts import Hub, empty_hub
 from fedbandit.protocols.housekeeping import make_room, pack_hub, unpack_hub
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.state import State
-from fedbandit.statistics import adopt, empty_rows, grown, row_length, scratch_matrix, start_row
+from fedbandit.statistics import adopt, empty_rows, grown, row_length, scratch_matrix, start_row, tidy_rows
 from fedbandit.streams import policy_key
 from fedbandit.sums import shared_row
 from fedbandit.system import System
@@ -236,6 +236,7 @@ class RowsLearner:
     def state(self) -> State:
         """Rows, seats, hub, rewards under way, and what the exchange remembers."""
         taken, light = self.seats.taken.tolist()
+        tidy_rows(self.rows[:taken], self.dim)
         arrays: dict[str, Any] = {"rows": self.rows[:taken], "lights": tidy(self.lights[:light], self.dim)}
         arrays |= {f"late.{k}": v for k, v in self.late._asdict().items()}
         arrays |= pack_hub(self.hub)

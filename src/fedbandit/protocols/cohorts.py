@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints, copy
+from fedbandit.algebra import Array, Ints, copy, copy_away
 from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.memory import room_for, unknown
-from fedbandit.statistics import LINE, empty_rows, shared_length, start_row
-from fedbandit.vectors import prefetch
+from fedbandit.statistics import empty_rows, shared_length, start_row
 
 
 class Hub(NamedTuple):
@@ -44,6 +43,10 @@ USED, FREE, LAST_VERSION = range(3)
 
 MOST_AT_ONCE = 1 << 28
 """Bytes of address space set aside for snapshots at once; there is more when they are used up."""
+
+
+CROWD = 1 << 12
+"""So many cohorts are a crowd."""
 
 
 def empty_hub(
@@ -95,6 +98,12 @@ def has_room(hub: Hub) -> bool:
     """
     needed = hub.log_gamma.shape[0] + 2
     return hub.counters[USED] + needed <= hub.key.shape[0] and hub.counters[FREE] >= 3
+
+
+@compiled_inline
+def is_crowded(hub: Hub) -> bool:
+    """Whether there are so many cohorts that they, and what they were given, are not in the cache anyway."""
+    return hub.counters[USED] >= CROWD
 
 
 @compiled_inline
@@ -178,7 +187,10 @@ def take_snapshot(hub: Hub, g: int) -> int:
     """Copy what the coordinator has for group g to a free slot, as a new version."""
     hub.counters[FREE] -= 1
     slot = hub.free[hub.counters[FREE]]
-    copy(hub.pool[g], hub.snapshots[slot])
+    if is_crowded(hub):
+        copy_away(hub.pool[g], hub.snapshots[slot])
+    else:
+        copy(hub.pool[g], hub.snapshots[slot])
     hub.counters[LAST_VERSION] += 1
     return slot
 
@@ -197,9 +209,6 @@ def drop_snapshot(hub: Hub, c: int) -> None:
         if hub.users[slot] == 0:
             hub.free[hub.counters[FREE]] = slot
             hub.counters[FREE] += 1
-            memory = hub.snapshots[slot]
-            for i in range(0, memory.shape[0], LINE):  # it is the next to be taken, and seldom in the cache
-                prefetch(memory, i)
 
 
 @compiled_inline

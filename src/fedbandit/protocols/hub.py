@@ -20,7 +20,7 @@ the first to be stale and wait outside both.
 
 A client's matrices are brought up to date when it next acts (`catch_up`). A client that uploads leaves its cohort and
 is alone until its next download, since from then on it shares more than the snapshot; unless it is stale itself, and
-has all there is after that (`upload_and_renew`).
+has all there is after that (`renew`).
 
 Groups g are sets of clients that share with one another (one group: everyone). Classes c are distinct values of γ_D;
 an upload costs as much more as there are classes, so a γ_D of its own for each client makes it grow with N.
@@ -61,6 +61,7 @@ from fedbandit.statistics import (
     UNREFRESHED,
     VERSION,
     N,
+    absorb,
     add_pending,
     adopt,
     base_b_of,
@@ -157,6 +158,17 @@ def take_in(hub: Hub, g: int, row: Array, d: int, ridge: float, scratch: Array) 
         close_current(hub, g)
     else:
         settle_pool(hub, g, d, ridge, scratch)
+
+
+@compiled_inline
+def take_in_one(hub: Hub, g: int, x: Array, y: float, ridge: float, scratch: Array) -> None:
+    """Add the observation (x, y) to what the coordinator has for group g."""
+    pool = hub.pool[g]
+    absorb(pool, x, y, scratch[0])
+    if pool[UNREFRESHED] <= REFRESH_EVERY and pool[N] < 1.1 * pool[BOUND_AT]:
+        close_current(hub, g)
+    else:
+        settle_pool(hub, g, x.shape[0], ridge, scratch)
 
 
 @compiled_inline
@@ -257,14 +269,12 @@ def upload_row(hub: Hub, i: int, row: Array, d: int, ridge: float, counting: boo
 
 
 @compiled_inline
-def upload_and_renew(hub: Hub, i: int, row: Array, d: int, ridge: float, counting: bool, scratch: Array) -> int:
-    """The same for a client that is stale with what it sends, as nearly every newcomer is; the downloads.
+def renew(hub: Hub, i: int, counting: bool) -> int:
+    """After an upload of a client that is stale with what it sent, as nearly every newcomer is: the downloads.
 
     It is given all there is as a member of the cohort that has it, so that its row may be forgotten.
     """
-    g = of(hub.group_of, i)
-    take_in(hub, g, row, d, ridge, scratch)
     leave(hub, i)
-    downloads = broadcast(hub, g, False, counting)
+    downloads = broadcast(hub, of(hub.group_of, i), False, counting)
     join(hub, i, True, counting)
     return downloads + 1
