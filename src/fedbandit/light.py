@@ -2,8 +2,8 @@
 
 With many clients that act seldom, most models have a handful of observations. Such a row is *light*: how often it has
 chosen, how much it has sent, and the observations (x, y) that it has not. When its client acts, they are put on top of
-what its coordinator last gave it, so that no download ever has to be applied to it; and it takes a seventh of the
-memory at d = 10, a twelfth at d = 25.
+what its coordinator last gave it, so that no download ever has to be applied to it; and it takes a ninth of the memory
+at d = 10, a sixteenth at d = 25.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fedbandit.statistics import (
     theta_of,
 )
 
-LIGHTLY = 4
+LIGHTLY = 3
 """How many observations a light row may have."""
 
 CHOSEN, SENT, COUNT, FIRST = range(4)  # arms chosen, observations sent, others, where these begin

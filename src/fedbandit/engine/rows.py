@@ -16,12 +16,13 @@ from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.partitions import Partitions
 from fedbandit.engine.peer_exchange import PeerExchange
 from fedbandit.environments.block import Block, Environment
+from fedbandit.frontier import Frontier
 from fedbandit.light import light_length, tidy
 from fedbandit.memory import enlarged, room_for, unknown
 from fedbandit.messages import Join
 from fedbandit.policies import scratch
 from fedbandit.protocols import Coordinator, Kind, MemberKeeper
-from fedbandit.protocols.cohorts import Hub, empty_hub
+from fedbandit.protocols.cohorts import FREE, USED, Hub, empty_hub
 from fedbandit.protocols.housekeeping import make_room, pack_hub, unpack_hub
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.state import State
@@ -109,6 +110,7 @@ class RowsLearner:
             if isinstance(system.structure, Assembled):
                 self.clusters = Partitions()
                 self.clusters.record_clusters(0, known_one_by_one.assembly.groups())
+        self._frontiers = Frontier(), Frontier(), Frontier(), Frontier()
         self.late = no_late(min(env.longest_delay, world.horizon), env.dim)
         self.work = scratch(env.n_arms, env.dim)
 
@@ -191,7 +193,16 @@ class RowsLearner:
             self.rows = enlarged(self.rows, capacity + 1)
             self.lights = enlarged(self.lights, capacity)
             self.seats = self.seats._replace(row_at=grown(self.seats.row_at, capacity))
+        self._look_ahead()
         return pause.resume
+
+    def _look_ahead(self) -> None:
+        """Have the memory that is used next handed out."""
+        (taken, light), hub = self.seats.taken.tolist(), self.hub
+        snapshots, cohorts = hub.users.size - int(hub.counters[FREE]), int(hub.counters[USED])
+        arrays, used = (self.rows, self.lights, hub.snapshots, hub.cohorts), (taken, light, snapshots, cohorts)
+        for frontier, array, rows in zip(self._frontiers, arrays, used, strict=True):
+            frontier.reach(array, rows)
 
     def _who_serves(self, block: Block, before: int) -> Ints:
         """The row that serves the user of each interaction; of several estimators, the one whose turn it is."""

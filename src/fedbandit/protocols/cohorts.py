@@ -74,7 +74,7 @@ def empty_hub(
         key=room_for((room, 1)).reshape(room),
         snapshots=room_for((slots, shared_length(dim))),
         users=np.zeros(slots, dtype=np.int64),
-        free=np.arange(slots),
+        free=np.arange(slots)[::-1].copy(),  # the last is taken first
         cohort_of=unknown(n_clients),
         group_of=group_of,
         class_of=class_of.astype(np.int64).reshape(-1),

@@ -73,7 +73,7 @@ def make_room(hub: Hub, *, in_order: bool = False) -> Hub:
     if available < 3 + slots // 4:
         snapshots = enlarged(snapshots, 2 * slots)
         users, free = (grown(array, 2 * slots) for array in (users, free))
-        free[available : available + slots] = np.arange(slots, 2 * slots)
+        free[available : available + slots] = np.arange(slots, 2 * slots)[::-1]
         counters[FREE] += slots
     counters[USED] = live.size
     tidied = hub._replace(
@@ -130,7 +130,7 @@ def unpack_hub(hub: Hub, arrays: dict[str, NDArray[Any]]) -> Hub:
     slots = max(hub.users.size, 2 * taken)
     room = max(hub.key.size, 2 * (used + hub.log_gamma.size + 4))
     free = np.zeros(slots, dtype=np.int64)
-    free[: slots - taken] = np.arange(taken, slots)
+    free[: slots - taken] = np.arange(taken, slots)[::-1]
     counters = arrays["hub.counters"]
     counters[FREE] = slots - taken
     plain = {name: arrays[f"hub.{name}"] for name in Hub._fields if name not in _ROOMY}
