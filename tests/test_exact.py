@@ -19,6 +19,7 @@ from fedbandit.environments.recorded import RecordedStream
 from fedbandit.packed import unpacked
 from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, SquaredBonus, Uniform
 from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Synchronous
+from fedbandit.protocols.cohorts import is_crowded
 from fedbandit.protocols.hub import catch_up
 from fedbandit.statistics import N_OWN, N_PENDING, N, inverse_of, scratch_matrix, theta_of
 from fedbandit.structures import FixedGroups
@@ -333,3 +334,22 @@ def test_silence_when_infinite() -> None:
     log = random_log(6)
     for system in (fb.async_linucb(gamma_upload=math.inf), fb.sync_linucb(threshold=math.inf)):
         assert run(system, log).result().communication.messages == 0
+
+
+@pytest.mark.parametrize("policy", ["ucb", "linphe"])
+def test_a_crowd_of_cohorts(policy: str) -> None:
+    """Thousands of clients with snapshots of their own: handled in the loop or by messages, it comes to the same."""
+    env = fb.environments.homogeneous(n_clients=15_000, dim=3, n_arms=3, pool=50, delay=(0, 3))
+    outcomes = []
+    for fuse in (True, False):
+        simulation = Simulation(fb.async_linucb(policy=POLICIES[policy][0]), env, 20_000, 0, fuse=fuse)
+        while not simulation.finished:
+            simulation.advance()
+        if fuse:
+            assert isinstance(simulation.learner, RowsLearner)
+            assert is_crowded(simulation.learner.hub)
+        result = simulation.result()
+        outcomes.append((result.arms, result.communication.uploads, result.communication.downloads))
+    (arms, *sent), (arms_again, *sent_again) = outcomes
+    np.testing.assert_array_equal(arms, arms_again)
+    assert sent == sent_again

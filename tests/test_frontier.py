@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
@@ -60,7 +61,7 @@ def test_at_most_as_much_again_is_asked_for_and_nothing_twice(steps: np.ndarray)
             reached.reach(array, used)
             assert len(recorder.parts) <= before + 1
             for start, stop in recorder.parts[before:]:
-                assert max(end, used * ROW) <= start
+                assert max(end, used * ROW) <= start < stop
                 assert stop <= min(2 * used * ROW, used * ROW + MOST_AHEAD, array.nbytes)
                 end = stop
             if 4 << 20 <= used * ROW < array.nbytes:
@@ -103,9 +104,18 @@ def test_what_was_handed_out_is_there_and_unchanged(monkeypatch: pytest.MonkeyPa
 def test_an_array_may_go_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 2)
     array = memory.room_for((8192, ROW // 8))
-    gone = weakref.ref(array)
-    wait()
+    gone, go_on = weakref.ref(array), threading.Event()
+    frontier._helper().submit(go_on.wait, 60)
     Frontier().reach(array, 1000)
     del array
-    wait()
     assert gone() is None
+    go_on.set()
+    wait()
+
+
+def test_without_a_thread_a_simulation_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 2)
+    ended = ThreadPoolExecutor(1)
+    ended.shutdown()
+    monkeypatch.setattr(frontier, "_helper", lambda: ended)
+    Frontier().reach(np.empty((10_000, ROW // 8)), 1000)

@@ -17,6 +17,7 @@ from fedbandit.algebra import Array
 from fedbandit.engine import rows
 from fedbandit.engine.checkpoint import read_checkpoint, write_checkpoint
 from fedbandit.engine.simulation import Simulation
+from fedbandit.protocols import cohorts
 from tests.test_exact import POLICIES
 
 LARGE = (1000, 1000)  # 8 MB
@@ -127,22 +128,25 @@ def finished(
 
 
 def check_nothing_is_read_before_it_is_written(run: Callable[[], Simulation], patch: pytest.MonkeyPatch) -> None:
-    """Rows full of NaN instead of zeros: the same result, and the same state byte for byte."""
+    """Memory full of NaN instead of zeros, at the start of a line of the cache or not: the same result and state."""
     outcomes = []
-    for filling in (0.0, np.nan):
+    for filling, offset in ((0.0, 0), (np.nan, 0), (np.nan, 1)):
 
-        def filled(shape: tuple[int, int], filling: float = filling) -> Array:
-            return np.full(shape, filling)
+        def filled(shape: tuple[int, int], filling: float = filling, offset: int = offset) -> Array:
+            around = np.full(shape[0] * shape[1] + 16, filling)
+            first = -(around.ctypes.data // 8) % 8 + offset
+            return np.asarray(around[first : first + shape[0] * shape[1]].reshape(shape))
 
-        patch.setattr(rows, "room_for", filled)
-        patch.setattr(memory, "room_for", filled)
+        for module in (rows, memory, cohorts):
+            patch.setattr(module, "room_for", filled)
         simulation = run()
         outcomes.append((simulation.result(), simulation.learner.state().arrays))
-    (plain, state), (again, state_again) = outcomes
-    assert np.array_equal(plain.arms, again.arms)
-    assert np.array_equal(plain.regret, again.regret)
-    for name, array in state.items():
-        assert np.array_equal(array, state_again[name]), name
+    (plain, state), *others = outcomes
+    for again, state_again in others:
+        assert np.array_equal(plain.arms, again.arms)
+        assert np.array_equal(plain.regret, again.regret)
+        for name, array in state.items():
+            assert np.array_equal(array, state_again[name]), name
 
 
 @pytest.mark.parametrize("policy", list(POLICIES))
@@ -162,7 +166,7 @@ def test_rows_that_grow_or_are_restored_are_written_before_they_are_read(
     """Members of `feducb` have their rows from the start, however many they are."""
     monkeypatch.setattr(rows, "LARGEST_AT_ONCE", 0)
     env = fb.environments.homogeneous(n_clients=5000, dim=3, n_arms=2, delay=(0, 5))
-    names = iter(("zeros", "NaN"))
+    names = iter(("zeros", "NaN", "elsewhere"))
 
     def run() -> Simulation:
         return finished(preset(), env, 20_000, tmp_path / next(names))

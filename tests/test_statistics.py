@@ -291,6 +291,7 @@ def test_rows_in_used_memory_are_tidied(n: int) -> None:
     clean, used = new_row(d), np.full(stats.row_length(d), np.nan)
     for x in rng.standard_normal((n, d)):
         observe(clean, x, 1.0)
+    before = clean.copy()
     stats.tidy_rows(clean[None], d)
     listed, folded = int(clean[N_LISTED]), n > LISTED
     meant = np.r_[
@@ -298,7 +299,7 @@ def test_rows_in_used_memory_are_tidied(n: int) -> None:
         stats.inverse_at(d) : stats.shared_length(d) + listed * d,
         stats.folded_at(d) : stats.folded_at(d) + packed_length(d) * folded,
     ]
-    used[meant] = clean[meant]
+    used[meant] = before[meant]
     stats.tidy_rows(used[None], d)
     np.testing.assert_array_equal(used, clean)
 

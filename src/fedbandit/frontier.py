@@ -6,6 +6,7 @@ few hundred megabytes. On a virtual machine that has to be given them itself, th
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
@@ -44,9 +45,10 @@ class Frontier:
             self._begins, self._asked = array.ctypes.data, 0
         needed = used * array.strides[0]
         ahead = min(needed, MOST_AHEAD)
-        if ahead >= 2 * _STEP and self._asked < needed + ahead // 2:
+        if ahead >= 2 * _STEP and self._asked < min(needed + ahead // 2, array.nbytes):
             start, self._asked = max(self._asked, needed), min(needed + ahead, array.nbytes)
-            _helper().submit(_hand_out, weakref.ref(array), start, self._asked)
+            with contextlib.suppress(RuntimeError):  # no thread can be started: the system hands it out when it is used
+                _helper().submit(_hand_out, weakref.ref(array), start, self._asked)
 
 
 def _hand_out(owner: weakref.ref[NDArray[Any]], start: int, stop: int) -> None:

@@ -41,8 +41,8 @@ def fingerprint(system: System, env: Environment, horizon: int, seed: int) -> st
     return digest.hexdigest()
 
 
-FORMAT = 5
-"""Of what is in the file; the first had other light rows, the second, third and fourth other rows."""
+FORMAT = 6
+"""Of what is in the file; the first and the fifth had other light rows, the second, third and fourth other rows."""
 
 
 def write_checkpoint(path: str | os.PathLike[str], simulation: Simulation, identity: str) -> None:

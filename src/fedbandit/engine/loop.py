@@ -166,7 +166,7 @@ def fetch(
     """
     load_scalars(light, given, bench)
     if rules.speaks:
-        bench[VERSION] = hub.cohorts[hub.cohort_of[r], ISSUE]
+        bench[VERSION] = hub.cohorts[current_cohort(hub, r), ISSUE]
     if light[COUNT] == 0 and not whole:
         return given
     load_model(light, given, bench, d, work.u)

@@ -193,7 +193,8 @@ class RowsLearner:
             self.rows = enlarged(self.rows, capacity + 1)
             self.lights = enlarged(self.lights, capacity)
             self.seats = self.seats._replace(row_at=grown(self.seats.row_at, capacity))
-        self._look_ahead()
+        if pause.status != EVENT:  # there may be as many as interactions
+            self._look_ahead()
         return pause.resume
 
     def _look_ahead(self) -> None:

@@ -60,7 +60,8 @@ def make_room(hub: Hub, *, in_order: bool = False) -> Hub:
     live = np.flatnonzero((hub.parent[:used] == np.arange(used)) & (hub.cohorts[:used, SIZE] > 0))
     if in_order:
         group, kind, issue = (hub.cohorts[live, column] for column in (GROUP, CLASS, ISSUE))
-        live = live[np.lexsort((kind, group, issue, hub.key[live]))]
+        others = live != hub.newcomers[group, kind]  # newcomers come first among equals, whatever their number
+        live = live[np.lexsort((others, kind, group, issue, hub.key[live]))]
     renumber = np.full(used + 1, -1)  # the last entry serves the number −1, "none"
     renumber[live] = np.arange(live.size)
     room = hub.key.size
