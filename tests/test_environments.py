@@ -490,7 +490,7 @@ def test_recorded_rounds_of_all_clients() -> None:
         ({"clients": [[0, 1, 0]]}, r"clients is \(1, 3\),"),
         ({"clients": []}, r"clients is \(0,\),"),
         ({"clients": 3}, r"clients is \(\),"),
-        ({"clients": [0.0, 1.0, 0.0]}, "clients is 'float64',"),
+        ({"clients": [0.0, 1.0, 0.0]}, r"clients is \[0.0, 1.0, 0.0\],"),
         ({"clients": ["a", "b", "a"]}, "clients"),
         ({"clients": [0, -1, 0]}, "client is -1,"),
         ({"n_clients": 1}, "client is 1, .*n_clients = 1"),

@@ -124,13 +124,13 @@ def test_aggregation_is_mean_and_standard_error(runs: list[Run]) -> None:
     assert [line.label for line in lines] == ["linucb", "async-linucb:gamma_upload=2", "async-linucb:gamma_upload=9"]
     first, second = (run.report["regret"] for run in runs if run.label == "linucb")
     assert lines[0].means["regret"] == pytest.approx((first + second) / 2)
-    assert lines[0].regret_error == pytest.approx(abs(first - second) / 2)
-    assert aggregate(runs[:1])[0].regret_error is None
+    assert lines[0].errors["regret"] == pytest.approx(abs(first - second) / 2)
+    assert set(aggregate(runs[:1])[0].errors.values()) == {None}
     table = format_table(lines).splitlines()
     assert table[0].split() == ["system", "regret", "reward", "uploads", "downloads", "MB", "seconds", "guarantee"]
     assert all(line.startswith(label) for line, label in zip(table[1:4], (line.label for line in lines), strict=True))
     assert len({line.index("±") for line in table[1:4]}) == 1
-    assert table[-1] == f"guarantee {runs[0].report['guarantee']}"
+    assert table[-2:] == [f"guarantee {run.report['guarantee']}" for run in runs[:2]]
     assert "±" not in format_table(aggregate(runs[:1]))
 
 

@@ -87,6 +87,13 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     _add_world_flags(one)
     one.add_argument("--save", type=Path, metavar="FILE.npz", help="keep the whole result, for fedbandit.Result.load")
     one.add_argument("--checkpoint", type=Path, metavar="FILE", help="save the state now and then, and go on from it")
+    one.add_argument(
+        "--checkpoint-every",
+        type=whole_number,
+        default=100_000,
+        metavar="ROUNDS",
+        help="how often (default: 100000 rounds; a shorter run saves nothing)",
+    )
     one.add_argument("--plot", type=Path, metavar="FILE.png", help="draw regret and messages over rounds")
 
     several = command(
@@ -160,7 +167,12 @@ def add_keyword_flags(command: Parser, called: str, arguments: Sequence[str]) ->
         flags = [_SHORT_FLAGS[name]] if name in _SHORT_FLAGS else []
         flags.append(f"--{hyphenated(name)}")
         worlds = [taker for taker in takers[name] if taker in ENVIRONMENTS_BY_TEXT]
-        who = ", ".join(worlds or takers[name]) if worlds or len(takers[name]) <= 3 else "most systems"
+        systems = [taker for taker in takers[name] if taker not in ENVIRONMENTS_BY_TEXT]
+        if len(systems) > 3:
+            systems = [
+                "most systems" if len(systems) > len(SYSTEMS) / 2 else f"{systems[0]} and {len(systems) - 1} more"
+            ]
+        who = "; ".join(filter(None, (", ".join(worlds), ", ".join(systems))))
         if keyword.is_switch:
             group.add_argument(
                 *flags,

@@ -45,9 +45,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # whoever was reading has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 141
+    except OSError as error:
+        _drop_output()
+        where = "" if error.filename is None else f"{error.filename!r}: "
+        print(f"fedbandit: {where}{error.strerror or error}.", file=sys.stderr)
+        return 2
     return status
+
+
+def _drop_output() -> None:
+    """What has not been written by now cannot be: Python must not try again when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run_command(arguments: list[str]) -> int:
@@ -125,7 +135,15 @@ def simulate(options: argparse.Namespace) -> int:
         require_image_name(options.plot)
     start = time.perf_counter()
     with tqdm(total=horizon, unit=" rounds", unit_scale=True, disable=None, leave=False) as bar:
-        result = run(system, env, horizon, options.seed, progress=bar.update, checkpoint=options.checkpoint)
+        result = run(
+            system,
+            env,
+            horizon,
+            options.seed,
+            progress=bar.update,
+            checkpoint=options.checkpoint,
+            checkpoint_every=options.checkpoint_every,
+        )
     report = report_of(result, time.perf_counter() - start)
     likes = likes_report(result, env)
     if options.save is not None:
@@ -188,7 +206,9 @@ def compare(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(summary, allow_nan=False))
     else:
-        print(f"{env.name}: {horizon:,} rounds, {len(options.seeds)} seeds; means ± one standard error\n")
+        several = len(options.seeds) > 1
+        seeds = f"{len(options.seeds)} seeds; means ± one standard error" if several else f"seed {options.seeds[0]}"
+        print(f"{env.name}: {horizon:,} rounds, {seeds}\n")
         print(format_table(lines))
         if normalised:
             print(f"\n{format_normalised(normalised)}")

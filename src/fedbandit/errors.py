@@ -21,11 +21,21 @@ def require(condition: bool, name: str, value: object, expected: str) -> None:
     fedbandit.errors.FedbanditError: gamma_upload is 0.5, but must be a number ≥ 1.
     """
     if not condition:
-        raise FedbanditError(f"{name} is {value!r}, but must be {expected}.")
+        raise FedbanditError(f"{name} is {shown(value)}, but must be {expected}.")
 
 
-def whole_number(name: str, value: object, least: int = 1) -> int:
-    """`value` as an int, if it is a whole number of at least `least` (NumPy's count too).
+def shown(value: object) -> str:
+    """What to write for a value in a sentence: its beginning if it is long, without line breaks.
+
+    >>> shown([0.5] * 1000)
+    '[0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, …'
+    """
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 120 else f"{text[:60].rstrip()} …"
+
+
+def whole_number(name: str, value: object, least: int = 1, most: int | None = None) -> int:
+    """`value` as an int, if it is a whole number of at least `least` and at most `most` (NumPy's count too).
 
     >>> whole_number("seed", 1.5, 0)
     Traceback (most recent call last):
@@ -36,6 +46,7 @@ def whole_number(name: str, value: object, least: int = 1) -> int:
     except TypeError:
         number = least - 1
     require(number >= least, name, value, f"a whole number ≥ {least}")
+    require(most is None or number <= most, name, value, f"a whole number ≤ {most}")
     return number
 
 
@@ -59,5 +70,6 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> FedbanditError:
     """
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}."
+    there_are = f"there are: {', '.join(names)}." if names else "there is none."
+    hint = f"did you mean {near[0]!r}?" if near else there_are
     return FedbanditError(f"There is no {kind} {name!r}; {hint}")

@@ -35,12 +35,12 @@ def read_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
     try:
         # np.load forgets to close a damaged file that it opened itself
         with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise FedbanditError(f"{os.fspath(path)!r} is not a file that fedbandit wrote: it holds one array.")
-            arrays = {name: file[name] for name in file.files}
-        header = json.loads(bytes(arrays.pop("header")))
+            arrays = {name: file[name] for name in file.files}  # a single array, of np.save, has no files
+        header = dict(json.loads(bytes(arrays.pop("header"))))
     except FileNotFoundError:
         raise FedbanditError(f"There is no file {os.fspath(path)!r}.") from None
-    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
-        raise FedbanditError(f"{os.fspath(path)!r} is not a file that fedbandit wrote: {error}.") from None
+    except OSError as error:
+        raise FedbanditError(f"{os.fspath(path)!r} cannot be read: {error.strerror or error}.") from None
+    except (AttributeError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
+        raise FedbanditError(f"{os.fspath(path)!r} is not a file that fedbandit wrote.") from None
     return header, arrays

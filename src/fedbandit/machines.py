@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedbandit.algebra import Array
 from fedbandit.assembly import prior_share
-from fedbandit.errors import FedbanditError, require, whole_number
+from fedbandit.errors import FedbanditError, number, require, shown, whole_number
 from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Terms, Upload, decode, encode
 from fedbandit.mixing import mix
 from fedbandit.packed import multiply_packed
@@ -156,7 +156,10 @@ class ClientMachine:
 
     def checked(self, arms: ArrayLike, dim: int) -> Array:
         """Contexts of arms, if that is what they are."""
-        X = np.ascontiguousarray(arms, dtype=np.float64)
+        try:
+            X = np.ascontiguousarray(arms, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise FedbanditError(f"arms is {shown(arms)}, but must be a (K, {dim}) array of numbers.") from None
         require(X.ndim == 2 and len(X) > 0 and X.shape[1] == dim, "the shape of arms", X.shape, f"(K, {dim})")
         if not np.isfinite(X).all():
             raise FedbanditError("An arm's context is not finite.")
@@ -193,8 +196,7 @@ class ClientMachine:
         """Learn the reward of a choice, and say what to send."""
         if choice not in self._chosen:
             raise FedbanditError(f"Choice {choice} is not waiting for a reward.")
-        require(math.isfinite(reward), "reward", reward, "a finite number")
-        return self.take(choice, self.perceive(reward))
+        return self.take(choice, self.perceive(number(reward, "reward", "a finite number")))
 
     def take(self, choice: int, y: float) -> list[Message]:
         """Learn a choice's reward as it was perceived, and say what to send."""
@@ -308,8 +310,8 @@ class ClientMachine:
             "waiting": np.array(list(self._chosen), dtype=np.int64),
             "contexts": np.array(list(self._chosen.values()), dtype=np.float64).reshape(-1, self.context_dim),
         }
-        for number, upload in self._on_top.items():
-            arrays[f"upload.{number}"] = np.frombuffer(encode(upload), dtype=np.uint8)
+        for sequence, upload in self._on_top.items():
+            arrays[f"upload.{sequence}"] = np.frombuffer(encode(upload), dtype=np.uint8)
         if self.stream is not None:
             arrays |= {f"stream.{key}": np.asarray(value) for key, value in self.stream.state().items()}
         return State(header, arrays)

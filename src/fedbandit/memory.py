@@ -66,7 +66,10 @@ def _is_small(size: int) -> bool:
 
 
 def _reserve(size: int) -> mmap.mmap:
-    memory = mmap.mmap(-1, size + _HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        memory = mmap.mmap(-1, size + _HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError:
+        raise MemoryError(f"the system has no {size / 1e9:,.0f} GB for one array") from None
     memory.madvise(mmap.MADV_HUGEPAGE)
     return memory
 

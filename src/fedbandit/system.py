@@ -171,6 +171,9 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
         if claim.basis == "as published" and self.privacy.perturbs == "statistics" and self.protocol.reads == "raw":
             remark = claim.remark or "its trigger reads raw data, so timing leaks"
             return replace(claim, true_epsilon=math.inf, remark=remark)
+        if claim.basis == "none" and self.protocol.says == "nothing":
+            where = "nothing leaves the clients" if self.structure.separate else "all data is in one place"
+            return replace(claim, remark=f"{where}, and nothing is noised")
         return claim
 
     @property

@@ -66,6 +66,9 @@ def read_checkpoint(path: str | os.PathLike[str], simulation: Simulation, identi
             f"The checkpoint {os.fspath(path)!r} belongs to another simulation (system, environment, horizon, seed or "
             "version differ); remove it or name another file."
         )
-    simulation.totals = type(simulation.totals)(*(arrays[f"totals.{k}"] for k in simulation.totals._fields))
-    simulation.done = header["done"]
-    simulation.learner.restore(State(header["learner"], arrays))
+    try:
+        simulation.totals = type(simulation.totals)(*(arrays[f"totals.{k}"] for k in simulation.totals._fields))
+        simulation.done = header["done"]
+        simulation.learner.restore(State(header["learner"], arrays))
+    except KeyError as error:
+        raise FedbanditError(f"The checkpoint {os.fspath(path)!r} is not whole: it has no {error}.") from None

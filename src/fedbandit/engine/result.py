@@ -20,14 +20,19 @@ from fedbandit.messages import Download, Request, Upload, encoded_size, statisti
 from fedbandit.privacy import Guarantee
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Communication:
     """Messages that carried statistics, in each round; totals and cumulative curves follow from them."""
 
-    per_round_uploads: Ints = field(repr=False)
-    per_round_downloads: Ints = field(repr=False)
+    per_round_uploads: Ints
+    per_round_downloads: Ints
     dim: int
     control_messages: int = 0  # requests and calls to upload, which carry no statistics
+
+    def __repr__(self) -> str:
+        """The totals."""
+        totals = ("uploads", "downloads", "control_messages", "scalars", "bytes")
+        return f"Communication({', '.join(f'{name}={getattr(self, name)}' for name in totals)})"
 
     @property
     def uploads(self) -> int:
@@ -77,6 +82,12 @@ class Communication:
     def scalar_curve(self) -> Ints:
         """Numbers transferred up to and including each round."""
         return self.message_curve * statistics_scalars(self.dim)
+
+    @property
+    def byte_curve(self) -> Ints:
+        """Encoded size of uploads and downloads up to and including each round, control messages aside."""
+        up, down = encoded_size(Upload, self.dim), encoded_size(Download, self.dim)
+        return self.upload_curve * up + self.download_curve * down
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class Simulation:
     ) -> None:
         if not isinstance(system, System):
             raise FedbanditError(f"The system is {system!r}, but must be a System; did you forget to call the preset?")
-        seed, horizon = whole_number("seed", seed, 0), whole_number("horizon", horizon, 1)
+        seed, horizon = whole_number("seed", seed, 0), whole_number("horizon", horizon, 1, 10**12)
         world = world_of(env, horizon, seed)
         self.given, self.system = system, system.told(world)
         self.env, self.horizon, self.seed = env, horizon, seed
@@ -93,6 +93,7 @@ class Simulation:
 
     def keep(self, checkpoint: str | os.PathLike[str], every: int) -> bool:
         """Save the state to a file about every so many rounds; if it is there already go on from it, and say so."""
+        every = whole_number("checkpoint_every", every)
         identity = fingerprint(self.given, self.env, self.horizon, self.seed)
         self._checkpoint = checkpoint, identity, every
         resumed = os.path.exists(checkpoint)

@@ -119,7 +119,7 @@ def world_of(env: Environment, horizon: int, seed: int = 0) -> World:
         raise FedbanditError(env.not_simulated)
     if isinstance(env, type) or not hasattr(env, "open"):
         raise FedbanditError(f"The environment is {env!r}, but must be one such as fb.environments.homogeneous(…).")
-    horizon = whole_number("horizon", horizon, 1)
+    horizon = whole_number("horizon", horizon, 1, 10**12)
     if env.longest is not None:
         require(
             horizon <= env.longest,

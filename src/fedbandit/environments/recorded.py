@@ -124,10 +124,9 @@ def recorded(
         raise FedbanditError(f"A context has norm {norms.max():.6g}, above the declared bound {bound:g}.")
     late = np.empty(0, dtype=np.int64)
     if delays is not None:
-        late = np.asarray(delays)
+        late = _whole_numbers("delays", delays)
         require(late.shape == who.shape, "the shape of delays", late.shape, f"{who.shape}, one a round")
-        require(late.dtype.kind in "iu" and bool((late >= 0).all()), "delays", delays, "whole numbers ≥ 0")
-        late = np.array(late, dtype=np.int64)
+        require(bool((late >= 0).all()), "delays", delays, "whole numbers ≥ 0")
     n = int(who.max()) + 1 if n_clients is None else whole_number("n_clients", n_clients, 1)
     if rounds == "all" and not (who.size % n == 0 and np.array_equal(who, np.arange(who.size) % n)):
         raise FedbanditError(f"With rounds='all', clients must be 0, …, {n - 1} over and over again.")
@@ -141,19 +140,27 @@ def recorded(
 
 
 def _clients(clients: ArrayLike, n_clients: int | None) -> Ints:
-    who = np.asarray(clients)
+    who = _whole_numbers("clients", clients)
     require(who.ndim == 1 and who.size > 0, "the shape of clients", who.shape, "(T,) with T ≥ 1")
-    require(who.dtype.kind in "iu", "the type of clients", who.dtype.name, "whole numbers")
     require(bool((who >= 0).all()), "the smallest client", int(who.min()), "at least 0")
-    if n_clients is not None:
-        n_clients = whole_number("n_clients", n_clients, 1)
-        require(
-            bool((who < n_clients).all()),
-            "the largest client",
-            int(who.max()),
-            f"below n_clients = {n_clients}",
-        )
-    return np.array(who, dtype=np.int64)
+    largest = int(who.max())
+    if n_clients is None:
+        likely = largest < max(10**6, 1000 * who.size)
+        require(likely, "the largest client", largest, "a number from 0 on, unless n_clients says how many there are")
+    else:
+        n_clients = whole_number("n_clients", n_clients, 1, 10**10)
+        require(largest < n_clients, "the largest client", largest, f"below n_clients = {n_clients}")
+    return who
+
+
+def _whole_numbers(name: str, values: ArrayLike) -> Ints:
+    """A copy of them."""
+    try:
+        numbers = np.asarray(values)
+    except ValueError:  # lists of different lengths
+        raise FedbanditError(f"{name} holds lists of different lengths, but must be a list of whole numbers.") from None
+    require(numbers.dtype.kind in "iu" or numbers.size == 0, name, values, "whole numbers ≥ 0")
+    return np.array(numbers, dtype=np.int64)
 
 
 def _contexts(arms: ArrayLike | Sequence[ArrayLike], horizon: int) -> tuple[Array, Ints, Ints]:
@@ -194,13 +201,19 @@ def _rounds(name: str, values: ArrayLike | Sequence[ArrayLike], ndim: int) -> Ar
     """One array for all rounds where they are alike, else a list with one array a round."""
     if isinstance(values, np.ndarray) and values.dtype != object and values.ndim == ndim:
         return _floats(name, values)
-    if not isinstance(values, Sequence | np.ndarray):
+    if not isinstance(values, Sequence | np.ndarray) or (isinstance(values, np.ndarray) and values.ndim == 0):
         raise FedbanditError(f"{name} is of type {type(values).__name__}, but must be an array or a list of arrays.")
     return [_floats(name, numbers) for numbers in values]
 
 
 def _floats(name: str, values: ArrayLike) -> Array:
     try:
-        return np.asarray(values, dtype=np.float64)
+        numbers = np.asarray(values)
+        if numbers.dtype.kind != "c":
+            return np.asarray(numbers, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise FedbanditError(f"{name} holds something that is not a number: {error}.") from None
+        uneven = "inhomogeneous" in str(error)
+        why = "it has lists of different lengths" if uneven else str(error).rstrip(".")
+    else:
+        why = "it is complex"
+    raise FedbanditError(f"{name} holds something that is not a number: {why}.")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedbandit.algebra import Array, Ints, dot
 from fedbandit.compiled import compiled_free
 from fedbandit.environments.block import Block, RewardKind
-from fedbandit.errors import FedbanditError, number, require, whole_number
+from fedbandit.errors import FedbanditError, number, require, shown, whole_number
 from fedbandit.streams import Stream as Purpose
 from fedbandit.streams import generator
 
@@ -21,6 +21,10 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 ZIPF = 1.5
 """How skewed "skewed" arrivals are: with 1,000 clients, the busiest one acts in two of five rounds."""
+
+
+LATEST = 10**12
+"""The latest round that anything can happen in."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,8 @@ class Synthetic:
     rounds: "one" client acts a round, or "all" do, in the order of their numbers, each with arms of its own.
     contexts: uniform in the unit "ball" or on the unit "sphere".
     rewards: "gaussian", or "bernoulli" (contexts and parameters are then non-negative, so that means are in [0, 1]).
-    delay: rounds until a reward is seen: a number, or (shortest, longest) for a random one.
+    delay: rounds until a reward is seen, a number, or (shortest, longest) for a random one. It is learnt from just
+        before the action that many rounds later, so that with one client a round 1 is as good as 0.
     drift: rounds at which the hidden parameters are drawn anew.
     """
 
@@ -56,28 +61,33 @@ class Synthetic:
 
     def __post_init__(self) -> None:
         """Check every keyword."""
-        for field in ("n_clients", "dim", "n_arms"):
-            object.__setattr__(self, field, whole_number(field, getattr(self, field), 1))
+        for field, most in (("n_clients", 10**10), ("dim", 10**5), ("n_arms", 10**8)):
+            object.__setattr__(self, field, whole_number(field, getattr(self, field), 1, most))
         object.__setattr__(self, "noise", number(self.noise, "noise", "a finite number ≥ 0", at_least=0.0))
         if self.pool is not None:
-            require(
-                isinstance(self.pool, int) and self.pool >= self.n_arms,
-                "pool",
-                self.pool,
-                f"None or a size of at least n_arms = {self.n_arms}",
-            )
+            pool = whole_number("pool", self.pool, 1, 10**8)
+            require(pool >= self.n_arms, "pool", pool, f"None or a size of at least n_arms = {self.n_arms}")
+            object.__setattr__(self, "pool", pool)
         for field, choices in (
             ("rounds", ("one", "all")),
             ("contexts", ("ball", "sphere")),
             ("rewards", ("gaussian", "bernoulli")),
         ):
-            require(getattr(self, field) in choices, field, getattr(self, field), " or ".join(map(repr, choices)))
+            value = getattr(self, field)
+            require(isinstance(value, str) and value in choices, field, value, " or ".join(map(repr, choices)))
         self._check_arrivals()
         low, high = self.delay_range
         require(0 <= low <= high, "delay", self.delay, "a number of rounds ≥ 0, or (shortest, longest)")
-        whole = isinstance(self.drift, tuple | list) and all(isinstance(t, int) and t > 0 for t in self.drift)
-        require(whole, "drift", self.drift, "a list of rounds ≥ 1")
-        object.__setattr__(self, "drift", tuple(sorted(self.drift)))
+        self._check_drift()
+
+    def _check_drift(self) -> None:
+        try:
+            rounds = [whole_number("drift", t, 1, LATEST) for t in self.drift]
+        except (TypeError, FedbanditError):
+            raise FedbanditError(
+                f"drift is {shown(self.drift)}, but must be a list of rounds from 1 to 10¹²."
+            ) from None
+        object.__setattr__(self, "drift", tuple(sorted(rounds)))
 
     def _check_arrivals(self) -> None:
         if isinstance(self.arrivals, str):
@@ -107,11 +117,13 @@ class Synthetic:
     @property
     def delay_range(self) -> tuple[int, int]:
         """Shortest and longest delay in rounds."""
-        if isinstance(self.delay, int):
-            return self.delay, self.delay
-        whole = isinstance(self.delay, tuple | list) and all(isinstance(rounds, int) for rounds in self.delay)
-        require(whole and len(self.delay) == 2, "delay", self.delay, "a number of rounds ≥ 0, or (shortest, longest)")
-        low, high = self.delay
+        ends = self.delay if isinstance(self.delay, tuple | list) else (self.delay, self.delay)
+        try:
+            low, high = (whole_number("delay", rounds, 0, LATEST) for rounds in ends)
+        except ValueError:  # FedbanditError too
+            raise FedbanditError(
+                f"delay is {shown(self.delay)}, but must be a number of rounds from 0 to 10¹², or (shortest, longest)."
+            ) from None
         return low, high
 
     @property

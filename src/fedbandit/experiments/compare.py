@@ -18,14 +18,14 @@ MEASURES = ("regret", "reward", "uploads", "downloads", "scalars", "bytes", "sec
 
 @dataclass(frozen=True)
 class Line:
-    """One system: its means over seeds, and the standard error of its regret (None for one seed)."""
+    """One system: its means over seeds, and their standard errors (none for one seed)."""
 
     label: str
     system: str
     guarantee: str
     runs: int
     means: dict[str, float]
-    regret_error: float | None
+    errors: dict[str, float | None]
 
     def as_json(self) -> dict[str, Any]:
         """The line under the names of the command line's contract."""
@@ -33,9 +33,8 @@ class Line:
             "label": self.label,
             "system": self.system,
             "runs": self.runs,
-            "regret": self.means["regret"],
-            "regret_standard_error": self.regret_error,
-            **{measure: self.means[measure] for measure in MEASURES[1:]},
+            **{measure: self.means[measure] for measure in MEASURES},
+            **{f"{measure}_standard_error": self.errors[measure] for measure in MEASURES},
             "guarantee": self.guarantee,
         }
 
@@ -79,21 +78,30 @@ def aggregate(runs: Sequence[Run]) -> list[Line]:
                 guarantee=first["guarantee"],
                 runs=len(group),
                 means={measure: float(np.mean(numbers)) for measure, numbers in values.items()},
-                regret_error=standard_error(values["regret"]),
+                errors={measure: standard_error(numbers) for measure, numbers in values.items()},
             )
         )
     return lines
 
 
+COLUMNS = {
+    "regret": ("regret", 1, 1),
+    "reward": ("reward", 1, 1),
+    "uploads": ("uploads", 1, 0),
+    "downloads": ("downloads", 1, 0),
+    "bytes": ("MB", 1e6, 2),
+    "seconds": ("seconds", 1, 2),
+}
+"""Of the table: title, divisor and digits of each measure."""
+
+
 def format_table(lines: Sequence[Line]) -> str:
     """The lines as aligned text, with the full guarantees below."""
-    header = ("system", "regret", "reward", "uploads", "downloads", "MB", "seconds", "guarantee")
-    errors = ["" if line.regret_error is None else f"{line.regret_error:,.1f}" for line in lines]
-    widest = max(map(len, errors))
-    rows = [
-        header,
-        *(_cells(line, f" ± {e:>{widest}}" if e else "") for line, e in zip(lines, errors, strict=True)),
-    ]
+    columns = [["system", *(line.label for line in lines)]]
+    for measure, (title, scale, digits) in COLUMNS.items():
+        columns.append([title, *_with_errors(lines, measure, scale, digits)])
+    columns.append(["guarantee", *(line.guarantee.partition(":")[0] for line in lines)])
+    rows = list(zip(*columns, strict=True))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     text = []
     for first, *numbers, last in rows:
@@ -103,15 +111,10 @@ def format_table(lines: Sequence[Line]) -> str:
     return "\n".join([*text, "", *(f"guarantee {guarantee}" for guarantee in guarantees)])
 
 
-def _cells(line: Line, error: str) -> tuple[str, ...]:
-    means = line.means
-    return (
-        line.label,
-        f"{means['regret']:,.1f}{error}",
-        f"{means['reward']:,.1f}",
-        f"{means['uploads']:,.0f}",
-        f"{means['downloads']:,.0f}",
-        f"{means['bytes'] / 1e6:,.2f}",
-        f"{means['seconds']:,.2f}",
-        line.guarantee.partition(":")[0],
-    )
+def _with_errors(lines: Sequence[Line], measure: str, scale: float, digits: int) -> list[str]:
+    """One cell a line, ± one below the other."""
+    errors = [line.errors[measure] for line in lines]
+    texts = ["" if error is None else f"{error / scale:,.{digits}f}" for error in errors]
+    widest = max(map(len, texts))
+    ends = [f" ± {text:>{widest}}" if text else "" for text in texts]
+    return [f"{line.means[measure] / scale:,.{digits}f}{end}" for line, end in zip(lines, ends, strict=True)]

@@ -33,8 +33,8 @@ def recorded_file(
             f"{os.fspath(path)!r} has no array {missing[0]!r}; it must have clients, arms, means, rewards."
         )
     counts = arrays.get("counts")
-    if counts is not None and (counts.ndim != 1 or counts.dtype.kind not in "iu"):
-        raise FedbanditError(f"counts in {os.fspath(path)!r} must be one whole number a round.")
+    if counts is not None:
+        _check_counts(counts, arrays["arms"], os.fspath(path))
     return recorded(
         arrays["clients"],
         _offered(arrays["arms"], counts),
@@ -54,8 +54,18 @@ def _offered(table: NDArray[Any], counts: NDArray[Any] | None) -> list[NDArray[A
     rounds = list(np.atleast_1d(table))
     if counts is None:
         return rounds
-    limits = counts.tolist() + [None] * (len(rounds) - counts.size)
-    return [np.atleast_1d(entries)[:count] for entries, count in zip(rounds, limits, strict=False)]
+    return [np.atleast_1d(entries)[:count] for entries, count in zip(rounds, counts, strict=False)]
+
+
+def _check_counts(counts: NDArray[Any], arms: NDArray[Any], name: str) -> None:
+    rounds, most = arms.shape[:2] if arms.ndim > 1 else (arms.size, 1)
+    if counts.shape != (rounds,) or counts.dtype.kind not in "iu":
+        raise FedbanditError(f"counts in {name!r} must be one whole number for each of the {rounds} rounds in arms.")
+    bad = np.flatnonzero((counts < 1) | (counts > most))
+    if bad.size:
+        raise FedbanditError(
+            f"counts in {name!r} is {counts[bad[0]]} in round {bad[0]}, but must be from 1 to {most}, its arms."
+        )
 
 
 def _read(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
@@ -47,13 +48,27 @@ class Common(TypedDict, total=False):
 
 def preset(function: Callable[P, System]) -> Callable[P, System]:
     """Register a function as a system by its name; the system carries that name."""
+    keywords = _keywords_of(function)
 
     @wraps(function)
     def named(*args: P.args, **kwargs: P.kwargs) -> System:
+        for name in kwargs:
+            if keywords is not None and name not in keywords:
+                raise unknown(f"keyword of {function.__name__}", name, keywords)
         return replace(function(*args, **kwargs), name=function.__name__)
 
     PRESETS[function.__name__] = named
     return named
+
+
+def _keywords_of(function: Callable[..., System]) -> set[str] | None:
+    """The names it takes, the common ones included; None if it takes whatever comes."""
+    parameters = inspect.signature(function).parameters
+    rest = [parameter for parameter in parameters.values() if parameter.kind is parameter.VAR_KEYWORD]
+    if any("Common" not in str(parameter.annotation) for parameter in rest):
+        return None
+    names = set(parameters) - {parameter.name for parameter in rest}
+    return names | set(Common.__annotations__) if rest else names
 
 
 def compose(

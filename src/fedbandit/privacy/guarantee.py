@@ -36,7 +36,7 @@ class Guarantee:
     def __str__(self) -> str:
         """One line."""
         if self.basis == "none":
-            return "none: statistics leave the clients without noise"
+            return f"none: {self.remark or 'statistics leave the clients without noise'}"
         budget = f"{self.epsilon:g}-DP" if self.delta == 0 else f"({self.epsilon:g}, {self.delta:g})-DP"
         text = (
             f"{budget} {self.basis}: protects {self.protects} of {self.unit} against {self.against} "

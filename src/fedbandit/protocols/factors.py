@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from fedbandit.algebra import Array
-from fedbandit.errors import FedbanditError, require, unknown
+from fedbandit.errors import FedbanditError, require, shown, unknown
 from fedbandit.statistics import TIE
 from fedbandit.world import World
 
@@ -26,9 +26,14 @@ def check_factor(name: str, value: Factor, rules: Rules) -> float | str | Array:
     try:
         factors = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise FedbanditError(f"{name} is {value!r}, but must be a number or a list with one for each client.") from None
+        raise FedbanditError(
+            f"{name} is {shown(value)}, but must be a number or a list with one for each client."
+        ) from None
     require(factors.ndim <= 1, name, value, "a number or a list with one for each client")
-    require(bool((factors >= 1).all()), name, value, "≥ 1 (1 communicates always, inf never)")
+    low = np.flatnonzero(~(np.atleast_1d(factors) >= 1))
+    if low.size:
+        whose = name if factors.ndim == 0 else f"{name} of client {low[0]}"
+        require(False, whose, float(np.atleast_1d(factors)[low[0]]), "≥ 1 (1 communicates always, inf never)")
     return float(factors) if factors.ndim == 0 else factors
 
 

@@ -1,0 +1,95 @@
+"""Bad input in Python: one sentence that names the value, never an error of NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedbandit as fb
+from fedbandit.machines import ClientMachine
+from fedbandit.world import World
+
+X, Y, WHO = np.ones((6, 2, 2)) / 2, np.ones((6, 2)) / 2, [0, 1, 2, 0, 1, 2]
+
+
+def world(**keywords: Any) -> fb.environments.Homogeneous:
+    return fb.environments.homogeneous(**{"n_clients": 4, "dim": 3, "n_arms": 2, **keywords})
+
+
+def machine() -> ClientMachine:
+    return ClientMachine(0, fb.linucb(), World(n_clients=1, dim=2, horizon=10, noise=0.1, bound=1.0))
+
+
+def rewarded(reward: Any) -> object:
+    client = machine()
+    return client.observe(client.select([[1.0, 0.0]]).number, reward)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: fb.async_linucb(gama_upload=2), "There is no keyword of async_linucb 'gama_upload'; did you mean"),  # type: ignore[call-arg]
+        (lambda: fb.sync_linucb(treshold=2), "did you mean 'threshold'?"),  # type: ignore[call-arg]
+        (lambda: fb.uniform(ridge=1.0), "There is no keyword of uniform 'ridge'; there is none."),  # type: ignore[call-arg]
+        (lambda: fb.sync_linucb(threshold=np.ones(2)), "threshold is array([1., 1.])"),  # type: ignore[arg-type]
+        (lambda: fb.async_linucb(gamma_upload=[2.0] * 5000 + [0.5]), "gamma_upload of client 5000 is 0.5"),
+        (lambda: fb.environments.recorded([0, [1], 2], X, Y, Y), "clients holds lists of different lengths"),  # type: ignore[arg-type]
+        (lambda: fb.environments.recorded(WHO, X, Y, Y, delays=[1, [2], 1, 1, 1, 1]), "delays holds lists"),  # type: ignore[arg-type]
+        (lambda: fb.environments.recorded(WHO, X, Y, Y, delays=[-1] * 6), "delays is [-1, -1"),
+        (lambda: fb.environments.recorded(WHO, X, Y, Y, delays=[0.5] * 6), "delays is [0.5, 0.5"),
+        (lambda: fb.environments.recorded(WHO, X, Y, np.array(3.0)), "rewards is of type ndarray"),
+        (lambda: fb.environments.recorded(WHO, X + 1j, Y, Y), "arms holds something that is not a number"),
+        (lambda: fb.environments.recorded([0] * 5 + [10**9], X, Y, Y), "the largest client is 1000000000"),
+        (lambda: world(contexts=np.ones(3)), "contexts is array([1., 1., 1.])"),
+        (lambda: world(drift="soon"), "drift is 'soon'"),
+        (lambda: world(delay="soon"), "delay is 'soon'"),
+        (lambda: world(pool="many"), "pool is 'many'"),
+        (lambda: world(n_clients=1000, arrivals=[0.5] * 1000), "…, but must be probabilities that sum to 1."),
+        (lambda: fb.simulate(fb.linucb(), world(), 2**70), "horizon is 1180591620717411303424"),
+        (lambda: fb.simulate(fb.linucb(), world(), 9, checkpoint="x", checkpoint_every="a"), "checkpoint_every is 'a'"),  # type: ignore[arg-type]
+        (lambda: machine().select("a"), "arms is 'a'"),
+        (lambda: machine().select([[1.0, 0.0], [1.0]]), "arms is [[1.0, 0.0], [1.0]]"),
+        (lambda: rewarded("a"), "reward is 'a'"),
+        (lambda: rewarded(np.ones(3)), "reward is array([1., 1., 1.])"),
+        (lambda: rewarded(float("inf")), "reward is inf"),
+        (lambda: fb.Result.load(Path(__file__)), "is not a file that fedbandit wrote."),
+    ],
+)
+def test_bad_input_is_refused_with_a_short_sentence(call: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(fb.FedbanditError) as refused:
+        call()
+    text = str(refused.value)
+    assert sentence in text
+    assert len(text) < 300
+    assert "\n" not in text
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    env = world(pool=np.int64(10), delay=np.int64(3), drift=np.array([9, 5]))
+    assert (env.pool, env.delay_range, env.drift) == (10, (3, 3), (5, 9))
+
+
+def test_a_checkpoint_that_is_not_whole(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.npz"
+    fb.simulate(fb.linucb(), world(), 30, checkpoint=path, checkpoint_every=1)
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files if name != "totals.regret"}
+    np.savez(path, **arrays)
+    with pytest.raises(fb.FedbanditError, match=r"is not whole: it has no 'totals\.regret'"):
+        fb.simulate(fb.linucb(), world(), 30, checkpoint=path)
+
+
+@pytest.mark.parametrize(
+    ("system", "sentence"),
+    [
+        (fb.linucb(), "none: nothing leaves the clients, and nothing is noised"),
+        (fb.linucb_central(), "none: all data is in one place, and nothing is noised"),
+        (fb.async_linucb(), "none: statistics leave the clients without noise"),
+    ],
+)
+def test_what_is_said_where_nothing_is_guaranteed(system: fb.System, sentence: str) -> None:
+    assert str(system.guarantee) == sentence
