@@ -34,21 +34,21 @@ class Frontier:
     """
 
     def __init__(self) -> None:
-        self._begins = 0  # the address of the array
-        self._asked = 0  # bytes
+        self._array: weakref.ref[NDArray[Any]] | None = None
+        self._asked = 0  # bytes of it
 
     def reach(self, array: NDArray[Any], used: int) -> None:
         """The first `used` rows are in use: have more of the array handed out if it is time."""
-        if numba.config.NUMBA_NUM_THREADS == 1 or _madvise() is None:
-            return
-        if self._begins != array.ctypes.data:  # it has grown, and moved
-            self._begins, self._asked = array.ctypes.data, 0
         needed = used * array.strides[0]
         ahead = min(needed, MOST_AHEAD)
-        if ahead >= 2 * _STEP and self._asked < min(needed + ahead // 2, array.nbytes):
+        if ahead < 2 * _STEP or numba.config.NUMBA_NUM_THREADS == 1 or _madvise() is None:
+            return
+        if self._array is None or self._array() is not array:  # it has grown, and moved
+            self._array, self._asked = weakref.ref(array), 0
+        if self._asked < min(needed + ahead // 2, array.nbytes):
             start, self._asked = max(self._asked, needed), min(needed + ahead, array.nbytes)
             with contextlib.suppress(RuntimeError):  # no thread can be started: the system hands it out when it is used
-                _helper().submit(_hand_out, weakref.ref(array), start, self._asked)
+                _helper().submit(_hand_out, self._array, start, self._asked)
 
 
 def _hand_out(owner: weakref.ref[NDArray[Any]], start: int, stop: int) -> None:

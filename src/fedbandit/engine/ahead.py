@@ -36,11 +36,12 @@ class Ahead:
     def _draw(self, start: int) -> Block:
         if self._process != os.getpid():  # forked: who was to draw the next block is not here
             self._process, self._next = os.getpid(), None
-        if self._next is not None:
-            wait([self._next[1]])  # the stream serves one at a time
-        if self._next is not None and self._next[0] == start:
-            block = self._next[1].result()
+        begins, drawn = self._next or (-1, None)
+        if drawn is not None and begins == start:
+            block = drawn.result()
         else:
+            if drawn is not None:
+                wait([drawn])  # the stream serves one at a time
             block = self._stream.block(start, self._stop(start))
         self._next = None
         then = self._stop(start)

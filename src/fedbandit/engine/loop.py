@@ -43,6 +43,7 @@ from fedbandit.statistics import (
     folded_at,
     hold,
     hot_length,
+    inverse_at,
     inverse_of,
     list_end,
     observe,
@@ -86,6 +87,10 @@ FAR, NEARER, NEAR, SOON, NEXT = 10, 8, 4, 2, 1
 """How many interactions ahead are fetched: where a row is, and its cohort; what that has gone into, and so on; the
 cohort that it is in now; the row, what it was given, and the arms that are offered; and what the row says is needed
 of the rest of it."""
+
+
+BEGINNING = 8 * LINE
+"""How much of an inverse is fetched first."""
 
 
 class Rules(NamedTuple):
@@ -265,7 +270,7 @@ def look_for_row(who: Ints, s: int, stop: int, rows: Array, lights: Array, seats
         return
     seat = seats.seat_of[who[s + SOON]]
     if seat >= 0:
-        fetch_ahead(rows[seat], 0, hot_length(d))
+        fetch_ahead(rows[seat], 0, inverse_at(d) + BEGINNING)
     elif seat < -1:
         fetch_ahead(lights[-2 - seat], 0, 2 * LINE)
         if is_crowded(hub):
@@ -273,7 +278,8 @@ def look_for_row(who: Ints, s: int, stop: int, rows: Array, lights: Array, seats
             if slot >= 0:
                 fetch_ahead(hub.snapshots[slot], 0, hot_length(d))
     seat = seats.seat_of[who[s + NEXT]]
-    if seat >= 0:  # where it will list its next context
+    if seat >= 0:  # the rest of its inverse, and where it will list its next context
+        fetch_ahead(rows[seat], inverse_at(d) + BEGINNING, hot_length(d))
         at = list_end(rows[seat], d)
         fetch_ahead(rows[seat], at - at % LINE, at + d)
     elif seat < -1:
