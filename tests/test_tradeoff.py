@@ -1,4 +1,8 @@
-"""Regret against communication (Async-LinUCB, Fig. 2), at a size that takes seconds."""
+"""Regret against communication (Async-LinUCB, Fig. 2), at a size that takes seconds.
+
+Clients are sent what there is when they join (`warm_join`), as members of a synchronous federation are: blind first
+pulls would otherwise be most of the regret of so short a run.
+"""
 
 from __future__ import annotations
 
