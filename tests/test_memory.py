@@ -100,6 +100,15 @@ def test_threads_never_share_what_is_used_again() -> None:
         assert all(pool.map(use, range(400)))
 
 
+def test_memory_that_there_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **keywords: object) -> None:  # noqa: ARG001
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(mmap, "mmap", refuse)
+    with pytest.raises(MemoryError, match="the system has no 80 GB for one array"):
+        memory.lazy_zeros((10**10, 1))
+
+
 def test_zeros_are_zeros() -> None:
     memory.room_for(LARGE)[:] = 1.0
     assert not memory.lazy_zeros(LARGE).any()

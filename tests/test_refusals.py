@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import fedbandit as fb
 from fedbandit.machines import ClientMachine
+from fedbandit.presets import PRESETS
 from fedbandit.world import World
 
 X, Y, WHO = np.ones((6, 2, 2)) / 2, np.ones((6, 2)) / 2, [0, 1, 2, 0, 1, 2]
@@ -35,6 +37,7 @@ def rewarded(reward: Any) -> object:
         (lambda: fb.async_linucb(gama_upload=2), "There is no keyword of async_linucb 'gama_upload'; did you mean"),  # type: ignore[call-arg]
         (lambda: fb.sync_linucb(treshold=2), "did you mean 'threshold'?"),  # type: ignore[call-arg]
         (lambda: fb.uniform(ridge=1.0), "There is no keyword of uniform 'ridge'; there is none."),  # type: ignore[call-arg]
+        (lambda: fb.sync_linucb(threshold=float("-inf")), "threshold is -inf"),
         (lambda: fb.sync_linucb(threshold=np.ones(2)), "threshold is array([1., 1.])"),  # type: ignore[arg-type]
         (lambda: fb.async_linucb(gamma_upload=[2.0] * 5000 + [0.5]), "gamma_upload of client 5000 is 0.5"),
         (lambda: fb.environments.recorded([0, [1], 2], X, Y, Y), "clients holds lists of different lengths"),  # type: ignore[arg-type]
@@ -56,6 +59,9 @@ def rewarded(reward: Any) -> object:
         (lambda: rewarded("a"), "reward is 'a'"),
         (lambda: rewarded(np.ones(3)), "reward is array([1., 1., 1.])"),
         (lambda: rewarded(float("inf")), "reward is inf"),
+        (lambda: rewarded(10**400), "reward is 1000"),
+        (lambda: fb.async_linucb(gamma_upload=None), "gamma_upload is None"),  # type: ignore[arg-type]
+        (lambda: fb.async_linucb(gamma_upload=10**400), "gamma_upload is 1000"),
         (lambda: fb.Result.load(Path(__file__)), "is not a file that fedbandit wrote."),
     ],
 )
@@ -66,6 +72,28 @@ def test_bad_input_is_refused_with_a_short_sentence(call: Callable[[], object], 
     assert sentence in text
     assert len(text) < 300
     assert "\n" not in text
+
+
+@pytest.mark.parametrize("reward", [True, np.True_, np.float32(0.5), np.int64(1), np.array(0.5)])
+def test_rewards_of_any_kind_of_number(reward: Any) -> None:
+    rewarded(reward)
+
+
+def test_a_keyword_that_a_decorator_adds_is_not_refused() -> None:
+    def louder(function: Callable[..., fb.System]) -> Callable[..., fb.System]:
+        @functools.wraps(function)
+        def inner(*args: Any, volume: int = 1, **keywords: Any) -> fb.System:  # noqa: ARG001
+            return function(*args, **keywords)
+
+        return inner
+
+    def quiet(ridge: float = 1.0) -> fb.System:
+        return fb.linucb(ridge=ridge)
+
+    try:
+        assert fb.preset(louder(quiet))(ridge=2.0, volume=3).ridge == 2.0
+    finally:
+        PRESETS.pop("quiet", None)
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
@@ -88,6 +116,7 @@ def test_a_checkpoint_that_is_not_whole(tmp_path: Path) -> None:
     [
         (fb.linucb(), "none: nothing leaves the clients, and nothing is noised"),
         (fb.linucb_central(), "none: all data is in one place, and nothing is noised"),
+        (fb.club(n_servers=3), "none: local servers have all data of their users, and nothing is noised"),
         (fb.async_linucb(), "none: statistics leave the clients without noise"),
     ],
 )

@@ -6,7 +6,7 @@ Nothing here imports NumPy or Numba until a command's keywords are asked for.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn, cast
 
@@ -146,28 +146,26 @@ def add_keyword_flags(command: Parser, called: str, arguments: Sequence[str]) ->
     from fedbandit.experiments.specs import ENVIRONMENTS_BY_TEXT, SYSTEMS, Spec, hyphenated, system_maker
 
     worlds_taken = {"data prepare": data.NAMES, "audit": ()}.get(called, tuple(ENVIRONMENTS_BY_TEXT))
-    makers = {
-        **(SYSTEMS if called != "data prepare" else {}),
-        **{name: ENVIRONMENTS_BY_TEXT[name] for name in worlds_taken},
-    }
+    makers: list[tuple[str, Callable[..., object], bool]]
+    makers = [(name, maker, False) for name, maker in (SYSTEMS if called != "data prepare" else {}).items()]
+    makers += [(name, ENVIRONMENTS_BY_TEXT[name], True) for name in worlds_taken]
     for word in arguments:
         if ".py:" in word and not word.startswith("-"):
             name = Spec.parse(word).name
-            makers[name] = system_maker(name)
+            makers.append((name, system_maker(name), False))
     found: dict[str, Keyword] = {}
-    takers: dict[str, list[str]] = {}
-    for name, maker in makers.items():
+    takers: dict[tuple[str, bool], list[str]] = {}
+    for name, maker, is_world in makers:
         for keyword in keywords_of(maker).values():
             found.setdefault(keyword.name, keyword)
-            takers.setdefault(keyword.name, []).append(hyphenated(name))
+            takers.setdefault((keyword.name, is_world), []).append(hyphenated(name))
     group = command.add_argument_group("keywords")
     for name, keyword in found.items():
         if name in _OWN_FLAGS:
             continue
         flags = [_SHORT_FLAGS[name]] if name in _SHORT_FLAGS else []
         flags.append(f"--{hyphenated(name)}")
-        worlds = [taker for taker in takers[name] if taker in ENVIRONMENTS_BY_TEXT]
-        systems = [taker for taker in takers[name] if taker not in ENVIRONMENTS_BY_TEXT]
+        worlds, systems = takers.get((name, True), []), takers.get((name, False), [])
         if len(systems) > 3:
             systems = [
                 "most systems" if len(systems) > len(SYSTEMS) / 2 else f"{systems[0]} and {len(systems) - 1} more"

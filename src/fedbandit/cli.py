@@ -7,6 +7,7 @@ answers at once.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import json
 import os
@@ -48,16 +49,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_output()
         return 141
     except OSError as error:
-        _drop_output()
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _drop_output()
         where = "" if error.filename is None else f"{error.filename!r}: "
-        print(f"fedbandit: {where}{error.strerror or error}.", file=sys.stderr)
+        print(f"fedbandit: {where}{error.strerror or str(error) or type(error).__name__}.", file=sys.stderr)
         return 2
     return status
 
 
 def _drop_output() -> None:
     """What has not been written by now cannot be: Python must not try again when it ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with contextlib.suppress(OSError):  # it is no file
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def run_command(arguments: list[str]) -> int:

@@ -57,7 +57,11 @@ def number(value: object, name: str, expected: str, at_least: float = -math.inf)
     Traceback (most recent call last):
     fedbandit.errors.FedbanditError: ridge is 'x', but must be a finite number > 0.
     """
-    real = float(value) if isinstance(value, numbers.Real) else math.nan
+    plain: object = value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
+    try:
+        real = float(plain) if isinstance(plain, numbers.Real) else math.nan
+    except OverflowError:
+        real = math.inf
     require(math.isfinite(real) and real >= at_least, name, value, expected)
     return real
 

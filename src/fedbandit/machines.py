@@ -158,7 +158,7 @@ class ClientMachine:
         """Contexts of arms, if that is what they are."""
         try:
             X = np.ascontiguousarray(arms, dtype=np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise FedbanditError(f"arms is {shown(arms)}, but must be a (K, {dim}) array of numbers.") from None
         require(X.ndim == 2 and len(X) > 0 and X.shape[1] == dim, "the shape of arms", X.shape, f"(K, {dim})")
         if not np.isfinite(X).all():

@@ -173,6 +173,8 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
             return replace(claim, true_epsilon=math.inf, remark=remark)
         if claim.basis == "none" and self.protocol.says == "nothing":
             where = "nothing leaves the clients" if self.structure.separate else "all data is in one place"
+            if isinstance(self.structure, Clustering):
+                where = "local servers have all data of their users"
             return replace(claim, remark=f"{where}, and nothing is noised")
         return claim
 

@@ -26,7 +26,6 @@ class Ahead:
         self._present: tuple[int, Block] | None = None
         self._next: tuple[int, Future[Block]] | None = None
         self._process = os.getpid()
-        self._draw_ahead(0)  # while whoever wants it gets ready
 
     def block(self, start: int) -> Block:
         """Interactions start, …, to the end of their chunk."""
@@ -45,12 +44,10 @@ class Ahead:
                 wait([drawn])  # the stream serves one at a time
             block = self._stream.block(start, self._stop(start))
         self._next = None
-        self._draw_ahead(self._stop(start))
+        then = self._stop(start)
+        if self._helped and then < self._end:
+            self._next = then, _helper().submit(self._stream.block, then, self._stop(then))
         return block
-
-    def _draw_ahead(self, start: int) -> None:
-        if self._helped and start < self._end:
-            self._next = start, _helper().submit(self._stream.block, start, self._stop(start))
 
     def _stop(self, start: int) -> int:
         chunk = self._stream.chunk

@@ -112,7 +112,7 @@ def recorded(
     >>> env.longest, env.dim, env.n_arms
     (2, 2, 2)
     """
-    require(rounds in ("one", "all"), "rounds", rounds, "'one' or 'all'")
+    require(isinstance(rounds, str) and rounds in ("one", "all"), "rounds", rounds, "'one' or 'all'")
     for name, value in (("noise", noise), ("bound", 1.0 if bound is None else bound)):
         number(value, name, "a finite number ≥ 0", at_least=0.0)
     who = _clients(clients, n_clients)
@@ -211,7 +211,7 @@ def _floats(name: str, values: ArrayLike) -> Array:
         numbers = np.asarray(values)
         if numbers.dtype.kind != "c":
             return np.asarray(numbers, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         uneven = "inhomogeneous" in str(error)
         why = "it has lists of different lengths" if uneven else str(error).rstrip(".")
     else:

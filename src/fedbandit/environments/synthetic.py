@@ -102,7 +102,7 @@ class Synthetic:
             try:
                 p = np.asarray(self.arrivals, dtype=np.float64)
             except (TypeError, ValueError):
-                raise FedbanditError(f"arrivals is {self.arrivals!r}, but must hold numbers.") from None
+                raise FedbanditError(f"arrivals is {shown(self.arrivals)}, but must hold numbers.") from None
             require(p.shape == (self.n_clients,), "the shape of arrivals", p.shape, f"({self.n_clients},)")
             require(
                 bool((p >= 0).all()) and abs(p.sum() - 1) < 1e-6,

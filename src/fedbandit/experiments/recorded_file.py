@@ -54,7 +54,8 @@ def _offered(table: NDArray[Any], counts: NDArray[Any] | None) -> list[NDArray[A
     rounds = list(np.atleast_1d(table))
     if counts is None:
         return rounds
-    return [np.atleast_1d(entries)[:count] for entries, count in zip(rounds, counts, strict=False)]
+    limits = counts.tolist() + [None] * (len(rounds) - counts.size)  # what is too much is seen by `recorded`
+    return [np.atleast_1d(entries)[:count] for entries, count in zip(rounds, limits, strict=False)]
 
 
 def _check_counts(counts: NDArray[Any], arms: NDArray[Any], name: str) -> None:

@@ -63,9 +63,9 @@ def preset(function: Callable[P, System]) -> Callable[P, System]:
 
 def _keywords_of(function: Callable[..., System]) -> set[str] | None:
     """The names it takes, the common ones included; None if it takes whatever comes."""
-    parameters = inspect.signature(function).parameters
+    parameters = inspect.signature(function, follow_wrapped=False).parameters
     rest = [parameter for parameter in parameters.values() if parameter.kind is parameter.VAR_KEYWORD]
-    if any("Common" not in str(parameter.annotation) for parameter in rest):
+    if any(parameter.annotation not in ("Unpack[Common]", Unpack[Common]) for parameter in rest):
         return None
     names = set(parameters) - {parameter.name for parameter in rest}
     return names | set(Common.__annotations__) if rest else names

@@ -24,8 +24,8 @@ def check_factor(name: str, value: Factor, rules: Rules) -> float | str | Array:
             raise unknown(f"rule for {name}", value, rules)
         return value
     try:
-        factors = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+        factors = np.asarray(math.nan if value is None else value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
         raise FedbanditError(
             f"{name} is {shown(value)}, but must be a number or a list with one for each client."
         ) from None
@@ -33,7 +33,8 @@ def check_factor(name: str, value: Factor, rules: Rules) -> float | str | Array:
     low = np.flatnonzero(~(np.atleast_1d(factors) >= 1))
     if low.size:
         whose = name if factors.ndim == 0 else f"{name} of client {low[0]}"
-        require(False, whose, float(np.atleast_1d(factors)[low[0]]), "≥ 1 (1 communicates always, inf never)")
+        bad = value if factors.ndim == 0 else float(factors[low[0]])
+        require(False, whose, bad, "≥ 1 (1 communicates always, inf never)")
     return float(factors) if factors.ndim == 0 else factors
 
 

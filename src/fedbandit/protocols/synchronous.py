@@ -71,7 +71,8 @@ class Synchronous:
             if self.threshold not in THRESHOLD_RULES:
                 raise unknown("rule for threshold", self.threshold, THRESHOLD_RULES)
         elif self.threshold is not None:
-            finite = 0.0 if isinstance(self.threshold, float) and math.isinf(self.threshold) else self.threshold
+            infinite = not hasattr(self.threshold, "__len__") and self.threshold == math.inf
+            finite = 0.0 if infinite else self.threshold
             number(finite, "threshold", "a number ≥ 0, or None for the default", at_least=0.0)
         whole_number("batch", self.batch)
         if self.growth is not None:
