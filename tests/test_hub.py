@@ -28,6 +28,7 @@ from fedbandit.protocols.cohorts import (
     SNAPSHOT,
     USED,
     Hub,
+    current_cohort,
     empty_hub,
     has_room,
     meld,
@@ -100,7 +101,8 @@ class Plain:
 class Pair:
     """The hub with rows for its clients, and the plain model, driven together.
 
-    Forgetful clients throw their row away when they are given all there is with an upload.
+    Forgetful clients throw their row away when they are given all there is with an upload. Every other client borrows
+    its base while it can.
     """
 
     def __init__(
@@ -122,8 +124,16 @@ class Pair:
     def catch_up(self, i: int) -> Array:
         """Client i is about to act."""
         row: Array = self.rows[i]
-        hubs.catch_up(self.hub, i, row, self.d, RIDGE, self.scratch)
+        borrows = i % 2 == 1
+        hubs.catch_up(self.hub, i, row, self.d, RIDGE, self.scratch, borrows)
+        if borrows and self.hub.cohorts[current_cohort(self.hub, i), SNAPSHOT] >= 0:
+            stats.base_of(row, self.d)[:] = np.nan
         return row
+
+    def own(self, i: int, row: Array) -> Array:
+        """With what client i shares written down."""
+        hubs.own_base(self.hub, i, row, self.d)
+        return stats.base_of(row, self.d)
 
     def reserve(self) -> None:
         """As every caller must."""
@@ -159,6 +169,7 @@ class Pair:
             row[:] = 0.0
             stats.start_row(row, self.d, RIDGE)
             return
+        self.own(i, row)
         downloads = hubs.upload_row(self.hub, i, row, self.d, RIDGE, self.counting, self.scratch)
         expected = self.plain.upload(i)
         others = [j for j in expected if j != i]  # the uploader is at hand and gets its download without a snapshot
@@ -184,7 +195,7 @@ class Pair:
         for i, V in self.plain.V.items():
             copy = self.rows[i].copy()  # what the client would have; the client itself stays lazy
             hubs.catch_up(self.hub, i, copy, self.d, RIDGE, self.scratch)
-            np.testing.assert_allclose(unpacked(stats.base_of(copy, self.d), self.d), V, atol=1e-9)
+            np.testing.assert_allclose(unpacked(self.own(i, copy), self.d), V, atol=1e-9)
             assert copy[N] - copy[N_PENDING] == self.plain.n[i]
             assert copy[N_PENDING] == len(self.plain.pending[i])
             everything = V + sum((np.outer(x, x) for x in self.plain.pending[i]), np.zeros((self.d, self.d)))
@@ -410,10 +421,26 @@ def test_downloads_are_materialised_when_a_client_next_acts() -> None:
     pair.upload(0)
     np.testing.assert_array_equal(pair.rows[1], before)
     row = pair.catch_up(1)
-    np.testing.assert_allclose(unpacked(stats.base_of(row, 2), 2), np.diag([1.0, 0.0]))
+    np.testing.assert_allclose(unpacked(pair.own(1, row), 2), np.diag([1.0, 0.0]))
     np.testing.assert_allclose(unpacked(stats.inverse_of(row, 2), 2), np.diag([1 / 1.1, 1 / 0.35]))
     assert row[VERSION] == 1
     assert row[LOGDET] == pytest.approx(math.log(11) + math.log(3.5))
+
+
+def test_all_bases_are_written_down() -> None:
+    """Of who has applied what it was sent, what it shares; of who has not, nothing: what it had is nowhere any more."""
+    pair = Pair(2, [0, 0, 0, 0], [1.0, 1.0, 1.0, 1.0], counting=False)
+    for i in range(4):
+        pair.join(i, warm=False)
+    pair.observe(0, np.array([1.0, 0.0]))
+    pair.upload(0)
+    for i in (1, 2):
+        pair.catch_up(i)
+    pair.rows[3, stats.base_at(2) :] = np.nan
+    hubs.own_all(pair.hub, pair.rows, np.arange(4), 2)
+    bases = [unpacked(stats.base_of(row, 2), 2) for row in pair.rows]
+    for base, V in zip(bases, (np.diag([1.0, 0.0]),) * 3 + (np.zeros((2, 2)),), strict=True):
+        np.testing.assert_allclose(base, V)
 
 
 @pytest.mark.parametrize("counting", [False, True])

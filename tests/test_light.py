@@ -62,7 +62,9 @@ def test_a_light_row_made_full(d: int, k: int) -> None:
     hot = statistics.hot_length(d)
     used = np.r_[: statistics.HEAD + d, statistics.inverse_at(d) : hot]  # Δb, in between, is left to `complete`
     np.testing.assert_allclose(row[used], expected[used], atol=1e-12)
-    light.complete(small, given, row, d)
+    light.complete(small, given, row, d, borrows=True)
+    assert np.isnan(statistics.base_of(row, d)).all()
+    light.complete(small, given, row, d, borrows=False)
     statistics.tidy_rows(row[None], d)
     np.testing.assert_allclose(row, expected, atol=1e-12)
     assert not np.isnan(light.tidy(small[None], d)).any()

@@ -17,7 +17,11 @@ from fedbandit.algebra import Array
 from fedbandit.engine import rows
 from fedbandit.engine.checkpoint import read_checkpoint, write_checkpoint
 from fedbandit.engine.simulation import Simulation
+from fedbandit.packed import unpacked
 from fedbandit.protocols import cohorts
+from fedbandit.protocols.hub import catch_up
+from fedbandit.statistics import REFRESH_EVERY, inverse_of, scratch_matrix
+from fedbandit.sums import pending_sums, shared_sums
 from tests.test_exact import POLICIES
 
 LARGE = (1000, 1000)  # 8 MB
@@ -181,3 +185,33 @@ def test_rows_that_grow_or_are_restored_are_written_before_they_are_read(
         return finished(preset(), env, 20_000, tmp_path / next(names))
 
     check_nothing_is_read_before_it_is_written(run, monkeypatch)
+
+
+@pytest.mark.parametrize("policy", list(POLICIES))
+def test_a_borrowed_base_is_there_when_it_is_needed(
+    policy: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """For a refresh long after the last download, for an upload, and after a pause; nothing else reads it."""
+    env = fb.environments.homogeneous(n_clients=3, dim=4, n_arms=4)
+    system = fb.async_linucb(gamma_upload=3.0, gamma_download=3.0, policy=POLICIES[policy][0])
+    numbers = iter(range(10))
+    check_nothing_is_read_before_it_is_written(
+        lambda: finished(system, env, 40_000, tmp_path / f"{next(numbers)}.ckpt"), monkeypatch
+    )
+    simulation = finished(system, env, 40_000)
+    learner = simulation.learner
+    assert isinstance(learner, rows.RowsLearner)
+    communication = simulation.result().communication
+    assert communication.uploads < 40_000 / REFRESH_EVERY / 2, (
+        "rows are refreshed more often than they are sent anything"
+    )
+    apart = Simulation(system, env, 40_000, 0, fuse=False)
+    while not apart.finished:
+        apart.advance()
+    assert np.array_equal(simulation.result().arms, apart.result().arms)
+    learner.settle()
+    for seat, r in enumerate(learner.seats.row_at):
+        row = learner.rows[seat]
+        catch_up(learner.hub, int(r), row, 4, 0.1, scratch_matrix(4))
+        V = shared_sums(row, 4).V + pending_sums(row, 4).V
+        np.testing.assert_allclose(unpacked(inverse_of(row, 4), 4) @ (V + 0.1 * np.eye(4)), np.eye(4), atol=1e-8)

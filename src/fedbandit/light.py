@@ -23,6 +23,7 @@ from fedbandit.statistics import (
     STEPS,
     UNREFRESHED,
     VERSION,
+    base_b_of,
     inverse_of,
     learn,
     listed_of,
@@ -92,9 +93,15 @@ def load_model(light: Array, given: Array, row: Array, d: int, u: Array) -> None
 
 
 @compiled_lean
-def complete(light: Array, given: Array, row: Array, d: int) -> None:
-    """Make `row`, whose model is there, a full row: what is pending, and what it shares with `given`."""
-    share_base(row, given, d)
+def complete(light: Array, given: Array, row: Array, d: int, borrows: bool) -> None:
+    """Make `row`, whose model is there, a full row: what is pending, and what it shares with `given`.
+
+    A row that `borrows` leaves its base where it is, as in `rest_on`.
+    """
+    if borrows:
+        copy(base_b_of(given, d), base_b_of(row, d))
+    else:
+        share_base(row, given, d)
     listed, pending_b = listed_of(row, d), pending_b_of(row, d)
     clear(pending_b)
     for i in range(int(light[COUNT])):

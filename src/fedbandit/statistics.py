@@ -11,7 +11,7 @@ the Sherman–Morrison formula and the matrix determinant lemma, in O(d²) an ob
 ΔV is a short list of contexts and a matrix into which the list is folded when it is full: with many models, memory
 traffic counts, and an observation then touches O(d) of ΔV instead of O(d²).
 
-A row is about 1½d² + 17d + 16 numbers side by side. First what every step needs: scalars, θ̂, Δb and the inverse. Then
+A row is about 1½d² + 33d + 16 numbers side by side. First what every step needs: scalars, θ̂, Δb and the inverse. Then
 what few do: base b and base; the list, and the folded part of ΔV. All matrices are packed (`fedbandit.packed`). Rows
 exist only for models that have acted. Coordinators keep their own statistics as rows without pending; what they
 broadcast are rows that end where base does.
@@ -72,8 +72,11 @@ SLACK = 10  # the first of six scalars that base does not show and its giver kno
 OFFSET, BIAS, INFLATION, NOISE, HEADSTART, SPECTRUM = range(SLACK, SLACK + 6)
 HEAD = 16
 
-LISTED = 8
+LISTED = 24
 """The length of the list of pending contexts."""
+
+FEW = 8
+"""So many contexts, or half as many as there are dimensions, are included one by one."""
 
 LINE = 8
 """Numbers in a line of the cache. Rows, and matrices in them, are whole lines apart."""
@@ -345,21 +348,36 @@ def mark_sent(row: Array, d: int) -> None:
 @compiled_lean
 def adopt(row: Array, given: Array, d: int, ridge: float, scratch: Array) -> None:
     """Replace what a row shares with its coordinator by the row `given`, and put pending observations back on top."""
-    for i in range(hot_length(d), folded_at(d), LINE):  # most of it is needed, and seldom in the cache
+    rest_on(row, given, d, ridge, scratch)
+    share_base(row, given, d)
+
+
+@compiled_lean
+def rest_on(row: Array, given: Array, d: int, ridge: float, scratch: Array) -> None:
+    """`adopt`, but base is not written down: whoever needs it must know what was given."""
+    for i in range(shared_length(d), shared_length(d) + int(row[N_LISTED]) * d, LINE):  # seldom in the cache
         prefetch(row, i)
+    if row[N_PENDING] > row[N_LISTED]:
+        for i in range(folded_at(d), row.shape[0], LINE):
+            prefetch(row, i)
     take_scalars(row, given)
     copy(base_b_of(given, d), base_b_of(row, d))
     if has_few_pending(row, d):
         build_on(row, given, d, scratch)
     else:
         recompute_on(row, base_of(given, d), d, ridge, scratch)
-    share_base(row, given, d)
 
 
 @compiled_inline
 def share_base(row: Array, given: Array, d: int) -> None:
     """Base b and base = those of `given`."""
     copy(given[hot_length(d) : shared_length(d)], row[hot_length(d) : shared_length(d)])
+
+
+@compiled_inline
+def forget_base(row: Array, d: int) -> None:
+    """Zeros instead of base."""
+    clear(row[hot_length(d) + d : shared_length(d)])
 
 
 @compiled_inline
@@ -375,7 +393,7 @@ def take_scalars(row: Array, given: Array) -> None:
 @compiled_inline
 def has_few_pending(row: Array, d: int) -> bool:
     """Whether all that is pending is listed, and is faster included one by one than an inverse is computed."""
-    return row[N_PENDING] <= min(row[N_LISTED], d // 2)
+    return row[N_PENDING] <= min(row[N_LISTED], FEW, d // 2)
 
 
 @compiled_lean

@@ -37,7 +37,7 @@ class _FourType(types.Type):
         super().__init__(name="Four")
 
 
-_FOUR = _FourType()
+FOUR = _FourType()
 
 
 @register_model(_FourType)
@@ -53,25 +53,25 @@ def _splat(builder: Any, number: Any) -> Any:
 
 @infer_global(operator.add)
 class _Add(ConcreteTemplate):
-    cases = (signature(_FOUR, _FOUR, _FOUR),)
+    cases = (signature(FOUR, FOUR, FOUR),)
 
 
 @infer_global(operator.mul)
 class _Multiply(ConcreteTemplate):
-    cases = (signature(_FOUR, _FOUR, _FOUR), signature(_FOUR, _FOUR, types.float64))
+    cases = (signature(FOUR, FOUR, FOUR), signature(FOUR, FOUR, types.float64))
 
 
-@lower_builtin(operator.add, _FOUR, _FOUR)
+@lower_builtin(operator.add, FOUR, FOUR)
 def _lower_add(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return builder.fadd(*args)
 
 
-@lower_builtin(operator.mul, _FOUR, _FOUR)
+@lower_builtin(operator.mul, FOUR, FOUR)
 def _lower_multiply(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return builder.fmul(*args)
 
 
-@lower_builtin(operator.mul, _FOUR, types.float64)
+@lower_builtin(operator.mul, FOUR, types.float64)
 def _lower_scale(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return builder.fmul(args[0], _splat(builder, args[1]))
 
@@ -110,23 +110,24 @@ def _lower_total(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return builder.fadd(builder.fadd(a, c), builder.fadd(b, d))
 
 
-def _shuffle(builder: Any, a: Any, b: Any, lanes: list[int]) -> Any:
-    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_INDEX, 4), lanes))
+def shuffle(builder: Any, a: Any, b: Any, lanes: list[int]) -> Any:
+    """A vector of these entries of a, followed by b: for those who write vectors of the machine."""
+    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_INDEX, len(lanes)), lanes))
 
 
 def _lower_totals(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     a, b, c, d = args
-    ab = builder.fadd(_shuffle(builder, a, b, [0, 4, 1, 5]), _shuffle(builder, a, b, [2, 6, 3, 7]))
-    cd = builder.fadd(_shuffle(builder, c, d, [0, 4, 1, 5]), _shuffle(builder, c, d, [2, 6, 3, 7]))
-    return builder.fadd(_shuffle(builder, ab, cd, [0, 1, 4, 5]), _shuffle(builder, ab, cd, [2, 3, 6, 7]))
+    ab = builder.fadd(shuffle(builder, a, b, [0, 4, 1, 5]), shuffle(builder, a, b, [2, 6, 3, 7]))
+    cd = builder.fadd(shuffle(builder, c, d, [0, 4, 1, 5]), shuffle(builder, c, d, [2, 6, 3, 7]))
+    return builder.fadd(shuffle(builder, ab, cd, [0, 1, 4, 5]), shuffle(builder, ab, cd, [2, 3, 6, 7]))
 
 
 def _lower_lane(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     a, b, c, d, _ = args
     which = sig.args[4].literal_value
     outer = [0, 4, 1, 5] if which < 2 else [2, 6, 3, 7]
-    pairs = _shuffle(builder, a, b, outer), _shuffle(builder, c, d, outer)
-    return _shuffle(builder, *pairs, [0, 1, 4, 5] if which % 2 == 0 else [2, 3, 6, 7])
+    pairs = shuffle(builder, a, b, outer), shuffle(builder, c, d, outer)
+    return shuffle(builder, *pairs, [0, 1, 4, 5] if which % 2 == 0 else [2, 3, 6, 7])
 
 
 def _lower_entry(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -145,7 +146,7 @@ def _check(array: Any) -> None:
 @intrinsic
 def _load(typing_context: Any, array: Any, index: Any) -> Any:
     _check(array)
-    return signature(_FOUR, array, types.intp), _lower_load
+    return signature(FOUR, array, types.intp), _lower_load
 
 
 @intrinsic
@@ -162,7 +163,7 @@ def _store_away(typing_context: Any, array: Any, index: Any, four: Any) -> Any:
 
 @intrinsic
 def _four(typing_context: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-    return signature(_FOUR, *[types.float64] * 4), _lower_four
+    return signature(FOUR, *[types.float64] * 4), _lower_four
 
 
 @intrinsic
@@ -172,12 +173,12 @@ def _total(typing_context: Any, four: Any) -> Any:
 
 @intrinsic
 def _totals(typing_context: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-    return signature(_FOUR, *[_FOUR] * 4), _lower_totals
+    return signature(FOUR, *[FOUR] * 4), _lower_totals
 
 
 @intrinsic(prefer_literal=True)
 def _lane(typing_context: Any, a: Any, b: Any, c: Any, d: Any, k: Any) -> Any:
-    return signature(_FOUR, _FOUR, _FOUR, _FOUR, _FOUR, k), _lower_lane
+    return signature(FOUR, FOUR, FOUR, FOUR, FOUR, k), _lower_lane
 
 
 @intrinsic(prefer_literal=True)
@@ -203,7 +204,7 @@ def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
 
 @intrinsic
 def _zeros(typing_context: Any) -> Any:
-    return signature(_FOUR), _lower_zeros
+    return signature(FOUR), _lower_zeros
 
 
 def _load_plain(array: NDArray[np.float64], i: int) -> Four:

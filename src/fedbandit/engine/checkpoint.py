@@ -41,7 +41,7 @@ def fingerprint(system: System, env: Environment, horizon: int, seed: int) -> st
     return digest.hexdigest()
 
 
-FORMAT = 6
+FORMAT = 7
 """Of what is in the file; the first and the fifth had other light rows, the second, third and fourth other rows."""
 
 

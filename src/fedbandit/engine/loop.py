@@ -29,7 +29,7 @@ from fedbandit.packed import multiply_packed
 from fedbandit.policies import PolicyPlan, Scratch, choose_at
 from fedbandit.policies.plan import Code
 from fedbandit.protocols.cohorts import ISSUE, SNAPSHOT, Hub, current_cohort, has_room, is_crowded, of
-from fedbandit.protocols.hub import catch_up, is_stale, join, measure, renew, take_in_one, upload_row
+from fedbandit.protocols.hub import catch_up, is_stale, join, measure, own_base, renew, take_in_one, upload_row
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import RewardPlan, learnt
 from fedbandit.statistics import (
@@ -37,16 +37,20 @@ from fedbandit.statistics import (
     LOGDET,
     N_OWN,
     N_PENDING,
+    REFRESH_EVERY,
     STEPS,
+    UNREFRESHED,
     VERSION,
     N,
-    folded_at,
+    base_at,
     hold,
     hot_length,
     inverse_at,
     inverse_of,
     list_end,
+    next_line,
     observe,
+    shared_length,
 )
 from fedbandit.vectors import prefetch
 
@@ -176,23 +180,27 @@ def fetch(
         return given
     load_model(light, given, bench, d, work.u)
     if whole:
-        complete(light, given, bench, d)
+        complete(light, given, bench, d, False)
     return bench
 
 
 @compiled_lean
-def fill_in(light: Array, given: Array, bench: Array, d: int, work: Scratch) -> None:
+def fill_in(light: Array, given: Array, bench: Array, d: int, work: Scratch, borrows: bool) -> None:
     """Make of a light row, as far as it was put on the bench to choose with, a full row."""
     if light[COUNT] == 0:
         load_model(light, given, bench, d, work.u)
-    complete(light, given, bench, d)
+    complete(light, given, bench, d, borrows)
 
 
 @compiled_lean
-def settle_in(seats: Seats, r: int, rows: Array, d: int) -> None:
+def settle_in(seats: Seats, r: int, rows: Array, d: int, borrows: bool) -> None:
     """Move row r from the bench, where it was filled in and nothing is folded, to a full seat of its own."""
-    seat = take_seat(seats, r)
-    copy_away(rows[BENCH, : folded_at(d)], rows[seat, : folded_at(d)])
+    bench, row = rows[BENCH], rows[take_seat(seats, r)]
+    base, listed, end = base_at(d), shared_length(d), next_line(list_end(bench, d))
+    copy_away(bench[:base], row[:base])
+    if not borrows:
+        copy_away(bench[base:listed], row[base:listed])
+    copy_away(bench[listed:end], row[listed:end])
 
 
 @compiled_inline
@@ -220,8 +228,8 @@ def settle_all(rows: Array, lights: Array, seats: Seats, hub: Hub, rules: Rules,
             slot = snapshot_for(r, hub, rules.speaks)
             given = rules.blank if slot < 0 else hub.snapshots[slot]
             fetch(light, r, given, hub, rows[BENCH], d, rules, work, False)
-            fill_in(light, given, rows[BENCH], d, work)
-            settle_in(seats, r, rows, d)
+            fill_in(light, given, rows[BENCH], d, work, False)
+            settle_in(seats, r, rows, d, False)
 
 
 @compiled_inline
@@ -318,6 +326,7 @@ def run(
     delayed = block.delays.shape[0] > 0
     d = block.X.shape[1]
     s = start
+    borrowing = rules.fused and rules.speaks and plan.code != PERTURBED
     growing = seats.seat_of.shape[0] - seats.row_at.shape[0]  # rows that have no place yet
     while s < stop:
         if rules.speaks and not has_room(hub):
@@ -345,12 +354,14 @@ def run(
         light = seat < 0
         row = rows[BENCH if light else seat]
         model = given = row
+        borrows = borrowing
         if light:
             slot = snapshot_for(r, hub, rules.speaks)
             given = rules.blank if slot < 0 else hub.snapshots[slot]
             model = fetch(lights[-2 - seat], r, given, hub, row, d, rules, work, plan.code == PERTURBED)
+            borrows = borrowing and slot >= 0
         elif rules.speaks:
-            catch_up(hub, r, row, d, rules.ridge, work.M)
+            catch_up(hub, r, row, d, rules.ridge, work.M, borrows)
 
         if acting:
             offered = block.arms[s, : block.counts[s]]
@@ -387,7 +398,9 @@ def run(
                     hub, r, lights[-2 - seat], row, x, y, rules.ridge, rules.counting, work.M
                 )
                 continue
-            fill_in(lights[-2 - seat], given, row, d, work)
+            fill_in(lights[-2 - seat], given, row, d, work, borrows)
+        elif borrows and row[UNREFRESHED] >= REFRESH_EVERY - 1:
+            own_base(hub, r, row, d)
         if rules.fresh:
             observe(row, x, y, work.best_u, rules.ridge, work.M)
         else:
@@ -395,8 +408,11 @@ def run(
         if triggered(rules.kind, pick(rules.thresholds, r), rules.batch, row):
             if not rules.fused:
                 return Pause(s, EVENT, seat, at)
+            if borrows:
+                own_base(hub, r, row, d)
+                borrows = False
             out.uploads[at] += 1
             out.downloads[at] += upload_row(hub, r, row, d, rules.ridge, rules.counting, work.M)
         if light:
-            settle_in(seats, r, rows, d)
+            settle_in(seats, r, rows, d, borrows)
     return Pause(stop, DONE, -1, stop)

@@ -20,10 +20,11 @@ from fedbandit.frontier import Frontier
 from fedbandit.light import light_length, tidy
 from fedbandit.memory import enlarged, room_for, unknown
 from fedbandit.messages import Join
-from fedbandit.policies import scratch
+from fedbandit.policies import ready_for, scratch
 from fedbandit.protocols import Coordinator, Kind, MemberKeeper
 from fedbandit.protocols.cohorts import FREE, USED, Hub, empty_hub
 from fedbandit.protocols.housekeeping import make_room, pack_hub, unpack_hub
+from fedbandit.protocols.hub import own_all
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.state import State
 from fedbandit.statistics import adopt, empty_rows, grown, row_length, scratch_matrix, start_row, tidy_rows
@@ -111,6 +112,7 @@ class RowsLearner:
                 self.clusters = Partitions()
                 self.clusters.record_clusters(0, known_one_by_one.assembly.groups())
         self._frontiers = Frontier(), Frontier(), Frontier(), Frontier()
+        self._used = 0, 0, 0, 0  # of what they watch, when they last looked
         self.late = no_late(min(env.longest_delay, world.horizon), env.dim)
         self.work = scratch(env.n_arms, env.dim)
 
@@ -164,6 +166,7 @@ class RowsLearner:
     def run(self, start: int, stop: int, before: int, block: Block, out: Outcome) -> int:
         """Run the compiled loop until it needs something, give it that, and say where to go on."""
         stop = self._greet(start, stop, block, out)
+        self.work = ready_for(self.work, block.X, block.arms.size)
         exploring = self.members is not None and self.members.exploring
         pause = run(
             start,
@@ -201,7 +204,11 @@ class RowsLearner:
         """Have the memory that is used next handed out."""
         (taken, light), hub = self.seats.taken.tolist(), self.hub
         snapshots, cohorts = hub.users.size - int(hub.counters[FREE]), int(hub.counters[USED])
-        arrays, used = (self.rows, self.lights, hub.snapshots, hub.cohorts), (taken, light, snapshots, cohorts)
+        used = taken, light, snapshots, cohorts
+        if used == self._used:
+            return
+        self._used = used
+        arrays = self.rows, self.lights, hub.snapshots, hub.cohorts
         for frontier, array, rows in zip(self._frontiers, arrays, used, strict=True):
             frontier.reach(array, rows)
 
@@ -244,10 +251,17 @@ class RowsLearner:
     def settle(self) -> None:
         """Give every row that has acted a full seat, so that `rows` shows them all. It changes no outcome."""
         settle_all(self.rows, self.lights, self.seats, self.hub, self.rules, self.work)
+        self._own_bases()
+
+    def _own_bases(self) -> None:
+        if self.rules.fused and self.rules.speaks:
+            taken = int(self.seats.taken[FULL])
+            own_all(self.hub, self.rows[:taken], self.seats.row_at[:taken], self.dim)
 
     def state(self) -> State:
         """Rows, seats, hub, rewards under way, and what the exchange remembers."""
         taken, light = self.seats.taken.tolist()
+        self._own_bases()
         tidy_rows(self.rows[:taken], self.dim)
         arrays: dict[str, Any] = {"rows": self.rows[:taken], "lights": tidy(self.lights[:light], self.dim)}
         arrays |= {f"late.{k}": v for k, v in self.late._asdict().items()}

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit.algebra import Array, Ints, dot_each
+from fedbandit.coarse import Coarse, coarse_copy, no_copy
 from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.packed import multiply_packed
 from fedbandit.policies.perturbed_history import spread_perturbed
@@ -25,19 +26,25 @@ THOMPSON, SQUARED = int(Code.THOMPSON), int(Code.SQUARED)
 class Scratch(NamedTuple):
     """Memory that a chooser writes to, allocated once."""
 
-    scores: Array  # (K,)
+    scores: Array  # (K rounded up to fours,)
     u: Array  # (d,)
     best_u: Array  # (d,)  V(λ)⁻¹ x of the arm chosen
     theta: Array  # (d,)  sampled parameter
     z: Array  # (d,)
     M: Array  # as `scratch_matrix`
     V: Array  # (d, d)
+    coarse: Coarse
 
 
 def scratch(n_arms: int, dim: int) -> Scratch:
     """Memory for sets of up to `n_arms` arms."""
-    vectors = [np.zeros(size) for size in (n_arms, dim, dim, dim, dim)]
-    return Scratch._make((*vectors, scratch_matrix(dim), np.zeros((dim, dim))))
+    vectors = [np.zeros(size) for size in (n_arms + -n_arms % 4, dim, dim, dim, dim)]
+    return Scratch._make((*vectors, scratch_matrix(dim), np.zeros((dim, dim)), no_copy(np.zeros((0, dim)))))
+
+
+def ready_for(work: Scratch, X: Array, offers: int) -> Scratch:
+    """The same memory, with a copy of the contexts that are offered next if that will be of use."""
+    return work if work.coarse.of is X else work._replace(coarse=coarse_copy(X, offers))
 
 
 @compiled_lean
@@ -76,7 +83,7 @@ def choose_at(plan: PolicyPlan, row: Array, client: int, step: int, X: Array, ar
     score.
     """
     if plan.code == UCB:
-        return choose_ucb(plan, row, X, arms, work.scores, work.u, work.best_u)
+        return choose_ucb(plan, row, X, work.coarse, arms, work.scores, work.u, work.best_u)
     return choose_other(plan, row, client, step, X, arms, work)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.algebra import Array, Ints, add_scaled, clear, dot, dot_each, largest
+from fedbandit.coarse import LARGEST, Coarse, dot_each_coarsely, doubt
 from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.packed import multiply_packed, square_packed
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, noise_width, width
@@ -68,23 +69,31 @@ def choose_blindly(reach: float, bound: float, scale: float, X: Array, arms: Int
 
 
 @compiled_lean
-def choose_ucb(plan: PolicyPlan, row: Array, X: Array, arms: Ints, scores: Array, u: Array, best_u: Array) -> int:
+def choose_ucb(
+    plan: PolicyPlan, row: Array, X: Array, coarse: Coarse, arms: Ints, scores: Array, u: Array, best_u: Array
+) -> int:
     """The arm with the largest bound; its V(λ)⁻¹x is left in `best_u`.
 
     Exact, but most arms cost only their mean: with s ≥ λ_max(V(λ)⁻¹) no bound exceeds mean + (α s^½ + ν s) ‖x‖, and an
     arm for which that is below the best bound found so far is skipped. (s from the last refresh stays valid while V
-    grows.)
+    grows.) Means are computed coarsely first if there is a copy of X for that, and exactly where they count.
     """
     d = X.shape[1]
     alpha = width(plan, row)
     theta = theta_of(row, d)
     inverse = inverse_of(row, d)
     nu = noise_width(plan, row)
-    if row[N] == 0 and row[LOGDET] == 0.0 and dot(theta, theta) == 0.0:
+    size = dot(theta, theta)
+    if row[N] == 0 and row[LOGDET] == 0.0 and size == 0.0:
         scale = inverse[0]
         return choose_blindly(alpha * math.sqrt(scale) + nu * scale, plan.bound, scale, X, arms, scores, best_u)
     reach = (alpha * math.sqrt(row[SPECTRAL]) + nu * row[SPECTRAL]) * plan.bound
-    dot_each(theta, X, arms, scores)
+    coarsely = coarse.X.shape[0] > 0 and size < LARGEST
+    if coarsely:
+        dot_each_coarsely(theta, coarse, arms, scores)
+        reach += doubt(d, math.sqrt(size) * plan.bound)
+    else:
+        dot_each(theta, X, arms, scores)
     # The largest mean first: it usually wins, and its bound lets the others be skipped.
     best = largest(scores, arms.shape[0])
     first = 0
@@ -92,19 +101,23 @@ def choose_ucb(plan: PolicyPlan, row: Array, X: Array, arms: Ints, scores: Array
         first += 1
     x = X[arms[first]]
     multiply_packed(inverse, x, best_u)
-    best = scores[first] + bonus(alpha, nu, x, best_u)
+    best = (dot(theta, x) if coarsely else scores[first]) + bonus(alpha, nu, x, best_u)
     scores[first] = best
-    leader = first
+    leader, second = first, -math.inf
     for a in range(arms.shape[0]):
         if scores[a] + reach >= best - TIE and a != first:
-            scores[a] += bonus_of(alpha, nu, X[arms[a]], inverse, u)
+            x = X[arms[a]]
+            mean = dot(theta, x) if coarsely else scores[a]
+            scores[a] = mean + bonus_of(alpha, nu, x, inverse, u)
+            second = max(second, min(best, scores[a]))
             if scores[a] > best:
                 best = scores[a]
                 leader = a
-    for a in range(leader):
-        if scores[a] >= best - TIE:
-            leader = a
-            break
+    if second >= best - TIE:
+        for a in range(leader):
+            if scores[a] >= best - TIE:
+                leader = a
+                break
     if leader != first:
         multiply_packed(inverse, X[arms[leader]], best_u)
     return leader
