@@ -107,8 +107,8 @@ def test_the_same_arm_is_chosen_with_and_without(d: int, n: int, apart: float, a
 
 
 def test_what_single_precision_would_get_wrong() -> None:
-    """The second mean is larger by 10⁻⁸, of which nothing is left in single precision."""
-    X = np.array([[0.5, 0.0], [0.5 + 1e-8, 0.0]])
+    """The second mean is larger by 4·10⁻⁹, and in single precision less than the exact first one by 2·10⁻⁸."""
+    X = np.array([[0.5 + 2.5e-8, 0.0], [0.5 + 2.9e-8, 0.0]])
     row = trained(2, np.random.default_rng(0), 1)
     theta_of(row, 2)[:] = [1.0, 0.0]
     plan = UCB(alpha=0.0).plan(World(1, 2, 10, bound=1.0), 0.1, np.zeros(2, dtype=np.uint64))

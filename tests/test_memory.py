@@ -195,6 +195,7 @@ def test_a_borrowed_base_is_there_when_it_is_needed(
     env = fb.environments.homogeneous(n_clients=3, dim=4, n_arms=4)
     system = fb.async_linucb(gamma_upload=3.0, gamma_download=3.0, policy=POLICIES[policy][0])
     numbers = iter(range(10))
+    check_nothing_is_read_before_it_is_written(lambda: finished(system, env, 40_000), monkeypatch)
     check_nothing_is_read_before_it_is_written(
         lambda: finished(system, env, 40_000, tmp_path / f"{next(numbers)}.ckpt"), monkeypatch
     )
