@@ -14,7 +14,9 @@ from fedbandit.engine.simulation import Simulation
 from fedbandit.machines import ClientMachine
 from fedbandit.privacy import PrivateStatistics
 from fedbandit.protocols import CountTriggered
+from fedbandit.split_machine import SplitClientMachine, make_client
 from fedbandit.structures import GlobalLocal
+from fedbandit.world import World
 from tests import naive
 from tests.logs import random_log, recorded
 from tests.naive_split import async_linucb_am
@@ -111,6 +113,17 @@ def test_more_in_common_means_less_regret_and_more_messages() -> None:
 )
 def test_machines_agree(keywords: dict[str, Any]) -> None:
     checks.machines_agree(fb.async_linucb_am(**keywords))
+
+
+@pytest.mark.parametrize("startup", [True, False])
+def test_a_machine_has_room_for_as_many_arms_as_it_is_shown(startup: bool) -> None:
+    """However many it was shown before: what is compiled checks no bounds."""
+    world = World(n_clients=1, dim=4, horizon=50)
+    machine = make_client(0, fb.async_linucb_am(d_global=2, startup=startup).told(world), world)
+    assert isinstance(machine, SplitClientMachine)
+    for n in (1, 2, 3, 4, 5, 9):
+        machine.select(np.full((n, 4), 0.1))
+        assert min(machine._whole.scores.size, machine._split.scores.size) >= n
 
 
 def test_a_checkpoint_goes_on_as_if_nothing_had_happened(tmp_path: Any) -> None:

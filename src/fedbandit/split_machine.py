@@ -50,7 +50,7 @@ class SplitClientMachine(ClientMachine):
     def select(self, arms: ArrayLike) -> Choice:
         """Choose one of the arms, given as a (K, d) array of contexts."""
         X = self.checked(arms, self.whole)
-        if len(X) > self._whole.scores.size:
+        if len(X) > self._split.scores.size:
             self._whole, self._split = scratch(len(X), self.whole), split_scratch(len(X), self.parts, self.whole)
         offered = np.arange(len(X))
         if self.starting:
