@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedbandit import coarse
 from fedbandit.algebra import Array, Ints
 from fedbandit.coarse import LANES, LARGEST, LINE, coarse_copy, dot_each_coarsely, doubt
 from fedbandit.compiled import compiled
@@ -15,6 +16,13 @@ from fedbandit.packed import multiply_packed
 from fedbandit.policies import UCB, choose, ready_for, scratch
 from fedbandit.statistics import N, empty_rows, inverse_of, observe, scratch_matrix, start_row, theta_of
 from fedbandit.world import World
+
+
+@pytest.fixture(autouse=True)
+def short_contexts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies do not pay for short ones, but must be as right."""
+    monkeypatch.setattr(coarse, "LONG", 1)
+
 
 DIMS = [1, 3, 4, 7, 8, 15, 16, 17, 25, 33]
 MANY = 10**9
@@ -36,6 +44,9 @@ def test_no_copy_is_made_where_it_would_not_pay_or_not_hold() -> None:
     X = np.ones((100, 3))
     assert coarse_copy(X, 400).X.shape == (100, LINE)
     assert coarse_copy(X, 399).X.size == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coarse, "LONG", 4)
+        assert coarse_copy(X, 400).X.size == 0
     X[50, 1] = 2 * LARGEST
     assert coarse_copy(X, MANY).X.size == 0
     work = scratch(4, 3)

@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import pytest
 
-from fedbandit.algebra import Array
+from fedbandit.algebra import Array, largest
 from fedbandit.compiled import compiled
 from fedbandit.vectors import load, matrix_at, store, total, zeros
 
@@ -26,6 +26,15 @@ def test_four_numbers_are_computed_as_numpy_does() -> None:
     sum_of_four = scale_and_add(x, y, out, 0.3)
     np.testing.assert_array_equal(out, [0, 0, 0, *expected, 0, 0])
     assert sum_of_four == (expected[0] + expected[2]) + (expected[1] + expected[3])
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, 5, 7, 8, 13])
+def test_the_largest(n: int) -> None:
+    """Of the first n, wherever it is."""
+    for place in range(n):
+        values = -1.0 - np.random.default_rng(n).random(n + 4)
+        values[place], values[n] = -0.5, 1.0
+        assert largest(values, n) == -0.5
 
 
 def test_a_matrix_is_a_view() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.compiled import compiled_inline, compiled_lean, compiled_view
-from fedbandit.vectors import four, load, matrix_at, store, store_away, total, totals, zeros
+from fedbandit.vectors import entry, four, larger, load, matrix_at, store, store_away, total, totals, zeros
 
 Array: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -80,14 +80,17 @@ def add_scaled(source: Array, scale: float, target: Array) -> None:
 
 @compiled_inline
 def largest(values: Array, n: int) -> float:
-    """The largest of the first n ≥ 1 values; four chains of comparisons, as each has to wait for the one before."""
-    a = b = c = d = values[0]
-    fours = n - n % 4
-    for i in range(0, fours, 4):
-        a, b, c, d = max(a, values[i]), max(b, values[i + 1]), max(c, values[i + 2]), max(d, values[i + 3])
-    for i in range(fours, n):
-        a = max(a, values[i])
-    return max(max(a, b), max(c, d))
+    """The largest of the first n ≥ 1 values."""
+    best, first = values[0], 0
+    if n >= 4:
+        fours = load(values, 0)
+        for i in range(4, n - 3, 4):
+            fours = larger(fours, load(values, i))
+        best = max(max(entry(fours, 0), entry(fours, 1)), max(entry(fours, 2), entry(fours, 3)))
+        first = n - n % 4
+    for i in range(first, n):
+        best = max(best, values[i])
+    return best
 
 
 @compiled_inline

@@ -37,8 +37,8 @@ LANES = 8
 LINE = 16
 """Numbers in a line of the cache."""
 
-OFTEN = 4
-"""How often each context of a block must be offered, on the average, for a copy to pay."""
+OFTEN, LONG = 4, 17
+"""How often each context of a block must be offered, on the average, and how long it must be, for a copy to pay."""
 
 LARGEST = 1e20
 """Longer vectors are not compared in single precision, where what is too large or too small would be lost."""
@@ -53,13 +53,13 @@ class Coarse(NamedTuple):
 
 
 def no_copy(X: Array) -> Coarse:
-    """Nothing: there are too many contexts, or each is offered too seldom."""
+    """Nothing: contexts are short, or each is offered too seldom."""
     return Coarse(X, np.zeros((0, 0), dtype=np.float32), np.zeros(0, dtype=np.float32))
 
 
 def coarse_copy(X: Array, offers: int) -> Coarse:
-    """A copy of X, if each of its contexts is offered often enough among so many offers, and all can be copied."""
-    if OFTEN * len(X) > offers or not np.abs(X).max() < LARGEST:
+    """A copy of X, if it will be of use where so many arms are offered, and if all of X can be copied."""
+    if X.shape[1] < LONG or OFTEN * len(X) > offers or not np.abs(X).max() < LARGEST:
         return no_copy(X)
     rows, d = X.shape
     padded = d + -d % LINE
@@ -209,6 +209,12 @@ def doubt(d: int, size: float) -> float:
 
 
 @compiled_inline
+def dot_of_lines(x: Singles, y: Singles, i: int) -> Eight:
+    """Entries i, …, i + 15 of both, multiplied, in eight sums."""
+    return load_eight(x, i) * load_eight(y, i) + load_eight(x, i + LANES) * load_eight(y, i + LANES)
+
+
+@compiled_inline
 def dot_each_coarsely(theta: Array, coarse: Coarse, arms: Ints, out: Array) -> None:
     """out[a] ≈ ⟨θ, X[arms[a]]⟩, four arms at a time; `out` has room for a number of arms that four divides."""
     d, t, X = theta.shape[0], coarse.theta, coarse.X
@@ -220,12 +226,13 @@ def dot_each_coarsely(theta: Array, coarse: Coarse, arms: Ints, out: Array) -> N
     last = arms.shape[0] - 1
     for a in range(0, last + 1, 4):
         w, x, y, z = X[arms[a]], X[arms[min(a + 1, last)]], X[arms[min(a + 2, last)]], X[arms[min(a + 3, last)]]
-        s0, s1, s2, s3 = nothing(), nothing(), nothing(), nothing()
-        for i in range(0, t.shape[0], LINE):
-            k = i + LANES
-            u, v = load_eight(t, i), load_eight(t, k)
-            s0 = s0 + (load_eight(w, i) * u + load_eight(w, k) * v)
-            s1 = s1 + (load_eight(x, i) * u + load_eight(x, k) * v)
-            s2 = s2 + (load_eight(y, i) * u + load_eight(y, k) * v)
-            s3 = s3 + (load_eight(z, i) * u + load_eight(z, k) * v)
+        s0, s1 = dot_of_lines(w, t, 0), dot_of_lines(x, t, 0)
+        s2, s3 = dot_of_lines(y, t, 0), dot_of_lines(z, t, 0)
+        if t.shape[0] == 2 * LINE:  # d = 17, …, 32, without a loop
+            s0, s1 = s0 + dot_of_lines(w, t, LINE), s1 + dot_of_lines(x, t, LINE)
+            s2, s3 = s2 + dot_of_lines(y, t, LINE), s3 + dot_of_lines(z, t, LINE)
+        else:
+            for i in range(LINE, t.shape[0], LINE):
+                s0, s1 = s0 + dot_of_lines(w, t, i), s1 + dot_of_lines(x, t, i)
+                s2, s3 = s2 + dot_of_lines(y, t, i), s3 + dot_of_lines(z, t, i)
         store(out, a, totals_of(s0, s1, s2, s3))

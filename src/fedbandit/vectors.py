@@ -130,6 +130,11 @@ def _lower_lane(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return shuffle(builder, *pairs, [0, 1, 4, 5] if which % 2 == 0 else [2, 3, 6, 7])
 
 
+def _lower_larger(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    a, b = args
+    return builder.select(builder.fcmp_ordered(">", a, b), a, b)
+
+
 def _lower_entry(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return builder.extract_element(args[0], _INDEX(sig.args[1].literal_value))
 
@@ -174,6 +179,11 @@ def _total(typing_context: Any, four: Any) -> Any:
 @intrinsic
 def _totals(typing_context: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
     return signature(FOUR, *[FOUR] * 4), _lower_totals
+
+
+@intrinsic
+def _larger(typing_context: Any, a: Any, b: Any) -> Any:
+    return signature(FOUR, FOUR, FOUR), _lower_larger
 
 
 @intrinsic(prefer_literal=True)
@@ -227,6 +237,10 @@ def _totals_plain(a: Four, b: Four, c: Four, d: Four) -> Four:
     return np.array([_total_plain(four) for four in (a, b, c, d)])
 
 
+def _larger_plain(a: Four, b: Four) -> Four:
+    return np.where(a > b, a, b)
+
+
 def _lane_plain(a: Four, b: Four, c: Four, d: Four, k: int) -> Four:
     return np.array([a[k], b[k], c[k], d[k]])
 
@@ -264,6 +278,9 @@ total: Callable[[Four], float] = _total_plain if _PLAIN else _total
 
 totals: Callable[[Four, Four, Four, Four], Four] = _totals_plain if _PLAIN else _totals
 """The `total` of each."""
+
+larger: Callable[[Four, Four], Four] = _larger_plain if _PLAIN else _larger
+"""The larger one of each pair."""
 
 lane: Callable[[Four, Four, Four, Four, int], Four] = _lane_plain if _PLAIN else _lane
 """Entry k, a constant, of each: row k of the transpose."""

@@ -21,8 +21,9 @@ class RewardKind(IntEnum):
 class Block(NamedTuple):
     """n interactions in a row, as plain arrays.
 
-    The arms offered are row numbers of X, so that a pool of arms is stored once; only the first `counts[s]` entries
-    of a row of `arms` are arms. Drawn rewards take one number of `noise` a round, whichever arm is pulled.
+    The arms offered are row numbers of X, so that a pool of arms is stored once, and need not be looked at again: an
+    array that is X of several blocks must stay as it is. Only the first `counts[s]` entries of a row of `arms` are
+    arms. Drawn rewards take one number of `noise` a round, whichever arm is pulled.
     """
 
     clients: Ints  # (n,)
