@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fedbandit as fb
 from fedbandit import coarse
 from fedbandit.algebra import Array, Ints
 from fedbandit.coarse import LANES, LARGEST, LINE, coarse_copy, dot_each_coarsely, doubt
 from fedbandit.compiled import compiled
+from fedbandit.engine.rows import RowsLearner
+from fedbandit.engine.simulation import Simulation
 from fedbandit.packed import multiply_packed
 from fedbandit.policies import UCB, choose, ready_for, scratch
 from fedbandit.statistics import N, empty_rows, inverse_of, observe, scratch_matrix, start_row, theta_of
@@ -128,6 +131,22 @@ def test_what_single_precision_would_get_wrong() -> None:
     dot_each_coarsely(theta_of(row, 2), work.coarse, np.arange(2), out)
     assert out[0] == out[1]
     assert choose(plan, row, 0, X, np.arange(2), work) == 1
+
+
+def test_a_simulation_is_the_same_with_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = fb.environments.homogeneous(n_clients=20, dim=17, n_arms=9, pool=60)
+    results = []
+    for shortest in (1, 18):
+        monkeypatch.setattr(coarse, "LONG", shortest)
+        simulation = Simulation(fb.async_linucb(), env, 5000, 0)
+        while not simulation.finished:
+            simulation.advance()
+        assert isinstance(simulation.learner, RowsLearner)
+        assert (simulation.learner.work.coarse.X.size > 0) == (shortest == 1)
+        results.append(simulation.result())
+    coarsely, exactly = results
+    np.testing.assert_array_equal(coarsely.arms, exactly.arms)
+    np.testing.assert_array_equal(coarsely.regret, exactly.regret)
 
 
 @pytest.mark.parametrize("size", [1e12, 1e150])

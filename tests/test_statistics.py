@@ -16,12 +16,13 @@ from fedbandit.compiled import compiled
 from fedbandit.packed import multiply_packed, pack, packed_length, unpacked
 from fedbandit.statistics import (
     BASE_LOGDET,
-    LISTED,
     LOGDET,
+    LONGEST,
     N_LISTED,
     N_OWN,
     N_PENDING,
     REFRESH_EVERY,
+    SHORTEST,
     SPECTRAL,
     UNREFRESHED,
     N,
@@ -76,7 +77,7 @@ def check_row(row: Array, V: Array, b: Array, *, n: int, n_own: int, pending: Ar
     np.testing.assert_allclose(row[BASE_LOGDET], of_base, atol=1e-9)
     assert row[SPECTRAL] >= np.linalg.eigvalsh(inverse)[-1] * (1 - 1e-12)
     assert (row[N], row[N_OWN], row[N_PENDING]) == (n, n_own, len(pending))
-    assert row[N_LISTED] <= min(LISTED, len(pending))
+    assert row[N_LISTED] <= min(stats.list_length(d), len(pending))
     sums = pending_sums(row, d)
     np.testing.assert_allclose(sums.V, gram(pending), atol=1e-10)
     assert sums.n == len(pending)
@@ -263,7 +264,7 @@ def test_observe(d: int, deficient: bool) -> None:
     row = new_row(d)
     for k in range(n):
         observe(row, X[k], Y[k])
-        if k < 3 * LISTED + 2 or k > n - 30:
+        if k < 3 * LONGEST + 2 or k > n - 30:
             seen = X[: k + 1]
             check_row(row, gram(seen), seen.T @ Y[: k + 1], n=k + 1, n_own=k + 1, pending=seen)
     assert row[UNREFRESHED] == n - REFRESH_EVERY
@@ -284,7 +285,7 @@ def test_absorb(d: int) -> None:
     assert row[UNREFRESHED] == 30
 
 
-@pytest.mark.parametrize("n", [0, 3, LISTED, LISTED + 3])
+@pytest.mark.parametrize("n", [0, 3, SHORTEST, SHORTEST + 1, LONGEST, LONGEST + 3])
 def test_rows_in_used_memory_are_tidied(n: int) -> None:
     """What means something is left alone, and the rest is zero."""
     d, rng = 5, np.random.default_rng(n)
@@ -293,7 +294,7 @@ def test_rows_in_used_memory_are_tidied(n: int) -> None:
         observe(clean, x, 1.0)
     before = clean.copy()
     stats.tidy_rows(clean[None], d)
-    listed, folded = int(clean[N_LISTED]), n > LISTED
+    listed, folded = int(clean[N_LISTED]), n > stats.list_length(d)
     meant = np.r_[
         : stats.HEAD + 2 * d,
         stats.inverse_at(d) : stats.shared_length(d) + listed * d,
@@ -316,7 +317,7 @@ def test_observing_nothing_changes_only_counts() -> None:
     assert (row[N], row[N_PENDING]) == (2, 2)
 
 
-@pytest.mark.parametrize("n", [0, 1, LISTED - 1, LISTED, LISTED + 1, 2 * LISTED, 2 * LISTED + 1, 5 * LISTED + 3])
+@pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 16, 17, 23, 24, 25, 43, 48, 49, 123])
 def test_pending_is_kept_twice_over(n: int) -> None:
     """What was folded before an upload does not come back after it."""
     d, rng = 5, np.random.default_rng(n)
@@ -337,7 +338,7 @@ def test_pending_is_kept_twice_over(n: int) -> None:
         row[N_PENDING] = row[N_LISTED] = 0
 
 
-@pytest.mark.parametrize("n", [0, 1, LISTED, LISTED + 1, 40])
+@pytest.mark.parametrize("n", [0, 1, SHORTEST, SHORTEST + 1, LONGEST, LONGEST + 1, 40])
 @pytest.mark.parametrize("d", [1, 4, 7])
 def test_mark_sent(d: int, n: int) -> None:
     """What was pending is shared; the model is the same."""
@@ -361,7 +362,7 @@ def test_mark_sent(d: int, n: int) -> None:
 
 
 @pytest.mark.parametrize("given_n", [0, 3, 300])
-@pytest.mark.parametrize("pending_n", [0, 1, 3, 4, 5, LISTED, LISTED + 1, 3 * LISTED])
+@pytest.mark.parametrize("pending_n", [0, 1, 3, 4, 5, SHORTEST, SHORTEST + 1, LONGEST, LONGEST + 1, 3 * LONGEST])
 @pytest.mark.parametrize("d", [1, 4, 7])
 def test_adopt(d: int, pending_n: int, given_n: int) -> None:
     """The base is replaced and pending is put back on top, whether it is listed or folded."""
@@ -388,7 +389,7 @@ def test_adopt(d: int, pending_n: int, given_n: int) -> None:
     check_row(row, V, b, n=given_n + pending_n, n_own=5 + pending_n, pending=X)
     np.testing.assert_array_equal(given, before)
 
-    more = rng.standard_normal((2 * LISTED, d))  # the list goes on where it was
+    more = rng.standard_normal((2 * LONGEST, d))  # the list goes on where it was
     for x in more:
         observe(row, x, 0.0)
     check_row(

@@ -11,6 +11,7 @@ cache, what is left of the last one zero. What is computed with it decides nothi
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -25,8 +26,8 @@ from numba.core.typing.templates import ConcreteTemplate, infer_global, signatur
 from numba.extending import intrinsic, models, register_model
 from numpy.typing import NDArray
 
-from fedbandit.algebra import Array, Ints
-from fedbandit.compiled import compiled_inline
+from fedbandit.algebra import Array, Ints, dot
+from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.vectors import FOUR, Four, load, shuffle, store
 
 Singles: TypeAlias = NDArray[np.float32]
@@ -236,3 +237,13 @@ def dot_each_coarsely(theta: Array, coarse: Coarse, arms: Ints, out: Array) -> N
                 s0, s1 = s0 + dot_of_lines(w, t, i), s1 + dot_of_lines(x, t, i)
                 s2, s3 = s2 + dot_of_lines(y, t, i), s3 + dot_of_lines(z, t, i)
         store(out, a, totals_of(s0, s1, s2, s3))
+
+
+@compiled_lean
+def find_means(theta: Array, coarse: Coarse, arms: Ints, bound: float, out: Array) -> float:
+    """The means of arms with ‖x‖ ≤ bound, coarsely, and by how much they may be wrong: infinity if θ is too long."""
+    size = dot(theta, theta)
+    if not size < LARGEST:
+        return math.inf
+    dot_each_coarsely(theta, coarse, arms, out)
+    return doubt(theta.shape[0], math.sqrt(size) * bound)

@@ -11,10 +11,10 @@ the Sherman–Morrison formula and the matrix determinant lemma, in O(d²) an ob
 ΔV is a short list of contexts and a matrix into which the list is folded when it is full: with many models, memory
 traffic counts, and an observation then touches O(d) of ΔV instead of O(d²).
 
-A row is about 1½d² + 33d + 16 numbers side by side. First what every step needs: scalars, θ̂, Δb and the inverse. Then
-what few do: base b and base; the list, and the folded part of ΔV. All matrices are packed (`fedbandit.packed`). Rows
-exist only for models that have acted. Coordinators keep their own statistics as rows without pending; what they
-broadcast are rows that end where base does.
+A row is at most about 1½d² + 33d + 16 numbers side by side. First what every step needs: scalars, θ̂, Δb and the
+inverse. Then what few do: base b and base; the list, and the folded part of ΔV. All matrices are packed
+(`fedbandit.packed`). Rows exist only for models that have acted. Coordinators keep their own statistics as rows without
+pending; what they broadcast are rows that end where base does.
 """
 
 from __future__ import annotations
@@ -72,8 +72,9 @@ SLACK = 10  # the first of six scalars that base does not show and its giver kno
 OFFSET, BIAS, INFLATION, NOISE, HEADSTART, SPECTRUM = range(SLACK, SLACK + 6)
 HEAD = 16
 
-LISTED = 24
-"""The length of the list of pending contexts."""
+SHORTEST, LONGEST = 8, 24
+"""Of lists of pending contexts. To fold one is a pass over a matrix, so that a list is about as long as contexts are;
+but in a long one, each place is out of the cache again when it is next written to."""
 
 FEW = 8
 """So many contexts, or half as many as there are dimensions, are included one by one."""
@@ -141,9 +142,15 @@ def shared_length(d: int) -> int:
 
 
 @compiled_inline
+def list_length(d: int) -> int:
+    """How many pending contexts are listed before they are folded."""
+    return min(max(d - d % 4, SHORTEST), LONGEST)
+
+
+@compiled_inline
 def folded_at(d: int) -> int:
     """Where the folded part of ΔV begins."""
-    return shared_length(d) + LISTED * d
+    return next_line(shared_length(d) + list_length(d) * d)
 
 
 @compiled_view
@@ -173,13 +180,13 @@ def inverse_of(row: Array, d: int) -> Array:
 @compiled_view
 def listed_of(row: Array, d: int) -> Array:
     """The contexts of the latest pending observations, one below the other."""
-    return matrix_at(row, shared_length(d), LISTED, d)
+    return matrix_at(row, shared_length(d), list_length(d), d)
 
 
 @compiled_inline
 def list_end(row: Array, d: int) -> int:
     """Where the next context is listed, after the list is folded if it is full."""
-    return shared_length(d) + int(row[N_LISTED]) % LISTED * d
+    return shared_length(d) + int(row[N_LISTED]) % list_length(d) * d
 
 
 @compiled_view
@@ -216,8 +223,7 @@ def tidy_rows(rows: Array, d: int) -> None:
     for k in range(rows.shape[0]):
         row = rows[k]
         clear(gap_of(row, d))
-        for i in range(int(row[N_LISTED]), LISTED):
-            clear(listed_of(row, d)[i])
+        clear(row[shared_length(d) + int(row[N_LISTED]) * d : folded_at(d)])
         clear(row[folded_at(d) + (packed_length(d) if row[N_PENDING] > row[N_LISTED] else 0) :])
 
 
@@ -249,7 +255,7 @@ def add_pending_unpacked(row: Array, d: int, V: Array) -> None:
 @compiled_inline
 def keep_pending(row: Array, d: int, x: Array) -> None:
     """Put x on the list of pending contexts; fold the list when it is full."""
-    if row[N_LISTED] == LISTED:
+    if row[N_LISTED] == list_length(d):
         fold(row, d)
     k = int(row[N_LISTED])
     copy(x, listed_of(row, d)[k])

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.algebra import Array, Ints, add_scaled, clear, dot, dot_each, largest
-from fedbandit.coarse import LARGEST, Coarse, dot_each_coarsely, doubt
+from fedbandit.coarse import Coarse, find_means
 from fedbandit.compiled import compiled_inline, compiled_lean
 from fedbandit.packed import multiply_packed, square_packed
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, noise_width, width
@@ -83,15 +83,14 @@ def choose_ucb(
     theta = theta_of(row, d)
     inverse = inverse_of(row, d)
     nu = noise_width(plan, row)
-    size = dot(theta, theta)
-    if row[N] == 0 and row[LOGDET] == 0.0 and size == 0.0:
+    if row[N] == 0 and row[LOGDET] == 0.0 and dot(theta, theta) == 0.0:
         scale = inverse[0]
         return choose_blindly(alpha * math.sqrt(scale) + nu * scale, plan.bound, scale, X, arms, scores, best_u)
     reach = (alpha * math.sqrt(row[SPECTRAL]) + nu * row[SPECTRAL]) * plan.bound
-    coarsely = coarse.X.shape[0] > 0 and size < LARGEST
+    doubt = find_means(theta, coarse, arms, plan.bound, scores) if coarse.X.shape[0] > 0 else math.inf
+    coarsely = doubt < math.inf
     if coarsely:
-        dot_each_coarsely(theta, coarse, arms, scores)
-        reach += doubt(d, math.sqrt(size) * plan.bound)
+        reach += doubt
     else:
         dot_each(theta, X, arms, scores)
     # The largest mean first: it usually wins, and its bound lets the others be skipped.
