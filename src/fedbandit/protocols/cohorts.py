@@ -58,7 +58,8 @@ def empty_hub(
     """
     classes, class_of = np.unique(log_gamma, return_inverse=True)
     slots = max(64, min(n_clients // 8, MOST_AT_ONCE // (8 * shared_length(dim))))
-    room = max(room, 2 * n_clients, 4 * (classes.size + 4))  # `make_room` looks at every client: let it be rare
+    # `make_room` looks at every client: let it be rare
+    room = max(room, n_clients + min(n_clients, CROWD), 4 * (classes.size + 4))
     pool = empty_rows(n_groups, dim)
     for row in pool:
         start_row(row, dim, ridge)
