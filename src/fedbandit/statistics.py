@@ -77,7 +77,7 @@ SHORTEST, LONGEST = 8, 24
 but in a long one, each place is out of the cache again when it is next written to."""
 
 FEW = 8
-"""So many contexts, or half as many as there are dimensions, are included one by one."""
+"""At most so many contexts, and at most half as many as there are dimensions, are included one by one."""
 
 LINE = 8
 """Numbers in a line of the cache. Rows, and matrices in them, are whole lines apart."""
