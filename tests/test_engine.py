@@ -17,8 +17,8 @@ import pytest
 import fedbandit as fb
 from fedbandit.checks import needs_graph
 from fedbandit.engine.checkpoint import FORMAT
-from fedbandit.engine.loop import FULL, LIGHT
 from fedbandit.engine.rows import RowsLearner
+from fedbandit.engine.seats import FULL, LIGHT
 from fedbandit.engine.simulation import Simulation
 from fedbandit.errors import FedbanditError
 from fedbandit.files import read_arrays, write_arrays

@@ -33,6 +33,7 @@ from fedbandit.protocols.cohorts import (
     has_room,
     meld,
     of,
+    shorten_paths,
 )
 from fedbandit.statistics import LOGDET, N_PENDING, VERSION, N
 
@@ -349,6 +350,30 @@ def test_making_room_changes_nothing(data: st.DataObject) -> None:
             pair.hub = housekeeping.make_room(pair.hub)
             np.testing.assert_equal(observable(pair.hub, pair.counting), before)
             assert has_room(pair.hub)
+            check_hub(pair.hub, pair.counting)
+    pair.check()
+
+
+@given(st.data())
+def test_shortening_paths_changes_nothing(data: st.DataObject) -> None:
+    """Nor does it matter when: afterwards no cohort has gone into one that has gone into another."""
+    pair = data.draw(pairs(), label="pair")
+    n = len(pair.plain.groups)
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**20), label="seed"))
+    for _ in range(data.draw(st.integers(0, 30), label="events")):
+        i = int(rng.integers(n))
+        if i not in pair.plain.V:
+            pair.join(i, warm=bool(rng.integers(2)))
+        if rng.integers(2):
+            pair.observe(i, rng.standard_normal(pair.d))
+            pair.upload(i)
+        if rng.integers(3) == 0:
+            before, ends = observable(pair.hub, pair.counting), housekeeping.cohort_of_clients(pair.hub)
+            shorten_paths(pair.hub)
+            np.testing.assert_equal(observable(pair.hub, pair.counting), before)
+            np.testing.assert_array_equal(housekeeping.cohort_of_clients(pair.hub), ends)
+            parent = pair.hub.parent[: pair.hub.counters[USED]]
+            np.testing.assert_array_equal(parent[parent], parent)
             check_hub(pair.hub, pair.counting)
     pair.check()
 

@@ -11,8 +11,8 @@ import fedbandit as fb
 from fedbandit import light, statistics
 from fedbandit.algebra import Array
 from fedbandit.engine.checkpoint import read_checkpoint, write_checkpoint
-from fedbandit.engine.loop import FULL, LIGHT
 from fedbandit.engine.rows import RowsLearner
+from fedbandit.engine.seats import FULL, LIGHT
 from fedbandit.engine.simulation import Simulation
 from fedbandit.environments.recorded import RecordedStream
 from fedbandit.packed import multiply_packed

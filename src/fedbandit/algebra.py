@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.compiled import compiled_inline, compiled_lean, compiled_view
+from fedbandit.compiled import compiled_apart, compiled_inline, compiled_lean, compiled_view
 from fedbandit.vectors import entry, four, larger, load, matrix_at, store, store_away, total, totals, zeros
 
 Array: TypeAlias = NDArray[np.float64]
@@ -165,7 +165,7 @@ def add_outer(A: Array, x: Array, scale: float) -> None:
             a[j] += xi * x[j]
 
 
-@compiled_lean
+@compiled_apart
 def spectral_bound(A: Array, scratch: Array) -> float:
     """An upper bound of the largest eigenvalue of a positive semi-definite A, which is overwritten: ‖A¹⁶‖_F^(1/16).
 

@@ -90,6 +90,16 @@ def compiled_lean(function: Callable[P, R]) -> Callable[P, R]:
     return _compile(function, _nrt=False)
 
 
+def compiled_apart(function: Callable[P, R]) -> Callable[P, R]:
+    """`compiled_lean` for what is long and is called seldom: it stays a call.
+
+    Numba inlines whatever an inlined function calls, however long, unless it is told not to. The loop of an engine
+    would have 87,000 instructions, take twice as long to compile, and those that every interaction needs would be far
+    apart.
+    """
+    return _compile(function, _nrt=False, forceinline=False)
+
+
 def compiled_free(function: Callable[P, R]) -> Callable[P, R]:
     """`compiled_lean` for what Python calls and what takes long: other threads go on meanwhile."""
     return _compile(function, _nrt=False, nogil=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from fedbandit.algebra import Array, matrix_in
-from fedbandit.compiled import compiled_lean
+from fedbandit.compiled import compiled_apart, compiled_lean
 from fedbandit.packed import add_four_outers, add_outer_packed, edge_of, pack, packed_length, unpack
 from fedbandit.vectors import entry, four, lane, load, matrix_at, store, zeros
 
@@ -21,7 +21,7 @@ def invert(A: Array, scratch: Array) -> float:
     return logdet
 
 
-@compiled_lean
+@compiled_apart
 def sweep(P: Array, C: Array) -> float:
     """The same for a packed matrix; `C` is scratch, (8, d).
 

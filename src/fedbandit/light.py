@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from fedbandit.algebra import Array, add_scaled, clear, copy
-from fedbandit.compiled import compiled_inline, compiled_lean, compiled_view
+from fedbandit.compiled import compiled_apart, compiled_inline, compiled_lean, compiled_view
 from fedbandit.statistics import (
     LINE,
     LOGDET,
@@ -92,7 +92,7 @@ def load_model(light: Array, given: Array, row: Array, d: int, u: Array) -> None
     row[LOGDET] += math.log(product)
 
 
-@compiled_lean
+@compiled_apart
 def complete(light: Array, given: Array, row: Array, d: int, borrows: bool) -> None:
     """Make `row`, whose model is there, a full row: what is pending, and what it shares with `given`.
 

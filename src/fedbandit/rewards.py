@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.compiled import compiled_lean
+from fedbandit.compiled import compiled_apart
 from fedbandit.errors import FedbanditError
 from fedbandit.streams import Stream, key_of, philox
 
@@ -43,7 +43,7 @@ def reward_plan(rule: RewardRule, seed: int) -> RewardPlan:
     return RewardPlan(*rule, key_of(seed, Stream.NOISE), np.zeros(1, dtype=np.int64))
 
 
-@compiled_lean
+@compiled_apart
 def learnt(plan: RewardPlan, y: float, client: int, step: int) -> float:
     """The reward that a client learns from as its observation number `step`; NaN if y is refused."""
     if y < plan.low or y > plan.high:

@@ -36,7 +36,7 @@ from fedbandit.algebra import (
     matrix_in,
     spectral_bound,
 )
-from fedbandit.compiled import compiled_inline, compiled_lean, compiled_view
+from fedbandit.compiled import compiled_apart, compiled_inline, compiled_lean, compiled_view
 from fedbandit.inversion import sweep
 from fedbandit.packed import (
     add_outer_packed,
@@ -186,7 +186,8 @@ def listed_of(row: Array, d: int) -> Array:
 @compiled_inline
 def list_end(row: Array, d: int) -> int:
     """Where the next context is listed, after the list is folded if it is full."""
-    return shared_length(d) + int(row[N_LISTED]) % list_length(d) * d
+    k = int(row[N_LISTED])
+    return shared_length(d) + (k if k < list_length(d) else 0) * d
 
 
 @compiled_view
@@ -214,7 +215,7 @@ def start_row(row: Array, d: int, ridge: float) -> None:
     row[SPECTRAL] = 1.0 / ridge
 
 
-@compiled_lean
+@compiled_apart
 def tidy_rows(rows: Array, d: int) -> None:
     """Zeros where rows mean nothing: in gaps, after the list, and for the folded part of ΔV while nothing is folded.
 
@@ -263,7 +264,7 @@ def keep_pending(row: Array, d: int, x: Array) -> None:
     row[N_PENDING] += 1
 
 
-@compiled_lean
+@compiled_apart
 def fold(row: Array, d: int) -> None:
     """Add what is listed to the folded part of ΔV, and empty the list."""
     if row[N_PENDING] == row[N_LISTED]:  # the first time since the last upload: what is there is old
@@ -278,7 +279,7 @@ def recompute(row: Array, d: int, ridge: float, scratch: Array) -> None:
     recompute_on(row, base_of(row, d), d, ridge, scratch)
 
 
-@compiled_lean
+@compiled_apart
 def recompute_on(row: Array, base: Array, d: int, ridge: float, scratch: Array) -> None:
     """The same with a base that the row is about to get."""
     P = inverse_of(row, d)
@@ -300,7 +301,7 @@ def solve(row: Array, d: int, b: Array) -> None:
     multiply_packed(inverse_of(row, d), b, theta_of(row, d))
 
 
-@compiled_lean
+@compiled_apart
 def refresh(row: Array, d: int, ridge: float, scratch: Array) -> None:
     """`recompute`, and tighten the spectral bound too."""
     recompute(row, d, ridge, scratch)
@@ -332,7 +333,7 @@ def observe(row: Array, x: Array, y: float, u: Array, ridge: float, scratch: Arr
         refresh(row, d, ridge, scratch)
 
 
-@compiled_lean
+@compiled_apart
 def hold(row: Array, x: Array, y: float) -> None:
     """Keep the observation (x, y) as pending without learning from it: for models that use only what was released."""
     add_scaled(x, y, pending_b_of(row, x.shape[0]))
@@ -340,7 +341,7 @@ def hold(row: Array, x: Array, y: float) -> None:
     row[N_OWN] += 1
 
 
-@compiled_lean
+@compiled_apart
 def mark_sent(row: Array, d: int) -> None:
     """What was pending is now shared: base += ΔV, Δb. The model itself does not change."""
     add_pending(row, d, base_of(row, d))
@@ -351,14 +352,14 @@ def mark_sent(row: Array, d: int) -> None:
     clear(pending_b_of(row, d))
 
 
-@compiled_lean
+@compiled_apart
 def adopt(row: Array, given: Array, d: int, ridge: float, scratch: Array) -> None:
     """Replace what a row shares with its coordinator by the row `given`, and put pending observations back on top."""
     rest_on(row, given, d, ridge, scratch)
     share_base(row, given, d)
 
 
-@compiled_lean
+@compiled_apart
 def rest_on(row: Array, given: Array, d: int, ridge: float, scratch: Array) -> None:
     """`adopt`, but base is not written down: whoever needs it must know what was given."""
     for i in range(shared_length(d), shared_length(d) + int(row[N_LISTED]) * d, LINE):  # seldom in the cache
@@ -459,7 +460,7 @@ def absorb(row: Array, x: Array, y: float, u: Array) -> None:
     row[UNREFRESHED] += 1
 
 
-@compiled_lean
+@compiled_apart
 def take_over(row: Array, given: Array, d: int) -> None:
     """Replace a row's model by `given`, pending observations aside: for models that use only what was released.
 

@@ -13,8 +13,8 @@ from fedbandit.algebra import Array, Ints, add_scaled, copy
 from fedbandit.compiled import compiled_free, compiled_lean
 from fedbandit.engine.groups import Groups, check_off, end_phase, leaves, mergeable, prune, still_together
 from fedbandit.engine.late import Late, send_later
-from fedbandit.engine.loop import DONE, EVENT, HUB_FULL, REFUSED, Pause, Rules
 from fedbandit.engine.outcome import Outcome, pull
+from fedbandit.engine.rules import DONE, EVENT, HUB_FULL, REFUSED, Pause, Rules
 from fedbandit.environments.block import Block
 from fedbandit.packed import multiply_packed
 from fedbandit.policies import PolicyPlan, Scratch, choose

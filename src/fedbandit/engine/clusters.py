@@ -14,10 +14,11 @@ from fedbandit.engine.exchange import Exchange
 from fedbandit.engine.groups import Groups, groups_of, prune
 from fedbandit.engine.late import Late, no_late
 from fedbandit.engine.ledger import Ledger, keep_books
-from fedbandit.engine.loop import EVENT, HUB_FULL, REFUSED, Rules, Seats
 from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.partitions import Partitions
 from fedbandit.engine.regrouping import Models, connect, leaders_of, local_sums, rearrange_sets, tear
+from fedbandit.engine.rules import EVENT, HUB_FULL, REFUSED, Rules
+from fedbandit.engine.seats import Seats
 from fedbandit.environments.block import Block, Environment, actions_per_round
 from fedbandit.errors import FedbanditError
 from fedbandit.memory import lazy_zeros

@@ -11,9 +11,9 @@ import math
 import numpy as np
 
 from fedbandit.algebra import Array
-from fedbandit.engine.loop import Seats
 from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.outlets import Outlets
+from fedbandit.engine.seats import Seats
 from fedbandit.messages import Collect, Download, Message, Receipt, Request, Terms, Upload
 from fedbandit.policies import PolicyPlan
 from fedbandit.protocols import Broadcast, Coordinator, MemberKeeper, SynchronousCoordinator, timed_growth

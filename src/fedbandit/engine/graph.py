@@ -9,8 +9,8 @@ from fedbandit.algebra import Array
 from fedbandit.engine.graph_loop import FOLD, GraphRules, Kernel, empty_kernel, run_graph
 from fedbandit.engine.graph_noise import NoiseOnModel, graph_noise
 from fedbandit.engine.late import Late, no_late
-from fedbandit.engine.loop import EVENT, REFUSED
 from fedbandit.engine.outcome import Outcome
+from fedbandit.engine.rules import EVENT, REFUSED
 from fedbandit.environments.block import Block, Environment
 from fedbandit.policies import LinPHE, scratch
 from fedbandit.privacy.reward_sums import SPREAD

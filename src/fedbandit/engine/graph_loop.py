@@ -20,8 +20,8 @@ import numpy as np
 from fedbandit.algebra import Array, Ints, copy, dot, matrix_in, multiply, part_of, spectral_bound
 from fedbandit.compiled import compiled_free, compiled_inline, compiled_lean
 from fedbandit.engine.late import Late, send_later
-from fedbandit.engine.loop import DONE, EVENT, REFUSED, Pause
 from fedbandit.engine.outcome import Outcome, pull
+from fedbandit.engine.rules import DONE, EVENT, REFUSED, Pause
 from fedbandit.environments.block import Block
 from fedbandit.inversion import invert
 from fedbandit.packed import add_to_diagonal, pack

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit.algebra import Array, Ints, copy
-from fedbandit.compiled import compiled_lean
+from fedbandit.compiled import compiled_apart
 
 
 class Late(NamedTuple):
@@ -34,7 +34,7 @@ def no_late(longest: int, dim: int) -> Late:
     )
 
 
-@compiled_lean
+@compiled_apart
 def send_later(late: Late, now: int, delay: int, r: int, x: Array, y: float) -> None:
     """Row r will see the reward y of context x after `delay` more interactions; first chosen, first seen."""
     ring = late.first.shape[0]

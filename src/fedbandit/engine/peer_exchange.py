@@ -6,9 +6,9 @@ import math
 
 from fedbandit.algebra import Array
 from fedbandit.assembly import Noise
-from fedbandit.engine.loop import Seats
 from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.outlets import Outlets
+from fedbandit.engine.seats import Seats
 from fedbandit.messages import Ask, Tell
 from fedbandit.policies import PolicyPlan
 from fedbandit.protocols import Gossip, PeerNode

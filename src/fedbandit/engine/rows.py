@@ -8,13 +8,16 @@ import numpy as np
 
 from fedbandit.algebra import Ints
 from fedbandit.assembly import NEVER, Assembled, Assembly, prior_share
+from fedbandit.engine.bench import settle_all
 from fedbandit.engine.exchange import Exchange
 from fedbandit.engine.late import Late, no_late
 from fedbandit.engine.ledger import Ledger, keep_books
-from fedbandit.engine.loop import DONE, EVENT, FULL, HUB_FULL, REFUSED, Rules, Seats, run, settle_all
+from fedbandit.engine.loop import run
 from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.partitions import Partitions
 from fedbandit.engine.peer_exchange import PeerExchange
+from fedbandit.engine.rules import DONE, EVENT, HUB_FULL, REFUSED, Rules
+from fedbandit.engine.seats import FULL, Seats
 from fedbandit.environments.block import Block, Environment
 from fedbandit.frontier import Frontier
 from fedbandit.light import light_length, tidy

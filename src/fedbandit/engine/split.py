@@ -9,8 +9,9 @@ import numpy as np
 from fedbandit.algebra import Array
 from fedbandit.engine.exchange import Exchange
 from fedbandit.engine.late import Late, no_late
-from fedbandit.engine.loop import EVENT, HUB_FULL, REFUSED, Seats
 from fedbandit.engine.outcome import Outcome
+from fedbandit.engine.rules import EVENT, HUB_FULL, REFUSED
+from fedbandit.engine.seats import Seats
 from fedbandit.engine.split_loop import BEGIN, RUNNING, SplitRows, SplitRules, run_split
 from fedbandit.environments.block import Block, Environment
 from fedbandit.memory import lazy_zeros

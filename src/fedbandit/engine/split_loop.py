@@ -8,8 +8,8 @@ from typing import NamedTuple
 from fedbandit.algebra import Array, Ints, copy
 from fedbandit.compiled import compiled_free, compiled_lean
 from fedbandit.engine.late import Late, send_later
-from fedbandit.engine.loop import DONE, EVENT, HUB_FULL, REFUSED, Pause
 from fedbandit.engine.outcome import Outcome, pull
+from fedbandit.engine.rules import DONE, EVENT, HUB_FULL, REFUSED, Pause
 from fedbandit.environments.block import Block
 from fedbandit.packed import multiply_packed
 from fedbandit.policies import PolicyPlan, Scratch, choose

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedbandit.algebra import Array, Ints, dot_each
 from fedbandit.coarse import Coarse, coarse_copy, no_copy
-from fedbandit.compiled import compiled_inline, compiled_lean
+from fedbandit.compiled import compiled_apart, compiled_inline, compiled_lean
 from fedbandit.packed import multiply_packed
 from fedbandit.policies.perturbed_history import spread_perturbed
 from fedbandit.policies.plan import Code, PolicyPlan
@@ -54,7 +54,7 @@ def choose_best_mean(theta: Array, X: Array, arms: Ints, scores: Array) -> int:
     return winner(scores, arms.shape[0])
 
 
-@compiled_lean
+@compiled_apart
 def choose_other(plan: PolicyPlan, row: Array, client: int, step: int, X: Array, arms: Ints, work: Scratch) -> int:
     """`choose_at` for every policy but UCB."""
     d = X.shape[1]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit.algebra import Array, Ints, copy, copy_away
-from fedbandit.compiled import compiled_inline, compiled_lean
+from fedbandit.compiled import compiled_apart, compiled_inline, compiled_lean
 from fedbandit.memory import room_for, unknown
 from fedbandit.statistics import empty_rows, shared_length, start_row
 
@@ -25,7 +25,7 @@ class Hub(NamedTuple):
     current: Ints  # (G, C)        the cohort that has all there is, −1 for none
     newcomers: Ints  # (G, C)        the cohort that has nothing yet, −1 for none; it may be without members
     parent: Ints  # (Q,)          the cohort that a cohort has gone into, at first itself
-    cohorts: Ints  # (Q, 7)        columns SIZE … RIGHT
+    cohorts: Ints  # (Q, 8)        columns SIZE … UNUSED: a line of the cache
     key: Array  # (Q,)
     snapshots: Array  # (Z, shared)   statistics that were broadcast and that some cohort still has
     users: Ints  # (Z,)          how many cohorts have them
@@ -34,12 +34,12 @@ class Hub(NamedTuple):
     group_of: Ints  # (N,), or (1,) for all clients
     class_of: Ints  # (N,), or (1,) for all clients
     log_gamma: Array  # (C,)          log γ_D of each class
-    counters: Ints  # cohorts used, snapshots free, version of the last snapshot
+    counters: Ints  # cohorts used, snapshots free, version of the last snapshot, cohorts when paths were last shortened
 
 
-SIZE, GROUP, CLASS, SNAPSHOT, ISSUE, LEFT, RIGHT = range(7)  # ISSUE: the version its members have
+SIZE, GROUP, CLASS, SNAPSHOT, ISSUE, LEFT, RIGHT, UNUSED = range(8)  # ISSUE: the version its members have
 NEXT = RIGHT  # in a queue
-USED, FREE, LAST_VERSION = range(3)
+USED, FREE, LAST_VERSION, SHORTENED = range(4)
 
 MOST_AT_ONCE = 1 << 28
 """Bytes of address space set aside for snapshots at once; there is more when they are used up."""
@@ -71,7 +71,7 @@ def empty_hub(
         current=np.full((n_groups, classes.size), -1),
         newcomers=np.full((n_groups, classes.size), -1),
         parent=room_for((room, 1)).view(np.int64).reshape(room),
-        cohorts=room_for((room, 7)).view(np.int64),
+        cohorts=room_for((room, 8)).view(np.int64),
         key=room_for((room, 1)).reshape(room),
         snapshots=room_for((slots, shared_length(dim))),
         users=np.zeros(slots, dtype=np.int64),
@@ -80,7 +80,7 @@ def empty_hub(
         group_of=group_of,
         class_of=class_of.astype(np.int64).reshape(-1),
         log_gamma=classes,
-        counters=np.array([0, slots, 0], dtype=np.int64),
+        counters=np.array([0, slots, 0, 0], dtype=np.int64),
     )
 
 
@@ -116,7 +116,26 @@ def find(parent: Ints, c: int) -> int:
     return c
 
 
-@compiled_lean
+@compiled_apart
+def shorten_paths(hub: Hub) -> None:
+    """Let every cohort know what it has gone into in the end."""
+    for c in range(hub.counters[USED] - 1, -1, -1):  # a cohort has nearly always gone into one with a larger number
+        hub.parent[c] = find(hub.parent, c)
+    hub.counters[SHORTENED] = hub.counters[USED]
+
+
+@compiled_inline
+def keep_paths_short(hub: Hub) -> None:
+    """`shorten_paths`, if there are many cohorts, and a fifth more than the last time.
+
+    With d = 10 and γ_D = 5 a cohort is stale when there is a sixth more data. A client that has not acted for long
+    would otherwise be looked for in one cohort after the other, each somewhere else in memory.
+    """
+    if is_crowded(hub) and hub.counters[USED] >= 1.2 * hub.counters[SHORTENED]:
+        shorten_paths(hub)
+
+
+@compiled_apart
 def meld(cohorts: Ints, key: Array, a: int, b: int) -> int:
     """Merge two skew heaps and return the top."""
     if a < 0:
@@ -177,6 +196,7 @@ def new_cohort(hub: Hub, g: int, kind: int, known: float, version: int, snapshot
     cohort[ISSUE] = version
     cohort[LEFT] = -1
     cohort[RIGHT] = -1
+    cohort[UNUSED] = 0
     hub.key[c] = known + hub.log_gamma[kind]
     if snapshot >= 0:
         hub.users[snapshot] += 1

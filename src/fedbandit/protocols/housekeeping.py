@@ -21,8 +21,10 @@ from fedbandit.protocols.cohorts import (
     LAST_VERSION,
     LEFT,
     RIGHT,
+    SHORTENED,
     SIZE,
     SNAPSHOT,
+    UNUSED,
     USED,
     Hub,
     wait_again,
@@ -77,6 +79,7 @@ def make_room(hub: Hub, *, in_order: bool = False) -> Hub:
         free[available : available + slots] = np.arange(slots, 2 * slots)[::-1]
         counters[FREE] += slots
     counters[USED] = live.size
+    counters[SHORTENED] = 0
     tidied = hub._replace(
         heap=np.full_like(hub.heap, -1),
         oldest=np.full_like(hub.oldest, -1),
@@ -113,8 +116,8 @@ def pack_hub(hub: Hub) -> dict[str, NDArray[Any]]:
     counters[FREE] = 0
     return {
         **{f"hub.{name}": array for name, array in tidy._asdict().items() if name not in _ROOMY},
-        "hub.counters": counters,
-        "hub.cohorts": cohorts,
+        "hub.counters": counters[:SHORTENED],
+        "hub.cohorts": cohorts[:, :UNUSED],
         "hub.key": tidy.key[:used],
         "hub.snapshots": tidy.snapshots[taken],
         "hub.users": tidy.users[taken],
@@ -132,13 +135,14 @@ def unpack_hub(hub: Hub, arrays: dict[str, NDArray[Any]]) -> Hub:
     room = max(hub.key.size, 2 * (used + hub.log_gamma.size + 4))
     free = np.zeros(slots, dtype=np.int64)
     free[: slots - taken] = np.arange(taken, slots)[::-1]
-    counters = arrays["hub.counters"]
+    counters = np.append(arrays["hub.counters"], 0)
     counters[FREE] = slots - taken
+    cohorts = np.pad(arrays["hub.cohorts"], ((0, room - used), (0, 1)))
     plain = {name: arrays[f"hub.{name}"] for name in Hub._fields if name not in _ROOMY}
     return Hub(
         **plain | {"counters": counters},
         parent=np.arange(room),
-        cohorts=grown(arrays["hub.cohorts"], room),
+        cohorts=cohorts,
         key=grown(arrays["hub.key"], room),
         snapshots=enlarged(arrays["hub.snapshots"], slots),
         users=grown(arrays["hub.users"], slots),

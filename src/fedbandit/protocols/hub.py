@@ -32,7 +32,7 @@ from __future__ import annotations
 import math
 
 from fedbandit.algebra import Array, Ints, add
-from fedbandit.compiled import compiled_inline, compiled_lean
+from fedbandit.compiled import compiled_apart, compiled_inline, compiled_lean
 from fedbandit.protocols.cohorts import (
     CLASS,
     GROUP,
@@ -127,7 +127,7 @@ def stand_alone(hub: Hub, i: int, known: float) -> None:
     wait(hub, c)
 
 
-@compiled_lean
+@compiled_apart
 def settle_pool(hub: Hub, g: int, d: int, ridge: float, scratch: Array) -> None:
     """After V, b and n of group g have changed: the inverse and its log-determinant; nobody has all there is now.
 
@@ -252,7 +252,7 @@ def catch_up(hub: Hub, i: int, row: Array, d: int, ridge: float, scratch: Array,
         receive_broadcast(hub, c, row, d, ridge, scratch, borrows)
 
 
-@compiled_lean
+@compiled_apart
 def own_base(hub: Hub, i: int, row: Array, d: int) -> None:
     """Write down the base that client i may borrow; it has applied all that it was sent."""
     slot = hub.cohorts[current_cohort(hub, i), SNAPSHOT]
@@ -260,7 +260,7 @@ def own_base(hub: Hub, i: int, row: Array, d: int) -> None:
         share_base(row, hub.snapshots[slot], d)
 
 
-@compiled_lean
+@compiled_apart
 def own_all(hub: Hub, rows: Array, row_at: Ints, d: int) -> None:
     """Write down the base of all rows; of one that was sent another since, it is none, as nobody needs it."""
     for k in range(rows.shape[0]):
@@ -277,7 +277,7 @@ def is_stale(hub: Hub, i: int, known: float, counting: bool) -> bool:
     return measure(pool, counting) > known + hub.log_gamma[of(hub.class_of, i)] + TIE
 
 
-@compiled_lean
+@compiled_apart
 def upload_row(hub: Hub, i: int, row: Array, d: int, ridge: float, counting: bool, scratch: Array) -> int:
     """Client i sends what its row has pending, and those who became stale are sent all there is; the downloads.
 
