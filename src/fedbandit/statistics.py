@@ -77,7 +77,7 @@ SHORTEST, LONGEST = 8, 24
 but in a long one, each place is out of the cache again when it is next written to."""
 
 FEW = 8
-"""At most so many contexts, and at most half as many as there are dimensions, are included one by one."""
+"""At most so many contexts, and at most four for five dimensions, are included one by one."""
 
 LINE = 8
 """Numbers in a line of the cache. Rows, and matrices in them, are whole lines apart."""
@@ -400,7 +400,7 @@ def take_scalars(row: Array, given: Array) -> None:
 @compiled_inline
 def has_few_pending(row: Array, d: int) -> bool:
     """Whether all that is pending is listed, and is faster included one by one than an inverse is computed."""
-    return row[N_PENDING] <= min(row[N_LISTED], FEW, d // 2)
+    return row[N_PENDING] <= min(row[N_LISTED], FEW, 4 * d // 5)
 
 
 @compiled_lean

@@ -92,9 +92,9 @@ def run(
 
         if acting:
             offered = block.arms[s, : block.counts[s]]
+            look_for_row(who, s, stop, rows, lights, seats, hub, d)
             a = choose_at(plan, model, r, int(row[STEPS]), block.X, offered, work)
             row[STEPS] += 1
-            look_for_row(who, s, stop, rows, lights, seats, hub, d)
             x = block.X[offered[a]]
             y = pull(block, s, a, out)
             s += 1

@@ -8,7 +8,7 @@ from fedbandit.engine.seats import Seats
 from fedbandit.environments.block import Block
 from fedbandit.light import pending_end
 from fedbandit.protocols.cohorts import SNAPSHOT, Hub, current_cohort, is_crowded
-from fedbandit.statistics import LINE, hot_length, inverse_at, list_end
+from fedbandit.statistics import LINE, N_LISTED, hot_length, inverse_at, list_end, list_length, shared_length
 from fedbandit.vectors import prefetch
 
 FAR, NEARER, NOT_FAR, NEAR, SOON, NEXT = 10, 8, 6, 4, 2, 1
@@ -78,6 +78,8 @@ def look_for_row(who: Ints, s: int, stop: int, rows: Array, lights: Array, seats
         fetch_ahead(rows[seat], inverse_at(d) + BEGINNING, hot_length(d))
         at = list_end(rows[seat], d)
         fetch_ahead(rows[seat], at - at % LINE, at + d)
+        if rows[seat, N_LISTED] == list_length(d):  # it is folded, which needs all the rest
+            fetch_ahead(rows[seat], shared_length(d), rows.shape[1])
     elif seat < -1:
         fetch_ahead(lights[-2 - seat], 2 * LINE, pending_end(lights[-2 - seat], d))
 
