@@ -91,7 +91,7 @@ def compiled_lean(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def compiled_apart(function: Callable[P, R]) -> Callable[P, R]:
-    """`compiled_lean` for what is long and is called seldom: it stays a call.
+    """`compiled_lean` for what is long and, where speed counts, called seldom: it is inlined only if LLVM likes to.
 
     Numba inlines whatever an inlined function calls, however long, unless it is told not to. The loop of an engine
     would have 87,000 instructions, take twice as long to compile, and those that every interaction needs would be far

@@ -76,7 +76,7 @@ SHORTEST, LONGEST = 8, 24
 """Of lists of pending contexts. To fold one is a pass over a matrix, so that a list is about as long as contexts are;
 but in a long one, each place is out of the cache again when it is next written to."""
 
-FEW = 8
+FEW = 16
 """At most so many contexts, and at most four for five dimensions, are included one by one."""
 
 LINE = 8

@@ -26,7 +26,7 @@ def look_ahead(block: Block, who: Ints, s: int, stop: int, seats: Seats, hub: Hu
     """Have what the next interactions need fetched from memory while this one is worked on.
 
     Here, where rows are, as they cannot be fetched before that is known, and the arms, which another thread may just
-    have written; the rows when this interaction has chosen (`look_for_row`), as only so much can be under way at once.
+    have written; the rows when this interaction has its own and is about to choose (`look_for_row`).
     """
     if s + FAR < stop:
         prefetch(seats.seat_of, who[s + FAR])

@@ -25,7 +25,7 @@ class Hub(NamedTuple):
     current: Ints  # (G, C)        the cohort that has all there is, −1 for none
     newcomers: Ints  # (G, C)        the cohort that has nothing yet, −1 for none; it may be without members
     parent: Ints  # (Q,)          the cohort that a cohort has gone into, at first itself
-    cohorts: Ints  # (Q, 8)        columns SIZE … UNUSED: a line of the cache
+    cohorts: Ints  # (Q, 8)        columns SIZE … UNUSED: as wide as a line of the cache
     key: Array  # (Q,)
     snapshots: Array  # (Z, shared)   statistics that were broadcast and that some cohort still has
     users: Ints  # (Z,)          how many cohorts have them

@@ -78,8 +78,7 @@ def make_room(hub: Hub, *, in_order: bool = False) -> Hub:
         users, free = (grown(array, 2 * slots) for array in (users, free))
         free[available : available + slots] = np.arange(slots, 2 * slots)[::-1]
         counters[FREE] += slots
-    counters[USED] = live.size
-    counters[SHORTENED] = 0
+    counters[USED] = counters[SHORTENED] = live.size
     tidied = hub._replace(
         heap=np.full_like(hub.heap, -1),
         oldest=np.full_like(hub.oldest, -1),
@@ -135,7 +134,7 @@ def unpack_hub(hub: Hub, arrays: dict[str, NDArray[Any]]) -> Hub:
     room = max(hub.key.size, 2 * (used + hub.log_gamma.size + 4))
     free = np.zeros(slots, dtype=np.int64)
     free[: slots - taken] = np.arange(taken, slots)[::-1]
-    counters = np.append(arrays["hub.counters"], 0)
+    counters = np.append(arrays["hub.counters"], used)
     counters[FREE] = slots - taken
     cohorts = np.pad(arrays["hub.cohorts"], ((0, room - used), (0, 1)))
     plain = {name: arrays[f"hub.{name}"] for name in Hub._fields if name not in _ROOMY}
