@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -332,10 +333,8 @@ def test_consistent_after_every_event(data: st.DataObject) -> None:
         pair.check()
 
 
-@given(st.data())
-def test_making_room_changes_nothing(data: st.DataObject) -> None:
-    """Before or after any event."""
-    pair = data.draw(pairs(), label="pair")
+def some_events(data: st.DataObject, pair: Pair) -> Iterator[np.random.Generator]:
+    """Up to thirty joins, observations and uploads; after each, what else is random comes from the generator."""
     n = len(pair.plain.groups)
     rng = np.random.default_rng(data.draw(st.integers(0, 2**20), label="seed"))
     for _ in range(data.draw(st.integers(0, 30), label="events")):
@@ -345,6 +344,14 @@ def test_making_room_changes_nothing(data: st.DataObject) -> None:
         if rng.integers(2):
             pair.observe(i, rng.standard_normal(pair.d))
             pair.upload(i)
+        yield rng
+
+
+@given(st.data())
+def test_making_room_changes_nothing(data: st.DataObject) -> None:
+    """Before or after any event."""
+    pair = data.draw(pairs(), label="pair")
+    for rng in some_events(data, pair):
         if rng.integers(2):
             before = observable(pair.hub, pair.counting)
             pair.hub = housekeeping.make_room(pair.hub)
@@ -358,15 +365,7 @@ def test_making_room_changes_nothing(data: st.DataObject) -> None:
 def test_shortening_paths_changes_nothing(data: st.DataObject) -> None:
     """Nor does it matter when: afterwards no cohort has gone into one that has gone into another."""
     pair = data.draw(pairs(), label="pair")
-    n = len(pair.plain.groups)
-    rng = np.random.default_rng(data.draw(st.integers(0, 2**20), label="seed"))
-    for _ in range(data.draw(st.integers(0, 30), label="events")):
-        i = int(rng.integers(n))
-        if i not in pair.plain.V:
-            pair.join(i, warm=bool(rng.integers(2)))
-        if rng.integers(2):
-            pair.observe(i, rng.standard_normal(pair.d))
-            pair.upload(i)
+    for rng in some_events(data, pair):
         if rng.integers(3) == 0:
             before, ends = observable(pair.hub, pair.counting), housekeeping.cohort_of_clients(pair.hub)
             shorten_paths(pair.hub)
