@@ -161,11 +161,12 @@ def test_parameters_too_large_for_single_precision(size: float) -> None:
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="plain arrays may be of any kind")
 def test_vectors_of_doubles_are_refused() -> None:
-    from fedbandit.coarse import load_eight, nothing, totals_of
+    from fedbandit.coarse import load_eight, totals_of
 
     @compiled
     def first(x: Array) -> float:
-        return float(totals_of(load_eight(x, 0), nothing(), nothing(), nothing()).sum())  # type: ignore[arg-type]
+        eight = load_eight(x, 0)  # type: ignore[arg-type]
+        return float(totals_of(eight, eight, eight, eight).sum())
 
     with pytest.raises(numba.TypingError, match="single-precision"):
         first(np.zeros(LANES))

@@ -16,6 +16,7 @@ from fedbandit.compiled import compiled
 from fedbandit.packed import multiply_packed, pack, packed_length, unpacked
 from fedbandit.statistics import (
     BASE_LOGDET,
+    FEW,
     LOGDET,
     LONGEST,
     N_LISTED,
@@ -362,8 +363,8 @@ def test_mark_sent(d: int, n: int) -> None:
 
 
 @pytest.mark.parametrize("given_n", [0, 3, 300])
-@pytest.mark.parametrize("pending_n", [0, 1, 3, 4, 5, SHORTEST, SHORTEST + 1, LONGEST, LONGEST + 1, 3 * LONGEST])
-@pytest.mark.parametrize("d", [1, 4, 7])
+@pytest.mark.parametrize("pending_n", [0, 1, 3, 5, 6, SHORTEST, FEW, FEW + 1, LONGEST, LONGEST + 1, 3 * LONGEST])
+@pytest.mark.parametrize("d", [1, 4, 7, 25])
 def test_adopt(d: int, pending_n: int, given_n: int) -> None:
     """The base is replaced and pending is put back on top, whether it is listed or folded."""
     rng = np.random.default_rng(pending_n + 100 * given_n)

@@ -137,10 +137,6 @@ def _lower_totals(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return builder.fpext(halves(sums, sums, [0, 1, 2, 3], [4, 5, 6, 7]), ir.VectorType(ir.DoubleType(), 4))
 
 
-def _lower_nothing(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    return ir.Constant(_SINGLES, [0.0] * LANES)
-
-
 def _check(array: Any) -> None:
     if array != types.Array(types.float32, 1, "C"):
         raise TypingError(f"{array} is not a contiguous vector of single-precision floats")
@@ -163,11 +159,6 @@ def _totals_of(typing_context: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
     return signature(FOUR, *[_EIGHT] * 4), _lower_totals
 
 
-@intrinsic
-def _nothing(typing_context: Any) -> Any:
-    return signature(_EIGHT), _lower_nothing
-
-
 def _load_eight_plain(array: Singles, i: int) -> Eight:
     return array[i : i + LANES].copy()
 
@@ -180,10 +171,6 @@ def _totals_of_plain(a: Eight, b: Eight, c: Eight, d: Eight) -> Four:
     return np.array([eight.sum() for eight in (a, b, c, d)], dtype=np.float64)
 
 
-def _nothing_plain() -> Eight:
-    return np.zeros(LANES, dtype=np.float32)
-
-
 _PLAIN = bool(numba.config.DISABLE_JIT)
 
 load_eight: Callable[[Singles, int], Eight] = _load_eight_plain if _PLAIN else _load_eight
@@ -194,9 +181,6 @@ store_rounded: Callable[[Singles, int, Four], None] = _store_rounded_plain if _P
 
 totals_of: Callable[[Eight, Eight, Eight, Eight], Four] = _totals_of_plain if _PLAIN else _totals_of
 """The sum of each."""
-
-nothing: Callable[[], Eight] = _nothing_plain if _PLAIN else _nothing
-"""Eight zeros."""
 
 
 @compiled_inline

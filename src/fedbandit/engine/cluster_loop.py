@@ -29,7 +29,7 @@ PRUNING, SETS = int(Rule.PRUNING), int(Rule.SETS)
 
 
 class News(IntEnum):
-    """Why the loop came back, beside `loop.Status`."""
+    """Why the loop came back, beside `rules.Status`."""
 
     TORN = 10  # edges of a user are gone, and its cluster may have come apart
     LEAVES = 11  # a user does not belong to its set

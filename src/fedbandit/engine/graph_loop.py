@@ -39,7 +39,7 @@ SMALL = 400
 BOUND_EVERY = 8
 """A user's spectral bound is computed afresh in every so many of its steps: P_uu only shrinks, so an old one holds."""
 
-FOLD = 16  # beyond the codes of `loop.Status`
+FOLD = 16  # beyond the codes of `rules.Status`
 
 
 class Kernel(NamedTuple):

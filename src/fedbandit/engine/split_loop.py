@@ -21,7 +21,7 @@ from fedbandit.rewards import RewardPlan, learnt
 from fedbandit.split_model import Parts, cut, mask, observe_split
 from fedbandit.statistics import N_OWN, VERSION, inverse_of, observe, scratch_in
 
-BEGIN = 32  # a client in its start-up may have full rank: beyond the codes of `loop.Status`
+BEGIN = 32  # a client in its start-up may have full rank: beyond the codes of `rules.Status`
 ABSENT, STARTING, RUNNING = -1, 0, 1
 
 
