@@ -11,7 +11,7 @@ from fedbandit.protocols.cohorts import SNAPSHOT, Hub, current_cohort, is_crowde
 from fedbandit.statistics import LINE, N_LISTED, hot_length, inverse_at, list_end, list_length, shared_length
 from fedbandit.vectors import prefetch
 
-FAR, NEARER, NOT_FAR, NEAR, SOON, NEXT = 10, 8, 6, 4, 2, 1
+FAR, NEARER, NOT_FAR, NEAR, SOON, NEXT = 10, 8, 6, 4, 3, 2
 """How many interactions ahead are fetched: where a row is, and its cohort; what that has gone into, and what that has;
 the cohort that it is in now; the row, what it was given, and the arms that are offered; and what the row says is
 needed of the rest of it."""
