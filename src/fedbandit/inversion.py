@@ -53,7 +53,7 @@ def sweep(P: Array, C: Array) -> float:
         p0, p1, p2, p3 = 1.0 / p0, 1.0 / p1, 1.0 / p2, 1.0 / p3
 
         at = 0
-        for j in range(0, whole, 4):  # C, by columns above the pivots; then L⁻¹ C
+        for j in range(0, whole, 4):  # C, by columns above the pivots; L⁻¹ C and −D⁻¹L⁻¹ C
             if j < k:
                 v = whole - j
                 i = at - j + k
@@ -67,21 +67,26 @@ def sweep(P: Array, C: Array) -> float:
                 x0, x1, x2, x3 = zeros(), zeros(), zeros(), zeros()  # these are replaced below
             x1 = x1 + x0 * -l10
             x2 = x2 + (x0 * -l20 + x1 * -l21)
+            x3 = x3 + ((x0 * -l30 + x1 * -l31) + x2 * -l32)
             store(c0, j, x0)
             store(c1, j, x1)
             store(c2, j, x2)
-            store(c3, j, x3 + ((x0 * -l30 + x1 * -l31) + x2 * -l32))
+            store(c3, j, x3)
+            store(s0, j, x0 * -p0)
+            store(s1, j, x1 * -p1)
+            store(s2, j, x2 * -p2)
+            store(s3, j, x3 * -p3)
         at = edge + k
         for j in range(whole, d):
             y0 = load(P, at)
-            c0[j] = entry(y0, 0)
-            c1[j] = entry(y0, 1) - c0[j] * l10
-            c2[j] = entry(y0, 2) - (c0[j] * l20 + c1[j] * l21)
-            c3[j] = entry(y0, 3) - ((c0[j] * l30 + c1[j] * l31) + c2[j] * l32)
+            z0 = entry(y0, 0)
+            z1 = entry(y0, 1) - z0 * l10
+            z2 = entry(y0, 2) - (z0 * l20 + z1 * l21)
+            z3 = entry(y0, 3) - ((z0 * l30 + z1 * l31) + z2 * l32)
+            c0[j], c1[j], c2[j], c3[j] = z0, z1, z2, z3
+            s0[j], s1[j], s2[j], s3[j] = -p0 * z0, -p1 * z1, -p2 * z2, -p3 * z3
             at += whole
 
-        for j in range(d):
-            s0[j], s1[j], s2[j], s3[j] = -p0 * c0[j], -p1 * c1[j], -p2 * c2[j], -p3 * c3[j]
         add_four_outers(P, matrix_in(C, 0, 4), matrix_in(C, 4, 4), k)
 
         at = 0
@@ -136,18 +141,19 @@ def sweep(P: Array, C: Array) -> float:
         if not 1e-100 < product < 1e100:
             logdet += math.log(product)
             product = 1.0
-        column = edge + k * whole
-        for j in range(whole):
-            c0[j] = P[column + j]
+        column, line = edge + k * whole, corner + k * rest
+        for j in range(0, whole, 4):
+            store(c0, j, load(P, column + j))
         for j in range(rest):
-            c0[whole + j] = P[corner + k * rest + j]
+            c0[whole + j] = P[line + j]
         c0[whole + k] = 0.0
-        add_outer_packed(P, c0, -1.0 / pivot)
-        for j in range(whole):
-            P[column + j] = c0[j] / pivot
+        scale = 1.0 / pivot
+        add_outer_packed(P, c0, -scale)
+        for j in range(0, whole, 4):
+            store(P, column + j, load(c0, j) * scale)
         for j in range(rest):
-            P[corner + k * rest + j] = P[corner + j * rest + k] = c0[whole + j] / pivot
-        P[corner + k * rest + k] = -1.0 / pivot
+            P[line + j] = P[corner + j * rest + k] = c0[whole + j] * scale
+        P[line + k] = -scale
     for i in range(P.shape[0]):
         P[i] = -P[i]
     return logdet + math.log(product)
