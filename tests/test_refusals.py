@@ -96,6 +96,17 @@ def test_a_keyword_that_a_decorator_adds_is_not_refused() -> None:
         PRESETS.pop("quiet", None)
 
 
+def test_a_preset_that_forgets_to_return_its_system() -> None:
+    def forgetful() -> fb.System:  # type: ignore[return]
+        fb.linucb()
+
+    try:
+        with pytest.raises(fb.FedbanditError, match=r"^forgetful returned None, which is not a System\.$"):
+            fb.preset(forgetful)()
+    finally:
+        PRESETS.pop("forgetful", None)
+
+
 def test_numbers_of_numpy_are_numbers() -> None:
     env = world(pool=np.int64(10), delay=np.int64(3), drift=np.array([9, 5]))
     assert (env.pool, env.delay_range, env.drift) == (10, (3, 3), (5, 9))

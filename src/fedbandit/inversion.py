@@ -23,7 +23,7 @@ def invert(A: Array, scratch: Array) -> float:
 
 @compiled_apart
 def sweep(P: Array, C: Array) -> float:
-    """The same for a packed matrix; `C` is scratch, (8, d).
+    """The same for a packed matrix; `C` is scratch, (8, d), for L⁻¹ C and −D⁻¹ L⁻¹ C below.
 
     The sweep operator, four pivots at a time: P −= Cᵀ B⁻¹ C with C the rows of the pivots and B their block, then the
     rows and columns of the pivots become B⁻¹ C and their block −B⁻¹. Swept all over, P is −P⁻¹. B is factored
@@ -50,7 +50,7 @@ def sweep(P: Array, C: Array) -> float:
         if not 1e-100 < product < 1e100:
             logdet += math.log(product)
             product = 1.0
-        p0, p1, p2, p3 = 1.0 / p0, 1.0 / p1, 1.0 / p2, 1.0 / p3
+        p0, p1, p2, p3 = 1.0 / p0, 1.0 / p1, 1.0 / p2, 1.0 / p3  # from here on D⁻¹
 
         at = 0
         for j in range(0, whole, 4):  # C, by columns above the pivots; L⁻¹ C and −D⁻¹L⁻¹ C

@@ -42,7 +42,7 @@ def fingerprint(system: System, env: Environment, horizon: int, seed: int) -> st
 
 
 FORMAT = 7
-"""Of what is in the file; the first and the fifth had other light rows, the second, third and fourth other rows."""
+"""Of what is in the file; the first and the fifth had other light rows, all others before this one other rows."""
 
 
 def write_checkpoint(path: str | os.PathLike[str], simulation: Simulation, identity: str) -> None:

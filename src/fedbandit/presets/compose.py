@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, ParamSpec, TypedDict, Unpack
 
-from fedbandit.errors import FedbanditError, unknown
+from fedbandit.errors import FedbanditError, shown, unknown
 from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, SquaredBonus, Uniform
 from fedbandit.privacy import NoPrivacy, Privacy
 from fedbandit.protocols import MessageProtocol
@@ -55,7 +55,10 @@ def preset(function: Callable[P, System]) -> Callable[P, System]:
         for name in kwargs:
             if keywords is not None and name not in keywords:
                 raise unknown(f"keyword of {function.__name__}", name, keywords)
-        return replace(function(*args, **kwargs), name=function.__name__)
+        system = function(*args, **kwargs)
+        if not isinstance(system, System):
+            raise FedbanditError(f"{function.__name__} returned {shown(system)}, which is not a System.")
+        return replace(system, name=function.__name__)
 
     PRESETS[function.__name__] = named
     return named
