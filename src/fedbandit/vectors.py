@@ -295,8 +295,8 @@ entry: Callable[[Four, int], float] = _entry_plain if _PLAIN else _entry
 prefetch: Callable[[NDArray[np.float64] | NDArray[np.int64], int], None] = _prefetch_plain if _PLAIN else _prefetch
 """Have the cache line of entry i of a vector fetched into the second cache. It changes no result.
 
-Not into the first: that waits for few lines at a time, and the contexts that it is asked for meanwhile, though they are
-near, would have to wait for those from memory. An interaction with 10⁵ clients took a tenth longer."""
+Not into the first, with which an interaction of 10⁵ clients took a tenth longer: presumably because that waits for few
+lines at a time, and contexts, though they are near, queue behind rows that come from memory."""
 
 zeros: Callable[[], Four] = _zeros_plain if _PLAIN else _zeros
 """Four zeros."""
