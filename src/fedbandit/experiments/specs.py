@@ -25,6 +25,7 @@ from fedbandit.errors import FedbanditError, unknown
 from fedbandit.experiments.keywords import Keyword, Value, convert, keywords_of
 from fedbandit.experiments.recorded_file import recorded_file
 from fedbandit.presets import PRESETS
+from fedbandit.presets.compose import named_after
 from fedbandit.system import System
 
 SYSTEMS = PRESETS
@@ -100,10 +101,7 @@ def environment_maker(name: str) -> Callable[..., Environment]:
 def build_system(spec: Spec) -> System:
     """Make the system; one from a file is called after its function."""
     maker = system_maker(spec.name)
-    system = _make(maker, spec, {})
-    if not isinstance(system, System):
-        raise FedbanditError(f"{spec.name} returned {system!r}, which is not a System.")
-    return replace(system, name=maker.__name__)
+    return named_after(maker.__name__, _make(maker, spec, {}))
 
 
 @lru_cache(maxsize=4)  # a worker runs many trials on one recorded file

@@ -55,13 +55,17 @@ def preset(function: Callable[P, System]) -> Callable[P, System]:
         for name in kwargs:
             if keywords is not None and name not in keywords:
                 raise unknown(f"keyword of {function.__name__}", name, keywords)
-        system = function(*args, **kwargs)
-        if not isinstance(system, System):
-            raise FedbanditError(f"{function.__name__} returned {shown(system)}, which is not a System.")
-        return replace(system, name=function.__name__)
+        return named_after(function.__name__, function(*args, **kwargs))
 
     PRESETS[function.__name__] = named
     return named
+
+
+def named_after(function: str, system: object) -> System:
+    """What a function returned, by the function's name, if it is a system."""
+    if not isinstance(system, System):
+        raise FedbanditError(f"{function} returned {shown(system)}, which is not a System.")
+    return replace(system, name=function)
 
 
 def _keywords_of(function: Callable[..., System]) -> set[str] | None:

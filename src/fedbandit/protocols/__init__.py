@@ -11,7 +11,9 @@ from fedbandit.protocols.count_triggered import CountTriggered
 from fedbandit.protocols.event_triggered import EventTriggered, always
 from fedbandit.protocols.factors import Factor
 from fedbandit.protocols.gossip import Gossip
-from fedbandit.protocols.members import MemberKeeper, MemberStar, MemberSync
+from fedbandit.protocols.member_star import MemberStar
+from fedbandit.protocols.member_sync import MemberSync
+from fedbandit.protocols.members import MemberKeeper
 from fedbandit.protocols.never import Never
 from fedbandit.protocols.peer_node import PeerNode
 from fedbandit.protocols.protocol import MessageProtocol

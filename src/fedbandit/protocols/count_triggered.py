@@ -13,7 +13,8 @@ from fedbandit.errors import whole_number
 from fedbandit.protocols.cohorts import Hub
 from fedbandit.protocols.coordinator import Coordinator, StarCoordinator
 from fedbandit.protocols.factors import Factor, check_factor, count_releases, settle_factor, settled
-from fedbandit.protocols.members import MemberKeeper, MemberStar
+from fedbandit.protocols.member_star import MemberStar
+from fedbandit.protocols.members import MemberKeeper
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
 from fedbandit.world import World
 

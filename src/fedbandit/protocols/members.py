@@ -7,22 +7,18 @@ with one another, `protocols.hub` is the faster memory.
 
 from __future__ import annotations
 
-import math
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from fedbandit.algebra import Array
 from fedbandit.assembly import NEVER, Assembly, Members, Noise, Share, no_members
 from fedbandit.errors import FedbanditError
-from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Upload
+from fedbandit.messages import Collect, Download, Join, Message, Upload
 from fedbandit.protocols.coordinator import Broadcast
-from fedbandit.protocols.hub import NOTHING_COUNTED
 from fedbandit.protocols.sequence import check_upload, is_retry
 from fedbandit.state import State
-from fedbandit.statistics import TIE
 from fedbandit.sums import Sums
 
 Messages = list[Message | Broadcast]
@@ -261,175 +257,3 @@ class MemberKeeper:
         self.joined[member] = True  # whoever joins after it was sent something is sent that
         (self.mixed.add if self.has_others(member, share) else self.mixed.discard)(member)
         return Download(member, self.version, self.applied.get(member, 0), share.sums, share.slack, share.own)
-
-
-class MemberStar(MemberKeeper):
-    """Members upload on their own triggers; each that is stale is sent its share (Async-LinUCB, Alg. 1, per member).
-
-    A member is stale when measure(its share) − measure(what it has) > log γ_D, as in `protocols.hub`. When the assembly
-    wakes, everybody is called, groups are formed anew, and whoever is in another group is sent its new share.
-    """
-
-    def __init__(
-        self,
-        assembly: Assembly,
-        n_clients: int,
-        dim: int,
-        ridge: float,
-        noise: Noise | None,
-        *,
-        log_gamma: Array,
-        warm: bool,
-        counting: bool,
-    ) -> None:
-        super().__init__(assembly, n_clients, dim, ridge, noise)
-        self.log_gamma = np.resize(log_gamma, n_clients)
-        self.warm = warm
-        self.counting = counting
-        self.known = np.full(n_clients, NOTHING_COUNTED if counting else 0.0)
-
-    def state(self) -> State:
-        """Also how much each member has."""
-        header, arrays = super().state()
-        return State(header, {**arrays, "known": self.known})
-
-    def restore(self, state: State) -> None:
-        """Go on from there."""
-        super().restore(state)
-        self.known = state.arrays["known"].copy()
-
-    def end_round(self, done: int) -> Messages:
-        """Call everybody, to form groups anew."""
-        self.done = done
-        return [] if self.awaited else self.collect(range(self.members.n.size))
-
-    def collected(self) -> Messages:
-        """All is in: regroup."""
-        everyone = range(self.members.n.size)
-        before = [self._sum(j) for j in everyone]
-        if self.assembly.regroup(self.members, self.done, self.noise):
-            moved = [j for j in everyone if not np.array_equal(self._sum(j), before[j])]
-            self.known[moved] = -np.inf  # whatever they have, it is not their group's
-        return self._refresh(everyone)
-
-    def receive(self, message: Message) -> Messages:
-        """Apply a Join or an Upload."""
-        match message:
-            case Join():
-                return self.welcome(message)
-            case Upload(member, sequence, _, known):
-                if not self.add(message):
-                    return [Receipt(member, self.applied[member])]
-                self.known[member] = known
-                self.joined[member] = True
-                if member in self.awaited:
-                    return [Receipt(member, sequence), *self.answered(member)]
-                self.answered(member)
-                stale = [] if self.awaited else [j for j in self.assembly.affected(member) if self.joined[j]]
-                return [Receipt(member, sequence), *self._refresh(stale)]
-            case _:
-                raise FedbanditError(f"This coordinator does not take a {type(message).__name__}.")
-
-    def newcomer(self, member: int) -> Messages:
-        """A warm start, if that is how clients join."""
-        return self._refresh([member]) if self.warm else []
-
-    def _sum(self, member: int) -> Array:
-        return self.assembly.share(member, self.members, None, self.ridge).sums.V
-
-    def _refresh(self, candidates: Iterable[int]) -> Messages:
-        sent: Messages = []
-        counts: dict[int, float] = {}  # by group, since a group's members are counted alike
-        for j in candidates:
-            limit = self.known[j] + self.log_gamma[j] + TIE
-            if self.counting:
-                group = self.assembly.affected(j)
-                if id(group) not in counts:
-                    counts[id(group)] = self._log_count(int(self.members.n[group].sum()))
-                if counts[id(group)] <= limit:
-                    continue
-            share = self.share(j)
-            measured = self._measure(j, share)
-            if measured > limit:
-                self.known[j] = measured
-                sent.append(self.download(j, share))
-        return sent
-
-    def _measure(self, member: int, share: Share) -> float:
-        """How much a member would have with this share and its own data."""
-        if self.counting:
-            return self._log_count(share.sums.n + (0 if share.own else int(self.members.n[member])))
-        if share.own:
-            return self.logdet(share)
-        V, b, n = share.sums
-        return self.logdet(share._replace(sums=Sums(V + self.members.V[member], b, n)))
-
-    @staticmethod
-    def _log_count(n: int) -> float:
-        return math.log(n) if n > 0 else NOTHING_COUNTED
-
-
-class MemberSync(MemberKeeper):
-    """When one asks, all of its group upload, and then all are sent their shares (Async-LinUCB, Alg. 4, per member).
-
-    One group is called at a time; who asks meanwhile is heard when it asks again. When the assembly wakes, everybody is
-    called, and groups are formed anew first.
-    """
-
-    called: list[int]
-    regrouping: bool
-
-    def __init__(self, assembly: Assembly, n_clients: int, dim: int, ridge: float, noise: Noise | None) -> None:
-        super().__init__(assembly, n_clients, dim, ridge, noise)
-        self.called = []
-        self.regrouping = False
-
-    def end_round(self, done: int) -> Messages:
-        """Call everybody, to form groups anew."""
-        self.done = done
-        if self.awaited:
-            return []
-        self.regrouping, self.called = True, list(range(self.members.n.size))
-        return self.collect(self.called)
-
-    def newcomer(self, member: int) -> Messages:
-        """Whoever comes after the first synchronisation is sent what there is."""
-        return [self.download(member, self.share(member))] if self.version > 0 else []
-
-    def collected(self) -> Messages:
-        """Everybody who was called is sent its share."""
-        if self.regrouping:
-            self.assembly.regroup(self.members, self.done, self.noise)
-            self.regrouping = False
-        return [self.download(j, self.share(j)) for j in self.called]
-
-    def receive(self, message: Message) -> Messages:
-        """Apply a Join, a Request or an Upload."""
-        match message:
-            case Join():
-                return self.welcome(message)
-            case Request(member):
-                self.check_member(member)
-                if self.awaited:
-                    return []
-                self.called = list(self.assembly.affected(member))
-                return self.collect(self.called)
-            case Upload(member, sequence):
-                self.check_member(member)
-                self.require_asked(message)
-                if not self.add(message):
-                    return [Receipt(member, self.applied[member])]
-                return [Receipt(member, sequence), *self.answered(member)]
-            case _:
-                raise FedbanditError(f"This coordinator does not take a {type(message).__name__}.")
-
-    def state(self) -> State:
-        """Also who was called, and what for."""
-        header, arrays = super().state()
-        return State({**header, "called": self.called, "regrouping": self.regrouping}, arrays)
-
-    def restore(self, state: State) -> None:
-        """Go on in the middle of a collection."""
-        super().restore(state)
-        self.called = list(state.header["called"])
-        self.regrouping = state.header["regrouping"]

@@ -17,7 +17,8 @@ from fedbandit.protocols.cohorts import Hub
 from fedbandit.protocols.coordinator import Broadcast, Coordinator, HubKeeper
 from fedbandit.protocols.factors import count_releases
 from fedbandit.protocols.hub import broadcast
-from fedbandit.protocols.members import MemberKeeper, MemberSync
+from fedbandit.protocols.member_sync import MemberSync
+from fedbandit.protocols.members import MemberKeeper
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
 from fedbandit.state import State
 from fedbandit.world import World
