@@ -12,12 +12,12 @@ import numpy as np
 
 import fedbandit as fb
 from benchmarks.timing import table
-from fedbandit.algebra import Array
-from fedbandit.engine.graph import GraphLearner
-from fedbandit.engine.rows import RowsLearner
+from fedbandit.engine.fast.graph import GraphLearner
+from fedbandit.engine.fast.rows import RowsLearner
+from fedbandit.engine.fast.statistics import theta_of
 from fedbandit.engine.simulation import Simulation
 from fedbandit.environments import Collaborative
-from fedbandit.statistics import theta_of
+from fedbandit.types import Array
 
 EPSILONS = (0.5, 1, 2, 5, 10)
 RUNS = 5

@@ -8,7 +8,7 @@ import numpy as np
 
 import fedbandit as fb
 from benchmarks.timing import table
-from fedbandit.algebra import Array
+from fedbandit.types import Array
 
 
 def naive_seconds(env: fb.environments.Collaborative, W: Array, rounds: int, warm: int) -> float:

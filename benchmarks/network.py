@@ -21,8 +21,8 @@ import numpy as np
 import fedbandit as fb
 from benchmarks.timing import table
 from fedbandit.messages import Upload, encode
+from fedbandit.network.envelope import Envelope, extend, seal
 from fedbandit.sums import Sums
-from fedbandit.transports.envelope import Envelope, extend, seal
 
 DIM, SECONDS = 25, 8.0
 CONFIG = """
@@ -65,7 +65,7 @@ class Sender:
     """A client that only sends: statistics of a few observations, one upload after the other."""
 
     def __init__(self, url: str, number: int) -> None:
-        from fedbandit.transports.http.connection import Address
+        from fedbandit.network.client.connection import Address
 
         self.address = Address(url, "load", None, f"sender-{number}", None)
         _, self.member = self.address.invitation(60.0)

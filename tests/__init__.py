@@ -1,1 +1,1 @@
-"""Tests; `tests.naive` holds slow, obvious oracles."""
+"""Tests; `tests.oracles.naive` holds slow, obvious oracles."""

@@ -6,7 +6,7 @@ import numpy as np
 
 import fedbandit as fb
 from fedbandit.environments import Recorded
-from tests.naive import Array, Log
+from tests.oracles.naive import Array, Log
 
 KINDS = ("ball", "sphere", "few", "axes", "large")
 """Contexts in the unit ball; on the unit sphere; a handful of vectors, often twice in a round, so that scores tie;

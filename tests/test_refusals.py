@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit.machines import ClientMachine
+from fedbandit.machines.client import ClientMachine
 from fedbandit.presets import PRESETS
 from fedbandit.world import World
 

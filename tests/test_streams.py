@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fedbandit.algebra import Array, Ints
-from fedbandit.compiled import compiled
+from fedbandit.engine.fast.jit import compiled
 from fedbandit.streams import Stream, generator, normal, philox, policy_key, uniform_index
+from fedbandit.types import Array, Ints
 
 ONES = 0xFFFFFFFF
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from fedbandit import checks, environments, evaluation, policies, privacy, protocols, structures
     from fedbandit.engine import Result, simulate
     from fedbandit.errors import FedbanditError
-    from fedbandit.machines import ClientMachine
+    from fedbandit.machines.client import ClientMachine
+    from fedbandit.network.client.client import AsyncClient, Client
     from fedbandit.presets import (
         async_linucb,
         async_linucb_am,
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     )
     from fedbandit.privacy import Guarantee
     from fedbandit.system import System
-    from fedbandit.transports.http.client import AsyncClient, Client
     from fedbandit.world import World
 
 _MODULES = ("checks", "environments", "evaluation", "policies", "privacy", "protocols", "structures")
@@ -58,9 +58,9 @@ _NAMES = {
     "Result": "engine",
     "simulate": "engine",
     "FedbanditError": "errors",
-    "AsyncClient": "transports.http.client",
-    "Client": "transports.http.client",
-    "ClientMachine": "machines",
+    "AsyncClient": "network.client.client",
+    "Client": "network.client.client",
+    "ClientMachine": "machines.client",
     "Guarantee": "privacy",
     "System": "system",
     "World": "world",

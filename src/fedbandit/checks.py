@@ -16,23 +16,23 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit.engine.clusters import ClustersLearner
-from fedbandit.engine.outcome import draw_reward
-from fedbandit.engine.peer_exchange import PeerExchange
-from fedbandit.engine.rows import RowsLearner
+from fedbandit.engine.fast.clusters import ClustersLearner
+from fedbandit.engine.fast.outcome import draw_reward
+from fedbandit.engine.fast.packed import unpacked
+from fedbandit.engine.fast.peer_exchange import PeerExchange
+from fedbandit.engine.fast.rows import RowsLearner
+from fedbandit.engine.fast.statistics import N_OWN, N_PENDING, N, base_of
 from fedbandit.engine.simulation import Simulation, simulate
 from fedbandit.environments import Collaborative, Homogeneous, recorded
 from fedbandit.environments.block import Environment, world_of
+from fedbandit.machines.link import Link
+from fedbandit.machines.peer import PeerMachine
 from fedbandit.messages import Tell, decode, encode
-from fedbandit.packed import unpacked
-from fedbandit.peers import PeerMachine
 from fedbandit.policies import Policy, Uniform
 from fedbandit.privacy import Privacy
 from fedbandit.protocols import MessageProtocol
-from fedbandit.statistics import N_OWN, N_PENDING, N, base_of
 from fedbandit.structures import Everyone, EvidenceClusters, Structure
 from fedbandit.system import System
-from fedbandit.transports import Link
 from fedbandit.world import World
 
 CLIENTS, HORIZON = 4, 240

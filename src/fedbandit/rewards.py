@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.compiled import compiled_apart
+from fedbandit.engine.fast.jit import compiled_apart
 from fedbandit.errors import FedbanditError
 from fedbandit.streams import Stream, key_of, philox
 

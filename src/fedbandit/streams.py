@@ -17,7 +17,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.compiled import compiled_lean
+from fedbandit.engine.fast.jit import compiled_lean
 
 _LOW = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(32)

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit.algebra import Array
-from fedbandit.packed import unpacked
-from fedbandit.statistics import (
+from fedbandit.engine.fast.packed import unpacked
+from fedbandit.engine.fast.statistics import (
     HEAD,
     N_PENDING,
     SLACK,
@@ -22,6 +21,7 @@ from fedbandit.statistics import (
     pending_b_of,
     refresh,
 )
+from fedbandit.types import Array
 
 
 class Slack(NamedTuple):

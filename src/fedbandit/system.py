@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 
-from fedbandit.assembly import Assembled, Assembly, Noise, Others
 from fedbandit.errors import FedbanditError, number
 from fedbandit.policies import UCB, Policy, SquaredBonus, Uniform
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
 from fedbandit.protocols import MemberKeeper, MessageProtocol, Never
+from fedbandit.sharing import Assembled, Assembly, Noise, Others
 from fedbandit.streams import Stream, generator
 from fedbandit.structures import Clustering, Everyone, GlobalLocal, OnGraph, Structure
 from fedbandit.world import World

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedbandit.algebra import Array
 from fedbandit.environments import LoggedDecisions, from_frame
+from fedbandit.types import Array
 
 FEATURES = ("f0", "f1", "f2")
 THETA = np.array([0.5, 0.3, -0.2])

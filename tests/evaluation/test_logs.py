@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit.algebra import Array
 from fedbandit.environments import from_frame, recorded
 from fedbandit.errors import FedbanditError
 from fedbandit.evaluation import (
@@ -21,6 +20,7 @@ from fedbandit.evaluation import (
     self_normalised,
 )
 from fedbandit.evaluation.estimators import effective_sample_size
+from fedbandit.types import Array
 from tests.evaluation.synthetic_logs import FEATURES, THETA, make_world
 
 LOGS = 400

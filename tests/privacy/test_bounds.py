@@ -7,9 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from fedbandit.algebra import Array
+from fedbandit.audit.attack import run_stream
 from fedbandit.errors import FedbanditError
-from fedbandit.privacy.attack import run_stream
 from fedbandit.privacy.bounds import (
     NoiseBounds,
     gamma_norm_tail,
@@ -22,6 +21,7 @@ from fedbandit.privacy.bounds import (
 from fedbandit.privacy.mechanism import Mechanism, gram_mechanism, reward_mechanism
 from fedbandit.privacy.noise import draw_gamma, draw_symmetric
 from fedbandit.privacy.published import feducb_privatiser
+from fedbandit.types import Array
 
 N_MAX, DIM, FAILURE, STREAMS = 16, 4, 0.05, 8_000
 

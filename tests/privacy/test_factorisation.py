@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbandit.algebra import Array
 from fedbandit.errors import FedbanditError
 from fedbandit.privacy.blt import BufferedToeplitz, blt, independent
 from fedbandit.privacy.factorisation import Factorisation, decoder, largest_error
 from fedbandit.privacy.tree import Tree
+from fedbandit.types import Array
 
 SIZES = (1, 2, 3, 4, 7, 8, 16, 31, 100)
 ALL = [make(n) for make in (Tree, blt, independent) for n in SIZES] + [blt(64, buffers=2)]

@@ -10,9 +10,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from fedbandit.algebra import Array
+from fedbandit.audit.attack import run_stream
 from fedbandit.errors import FedbanditError
-from fedbandit.privacy.attack import run_stream
 from fedbandit.privacy.calibration import gaussian_multiplier
 from fedbandit.privacy.factorisation import decoder
 from fedbandit.privacy.mechanism import (
@@ -31,6 +30,7 @@ from fedbandit.privacy.mechanism import (
 )
 from fedbandit.privacy.noise import DRAW
 from fedbandit.privacy.published import feducb_privatiser, l2_laplace_tree
+from fedbandit.types import Array
 
 STREAMS: tuple[Stream, ...] = ("blt", "tree", "independent")
 N_MAX, DIM = 13, 3

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedbandit.algebra import Array
 from fedbandit.errors import FedbanditError
 from fedbandit.privacy.noise import (
     DRAW,
@@ -23,6 +22,7 @@ from fedbandit.privacy.noise import (
     noisy_rewards,
     reward_sensitivity,
 )
+from fedbandit.types import Array
 
 seeds = st.integers(0, 2**32 - 1)
 bounds = st.floats(0.1, 3.0)

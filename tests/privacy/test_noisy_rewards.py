@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedbandit.algebra import Array
 from fedbandit.errors import FedbanditError
 from fedbandit.privacy import NoisyRewards
 from fedbandit.rewards import AS_THEY_ARE, learnt, reward_plan
+from fedbandit.types import Array
 
 ACCEPT, REJECT = 1e-4, 1e-6
 

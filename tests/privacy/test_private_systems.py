@@ -13,15 +13,15 @@ import fedbandit as fb
 from fedbandit.audit.neighbours import Limits, some_history
 from fedbandit.audit.observer import observe_client
 from fedbandit.checks import fused_or_not_agrees, machines_agree, repeats_itself
+from fedbandit.engine.fast.statistics import N_OWN
 from fedbandit.engine.simulation import Simulation
 from fedbandit.errors import FedbanditError
-from fedbandit.machines import ClientMachine
+from fedbandit.machines.client import ClientMachine
 from fedbandit.messages import Collect, Upload
 from fedbandit.presets import compose
 from fedbandit.privacy import NoisyRewards, PrivateStatistics
 from fedbandit.privacy.mechanism import epsilon_of, gram_mechanism
 from fedbandit.protocols import CountTriggered, Gossip, Synchronous
-from fedbandit.statistics import N_OWN
 from fedbandit.structures import Alone, Everyone
 
 INF = math.inf

@@ -9,11 +9,11 @@ import pytest
 from scipy import stats
 
 import fedbandit as fb
+from fedbandit.audit.attack import scale_interval, whiten
 from fedbandit.audit.neighbours import Limits, some_history
 from fedbandit.audit.observer import noised_rewards, observe_client
 from fedbandit.errors import FedbanditError
 from fedbandit.privacy import secure
-from fedbandit.privacy.attack import scale_interval, whiten
 from fedbandit.privacy.mechanism import gram_mechanism, reward_mechanism
 from fedbandit.privacy.noise import FloatSafe, label_of, perturb
 from fedbandit.privacy.release_stream import ReleaseStream

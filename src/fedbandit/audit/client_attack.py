@@ -13,18 +13,18 @@ from itertools import product
 
 import numpy as np
 
-from fedbandit.algebra import Array
+from fedbandit.audit.attack import clopper_pearson, scale_interval, whiten
 from fedbandit.audit.mechanism_attack import increments_of
 from fedbandit.audit.neighbours import History, Limits, pairs_of, some_history, with_first
 from fedbandit.audit.observer import MakeMachine, Seen, noised_rewards, observe_client
 from fedbandit.audit.report import CONFIDENCE, TOLERANCE, Check
+from fedbandit.engine.fast.statistics import N_OWN
 from fedbandit.messages import Collect, Upload, encode
-from fedbandit.privacy.attack import clopper_pearson, scale_interval, whiten
 from fedbandit.privacy.calibration import gaussian_epsilon
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.mechanism import Mechanism, stack
 from fedbandit.privacy.noise import ENERGY
-from fedbandit.statistics import N_OWN
+from fedbandit.types import Array
 
 SPREADS = (1.0, 0.3, 0.05)
 """Of the histories in which triggers are watched: the closer to one direction, the more a single record matters."""

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedbandit.algebra import Array
+from fedbandit.audit.attack import Audit, Sampler, attack, released_distance
 from fedbandit.audit.neighbours import Limits, Record, pairs_of
 from fedbandit.audit.report import CONFIDENCE, TOLERANCE, Check
-from fedbandit.privacy.attack import Audit, Sampler, attack, released_distance
 from fedbandit.privacy.blt import independent
 from fedbandit.privacy.calibration import gaussian_epsilon
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.mechanism import Mechanism, stack
 from fedbandit.rewards import RewardRule, learnt, reward_plan
+from fedbandit.types import Array
 
 LARGEST_EXACT = 128
 """Releases of a stream that the exact check looks at."""

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit.algebra import Array
 from fedbandit.privacy.mechanism import Mechanism
 from fedbandit.rewards import RewardRule
+from fedbandit.types import Array
 from fedbandit.world import World
 
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit.algebra import Array
 from fedbandit.audit.neighbours import History
-from fedbandit.machines import ClientMachine
+from fedbandit.engine.fast.statistics import base_b_of, pending_b_of
+from fedbandit.machines.client import ClientMachine
 from fedbandit.messages import Collect, Message, Request, Upload, encode
-from fedbandit.statistics import base_b_of, pending_b_of
+from fedbandit.types import Array
 
 MakeMachine = Callable[[int], ClientMachine]
 """A fresh client from a seed; tests plant faults here."""

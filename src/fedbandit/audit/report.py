@@ -6,8 +6,8 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from fedbandit.audit.attack import Audit
 from fedbandit.privacy import Guarantee
-from fedbandit.privacy.attack import Audit
 from fedbandit.world import World
 
 CONFIDENCE = 0.99

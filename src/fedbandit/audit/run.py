@@ -14,7 +14,7 @@ from fedbandit.audit.neighbours import Limits
 from fedbandit.audit.observer import MakeMachine
 from fedbandit.audit.report import AuditReport, Check
 from fedbandit.errors import FedbanditError, whole_number
-from fedbandit.machines import ClientMachine
+from fedbandit.machines.client import ClientMachine
 from fedbandit.privacy.mechanism import Mechanism
 from fedbandit.streams import Stream, generator
 from fedbandit.system import System

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints
 from fedbandit.privacy.mechanism import Mechanism, epsilon_of
 from fedbandit.privacy.privacy import Releases
+from fedbandit.types import Array, Ints
 
 
 @dataclass(frozen=True)

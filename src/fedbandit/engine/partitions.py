@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedbandit.algebra import Ints
 from fedbandit.errors import require
+from fedbandit.types import Ints
 
 Partition = list[list[int]]
 """Clusters of clients. They may overlap where a structure lets them."""

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit._version import __version__
-from fedbandit.algebra import Array, Ints
 from fedbandit.engine.ledger import Ledger, read_ledger
 from fedbandit.engine.partitions import Partition, Partitions
 from fedbandit.errors import FedbanditError
 from fedbandit.files import read_arrays, write_arrays
 from fedbandit.messages import Download, Request, Upload, encoded_size, statistics_scalars
 from fedbandit.privacy import Guarantee
+from fedbandit.types import Array, Ints
 
 
 @dataclass(frozen=True, repr=False)

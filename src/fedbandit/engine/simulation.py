@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedbandit.engine.ahead import Ahead
 from fedbandit.engine.checkpoint import fingerprint, read_checkpoint, write_checkpoint
-from fedbandit.engine.learner import Bookkeeper, Learner, make_learner
-from fedbandit.engine.outcome import Outcome, outcome
+from fedbandit.engine.draws import Ahead
+from fedbandit.engine.fast.learner import Bookkeeper, Learner, make_learner
+from fedbandit.engine.fast.outcome import Outcome, outcome
 from fedbandit.engine.result import Communication, Result
 from fedbandit.environments.block import Environment, actions_per_round, world_of
 from fedbandit.errors import FedbanditError, whole_number

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedbandit.algebra import Ints
+from fedbandit.types import Ints
 
 
 def thinned(horizon: int, most: int) -> Ints:

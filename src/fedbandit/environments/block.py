@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import ClassVar, Literal, NamedTuple, Protocol
 
-from fedbandit.algebra import Array, Ints
 from fedbandit.errors import FedbanditError, require, whole_number
+from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
 

@@ -7,10 +7,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints
 from fedbandit.environments.synthetic import Synthetic, unit_vectors
 from fedbandit.errors import FedbanditError, number, require, whole_number
 from fedbandit.streams import Stream, generator
+from fedbandit.types import Array, Ints
 
 MOST_TRIES = 10_000
 """How many directions are drawn for centres that must keep their distance."""

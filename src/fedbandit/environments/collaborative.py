@@ -7,10 +7,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints
 from fedbandit.environments.synthetic import Synthetic, positive_directions, unit_vectors
 from fedbandit.errors import FedbanditError, number, require
 from fedbandit.streams import Stream, generator
+from fedbandit.types import Array, Ints
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedbandit.algebra import Array, Ints
-from fedbandit.compiled import compiled_free
+from fedbandit.engine.fast.jit import compiled_free
 from fedbandit.environments.synthetic import Synthetic
 from fedbandit.errors import FedbanditError, number, require, whole_number
+from fedbandit.types import Array, Ints
 
 MOST_TRIES = 10_000
 """How many directions are drawn for a cluster that must keep its distance."""

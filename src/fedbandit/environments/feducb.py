@@ -8,10 +8,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints
-from fedbandit.compiled import compiled_free
+from fedbandit.engine.fast.jit import compiled_free
 from fedbandit.environments.synthetic import Synthetic, SyntheticStream, unit_vectors
 from fedbandit.errors import FedbanditError, number, require, whole_number
+from fedbandit.types import Array, Ints
 
 
 @dataclass(frozen=True)

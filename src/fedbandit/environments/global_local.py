@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints
 from fedbandit.environments.synthetic import Synthetic, unit_vectors
 from fedbandit.errors import require, whole_number
+from fedbandit.types import Array, Ints
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints
 from fedbandit.environments.synthetic import Synthetic, unit_vectors
+from fedbandit.types import Array, Ints
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.algebra import Array, Ints
 from fedbandit.errors import FedbanditError, require, unknown
+from fedbandit.types import Array, Ints
 
 Bools = NDArray[np.bool_]
 

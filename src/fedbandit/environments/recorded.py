@@ -9,9 +9,9 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedbandit.algebra import Array, Ints
 from fedbandit.environments.block import Block, RewardKind
 from fedbandit.errors import FedbanditError, number, require, whole_number
+from fedbandit.types import Array, Ints
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.algebra import Array, Ints, dot
-from fedbandit.compiled import compiled_free
+from fedbandit.engine.fast.algebra import dot
+from fedbandit.engine.fast.jit import compiled_free
 from fedbandit.environments.block import Block, RewardKind
 from fedbandit.errors import FedbanditError, number, require, shown, whole_number
 from fedbandit.streams import Stream as Purpose
 from fedbandit.streams import generator
+from fedbandit.types import Array, Ints
 
 _SHIFT = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)

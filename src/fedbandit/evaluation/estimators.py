@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit.algebra import Array
 from fedbandit.errors import FedbanditError
+from fedbandit.types import Array
 
 NORMAL_95 = 1.959963984540054
 

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints
 from fedbandit.engine import Result, simulate
 from fedbandit.environments import Environment, LikedItems
 from fedbandit.errors import FedbanditError
 from fedbandit.presets import uniform
+from fedbandit.types import Array, Ints
 
 
 class Group(NamedTuple):

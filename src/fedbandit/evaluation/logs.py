@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints
 from fedbandit.environments.logged import LoggedDecisions
 from fedbandit.errors import FedbanditError, number, require, whole_number
 from fedbandit.evaluation.estimators import (
@@ -19,10 +18,11 @@ from fedbandit.evaluation.estimators import (
     mean,
     self_normalised,
 )
+from fedbandit.machines.link import Link
 from fedbandit.privacy import Guarantee
 from fedbandit.structures import Central, Everyone
 from fedbandit.system import System
-from fedbandit.transports import Link
+from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
 TINY = 0.01

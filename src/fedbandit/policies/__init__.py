@@ -5,7 +5,7 @@ chooser reads (`PolicyPlan`). To add one: a file like `ucb.py` with the dataclas
 `plan.py`, and a branch in `choose.py`.
 """
 
-from fedbandit.policies.choose import Scratch, choose, choose_at, ready_for, scratch
+from fedbandit.engine.fast.choose import Scratch, choose, choose_at, ready_for, scratch
 from fedbandit.policies.greedy import Greedy
 from fedbandit.policies.perturbed_history import LinPHE
 from fedbandit.policies.plan import Policy, PolicyPlan, WidthRule

@@ -10,12 +10,12 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.algebra import Array
-from fedbandit.compiled import compiled_inline
+from fedbandit.engine.fast.jit import compiled_inline
+from fedbandit.engine.fast.statistics import BIAS, INFLATION, LOGDET, NOISE, SPECTRAL
 from fedbandit.errors import number, require
-from fedbandit.mixing import Width
-from fedbandit.statistics import BIAS, INFLATION, LOGDET, NOISE, SPECTRAL
+from fedbandit.machines.mixing import Width
 from fedbandit.sums import Sums
+from fedbandit.types import Array
 from fedbandit.world import World
 
 

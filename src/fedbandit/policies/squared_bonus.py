@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.algebra import Array, Ints, dot, dot_each
-from fedbandit.compiled import compiled_lean
-from fedbandit.packed import multiply_packed
+from fedbandit.engine.fast.algebra import dot, dot_each
+from fedbandit.engine.fast.jit import compiled_lean
+from fedbandit.engine.fast.packed import multiply_packed
+from fedbandit.engine.fast.statistics import inverse_of, theta_of
+from fedbandit.engine.fast.ties import winner
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, width
-from fedbandit.policies.ties import winner
-from fedbandit.statistics import inverse_of, theta_of
+from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
 

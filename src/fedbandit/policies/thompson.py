@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.algebra import Array, dot, part_of
-from fedbandit.compiled import compiled_lean
-from fedbandit.packed import unpack
+from fedbandit.engine.fast.algebra import dot, part_of
+from fedbandit.engine.fast.jit import compiled_lean
+from fedbandit.engine.fast.packed import unpack
+from fedbandit.engine.fast.sampling import cholesky
+from fedbandit.engine.fast.statistics import inverse_of, theta_of
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, sampling_width
-from fedbandit.policies.sampling import cholesky
-from fedbandit.statistics import inverse_of, theta_of
+from fedbandit.types import Array
 from fedbandit.world import World
 
 

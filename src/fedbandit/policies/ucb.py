@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.algebra import Array, Ints, add_scaled, clear, dot, dot_each, largest
-from fedbandit.coarse import Coarse, find_means
-from fedbandit.compiled import compiled_inline, compiled_lean
-from fedbandit.packed import multiply_packed, square_packed
+from fedbandit.engine.fast.algebra import add_scaled, clear, dot, dot_each, largest
+from fedbandit.engine.fast.coarse import Coarse, find_means
+from fedbandit.engine.fast.jit import compiled_inline, compiled_lean
+from fedbandit.engine.fast.packed import multiply_packed, square_packed
+from fedbandit.engine.fast.statistics import LOGDET, SPECTRAL, TIE, N, inverse_of, theta_of
 from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, noise_width, width
-from fedbandit.statistics import LOGDET, SPECTRAL, TIE, N, inverse_of, theta_of
+from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
 

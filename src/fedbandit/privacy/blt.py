@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from fedbandit.algebra import Array
 from fedbandit.errors import require
+from fedbandit.types import Array
 
 _STEEPEST = 12.0  # of the optimiser's variables: keeps neighbouring decays apart in floating point
 _DIGITS = 4  # to which the optimum is rounded, so that two machines agree on it

@@ -24,11 +24,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtrc, gammaincc, gammainccinv, gammaln, ndtr
 
-from fedbandit.algebra import Array
 from fedbandit.errors import require, whole_number
 from fedbandit.privacy.calibration import check_budget, smallest
 from fedbandit.privacy.mechanism import Mechanism, noise_std
 from fedbandit.privacy.published import feducb_depth
+from fedbandit.types import Array
 
 _STEP = 0.002  # of the table of E #{eigenvalues > x}; a table is read on the safe side
 _LARGEST_TABLE = 256  # dimensions; above, Hermite functions underflow

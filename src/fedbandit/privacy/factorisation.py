@@ -25,7 +25,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fedbandit.algebra import Array
+from fedbandit.types import Array
 
 
 class Factorisation(Protocol):

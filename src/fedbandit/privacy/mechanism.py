@@ -13,7 +13,6 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fedbandit.algebra import Array
 from fedbandit.errors import FedbanditError, require, unknown, whole_number
 from fedbandit.privacy.blt import blt, independent
 from fedbandit.privacy.calibration import check_budget, gaussian_epsilon, gaussian_multiplier
@@ -29,6 +28,7 @@ from fedbandit.privacy.noise import (
     reward_sensitivity,
 )
 from fedbandit.privacy.tree import Tree
+from fedbandit.types import Array
 
 Stream: TypeAlias = Literal["blt", "tree", "independent"]
 FACTORISATIONS: dict[str, Callable[[int], Factorisation]] = {"blt": blt, "tree": Tree, "independent": independent}

@@ -13,8 +13,8 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from fedbandit.algebra import Array
 from fedbandit.errors import require
+from fedbandit.types import Array
 
 Kind: TypeAlias = Literal["symmetric", "vector", "gamma", "laplace"]
 Size: TypeAlias = tuple[int, ...]

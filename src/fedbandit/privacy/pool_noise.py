@@ -33,9 +33,9 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtri
 
-from fedbandit.algebra import Array, Ints
 from fedbandit.privacy.bounds import NoiseBounds, chi_bound, gram_bound
 from fedbandit.sums import EXACT, Slack
+from fedbandit.types import Array, Ints
 
 FLOOR = 0.5
 """μ₀/Λ: where eigenvalues are lifted to. Lower floors have less bias ρ and more inflation f."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from fedbandit.assembly import Noise
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.mechanism import Mechanism
 from fedbandit.privacy.noise import Source
 from fedbandit.rewards import RewardRule
+from fedbandit.sharing import Noise
 from fedbandit.sums import Sums
 from fedbandit.world import World
 

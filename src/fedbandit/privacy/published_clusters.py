@@ -10,7 +10,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints
 from fedbandit.errors import FedbanditError, require
 from fedbandit.privacy.calibration import check_budget
 from fedbandit.privacy.guarantee import Guarantee
@@ -21,6 +20,7 @@ from fedbandit.privacy.published import fclub_depth, fclub_privatiser
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.rewards import AS_THEY_ARE, RewardRule
 from fedbandit.sums import Slack
+from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
 SHIFT_FIRST, SHIFT_MORE = 2.0, 3.0

@@ -10,7 +10,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints
 from fedbandit.errors import FedbanditError, require, unknown
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.mechanism import Mechanism
@@ -20,6 +19,7 @@ from fedbandit.privacy.published import l2_laplace_tree
 from fedbandit.privacy.reward_stream import RewardStream
 from fedbandit.privacy.reward_sums import Trust
 from fedbandit.rewards import RewardRule
+from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
 

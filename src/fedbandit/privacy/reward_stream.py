@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit.algebra import Array
 from fedbandit.privacy.mechanism import Mechanism, State, release, start
 from fedbandit.privacy.noise import Source
 from fedbandit.sums import Sums
+from fedbandit.types import Array
 
 
 class RewardStream:

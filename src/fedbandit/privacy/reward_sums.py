@@ -10,7 +10,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints
 from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
 from fedbandit.privacy.calibration import check_budget
 from fedbandit.privacy.guarantee import Guarantee
@@ -20,6 +19,7 @@ from fedbandit.privacy.privacy import Perturbs
 from fedbandit.privacy.reward_stream import RewardStream
 from fedbandit.rewards import RewardRule
 from fedbandit.sums import Slack
+from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
 Trust = Literal["client", "coordinator"]

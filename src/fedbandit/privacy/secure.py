@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit.algebra import Array
 from fedbandit.errors import FedbanditError
 from fedbandit.privacy.noise import Kind, Size, draw_gamma
+from fedbandit.types import Array
 
 _FINER = 40  # binary digits of the grid below the scale
 _ROUNDING = 1 + 2.0**-20

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedbandit.algebra import Array
 from fedbandit.errors import require
+from fedbandit.types import Array
 
 
 @dataclass(frozen=True)

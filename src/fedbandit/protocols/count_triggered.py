@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit.algebra import Array
-from fedbandit.assembly import Assembly, Noise
+from fedbandit.engine.fast.cohorts import Hub
 from fedbandit.errors import whole_number
-from fedbandit.protocols.cohorts import Hub
 from fedbandit.protocols.coordinator import Coordinator, StarCoordinator
 from fedbandit.protocols.factors import Factor, check_factor, count_releases, settle_factor, settled
 from fedbandit.protocols.member_star import MemberStar
 from fedbandit.protocols.members import MemberKeeper
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
+from fedbandit.sharing import Assembly, Noise
+from fedbandit.types import Array
 from fedbandit.world import World
 
 

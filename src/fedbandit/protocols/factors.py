@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fedbandit.algebra import Array
+from fedbandit.engine.fast.statistics import TIE
 from fedbandit.errors import FedbanditError, require, shown, unknown
-from fedbandit.statistics import TIE
+from fedbandit.types import Array
 from fedbandit.world import World
 
 Factor: TypeAlias = float | str | Sequence[float] | Array

@@ -8,14 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit.algebra import Array
-from fedbandit.assembly import Assembly, Noise
+from fedbandit.engine.fast.cohorts import Hub
 from fedbandit.errors import FedbanditError, number, require, whole_number
-from fedbandit.protocols.cohorts import Hub
 from fedbandit.protocols.coordinator import Coordinator
 from fedbandit.protocols.factors import count_releases
 from fedbandit.protocols.topology import Topology, neighbours_of
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
+from fedbandit.sharing import Assembly, Noise
+from fedbandit.types import Array
 from fedbandit.world import World
 
 

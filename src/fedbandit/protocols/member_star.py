@@ -7,15 +7,15 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from fedbandit.algebra import Array
-from fedbandit.assembly import Assembly, Noise, Share
+from fedbandit.engine.fast.hub import NOTHING_COUNTED
+from fedbandit.engine.fast.statistics import TIE
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Join, Message, Receipt, Upload
-from fedbandit.protocols.hub import NOTHING_COUNTED
 from fedbandit.protocols.members import MemberKeeper, Messages
+from fedbandit.sharing import Assembly, Noise, Share
 from fedbandit.state import State
-from fedbandit.statistics import TIE
 from fedbandit.sums import Sums
+from fedbandit.types import Array
 
 
 class MemberStar(MemberKeeper):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fedbandit.assembly import Assembly, Noise
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Join, Message, Receipt, Request, Upload
 from fedbandit.protocols.members import MemberKeeper, Messages
+from fedbandit.sharing import Assembly, Noise
 from fedbandit.state import State
 
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit.assembly import NEVER, Assembly, Members, Noise, Share, no_members
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Download, Join, Message, Upload
 from fedbandit.protocols.coordinator import Broadcast
 from fedbandit.protocols.sequence import check_upload, is_retry
+from fedbandit.sharing import NEVER, Assembly, Members, Noise, Share, no_members
 from fedbandit.state import State
 from fedbandit.sums import Sums
 

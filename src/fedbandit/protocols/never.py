@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit.algebra import Array
-from fedbandit.assembly import Assembly, Noise
-from fedbandit.protocols.cohorts import Hub
+from fedbandit.engine.fast.cohorts import Hub
 from fedbandit.protocols.coordinator import Coordinator
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
+from fedbandit.sharing import Assembly, Noise
+from fedbandit.types import Array
 from fedbandit.world import World
 
 

@@ -18,9 +18,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedbandit.assembly import Noise
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Ask, Download, Message, Tell, decode, encode
+from fedbandit.sharing import Noise
 from fedbandit.state import State
 from fedbandit.sums import EXACT, Sums, zero_sums
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import typing
 from typing import ClassVar
 
-from fedbandit.algebra import Array
-from fedbandit.assembly import Assembly, Noise
-from fedbandit.protocols.cohorts import Hub
+from fedbandit.engine.fast.cohorts import Hub
+from fedbandit.engine.fast.hub import measure
 from fedbandit.protocols.coordinator import Coordinator
-from fedbandit.protocols.hub import measure
 from fedbandit.protocols.members import MemberKeeper
 from fedbandit.protocols.trigger import Joining, Reads, Says, Trigger
+from fedbandit.sharing import Assembly, Noise
+from fedbandit.types import Array
 from fedbandit.world import World
 
 

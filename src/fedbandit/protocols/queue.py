@@ -9,17 +9,17 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fedbandit.algebra import Array
-from fedbandit.assembly import Assembly, Noise, summed
+from fedbandit.engine.fast.cohorts import Hub
+from fedbandit.engine.fast.statistics import TIE
 from fedbandit.errors import FedbanditError, number, require, unknown
 from fedbandit.messages import Join, Message, Receipt, Request, Terms, Upload
-from fedbandit.protocols.cohorts import Hub
 from fedbandit.protocols.coordinator import Coordinator
 from fedbandit.protocols.factors import growth_releases
 from fedbandit.protocols.members import MemberKeeper, Messages
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
+from fedbandit.sharing import Assembly, Noise, summed
 from fedbandit.state import State
-from fedbandit.statistics import TIE
+from fedbandit.types import Array
 from fedbandit.world import World
 
 Order = Literal["fifo", "priority"]

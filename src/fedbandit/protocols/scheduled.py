@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit.algebra import Array
-from fedbandit.assembly import Assembly, Noise
+from fedbandit.engine.fast.cohorts import Hub
 from fedbandit.errors import FedbanditError, number, whole_number
 from fedbandit.messages import Join, Message, Receipt, Upload
-from fedbandit.protocols.cohorts import Hub
 from fedbandit.protocols.coordinator import Coordinator
 from fedbandit.protocols.members import MemberKeeper, Messages
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
 from fedbandit.schedule import next_growth
+from fedbandit.sharing import Assembly, Noise
+from fedbandit.types import Array
 from fedbandit.world import World
 
 

@@ -9,18 +9,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit.algebra import Array
-from fedbandit.assembly import Assembly, Noise
+from fedbandit.engine.fast.cohorts import Hub
+from fedbandit.engine.fast.hub import broadcast
 from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
 from fedbandit.messages import Collect, Join, Message, Receipt, Request, Upload
-from fedbandit.protocols.cohorts import Hub
 from fedbandit.protocols.coordinator import Broadcast, Coordinator, HubKeeper
 from fedbandit.protocols.factors import count_releases
-from fedbandit.protocols.hub import broadcast
 from fedbandit.protocols.member_sync import MemberSync
 from fedbandit.protocols.members import MemberKeeper
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
+from fedbandit.sharing import Assembly, Noise
 from fedbandit.state import State
+from fedbandit.types import Array
 from fedbandit.world import World
 
 

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fedbandit.algebra import Array
 from fedbandit.errors import FedbanditError, require, unknown
+from fedbandit.types import Array
 
 Topology: TypeAlias = str | Array | Any
 """A name of `TOPOLOGIES`, an adjacency matrix, or a networkx graph whose nodes are 0, …, N − 1."""

@@ -9,9 +9,9 @@ from typing import Literal
 
 import numpy as np
 
-from fedbandit.algebra import Array
-from fedbandit.compiled import compiled_inline
-from fedbandit.statistics import BASE_LOGDET, LOGDET, N_OWN, N_PENDING, TIE
+from fedbandit.engine.fast.jit import compiled_inline
+from fedbandit.engine.fast.statistics import BASE_LOGDET, LOGDET, N_OWN, N_PENDING, TIE
+from fedbandit.types import Array
 
 Says = Literal["nothing", "upload", "request", "gossip"]
 """What a client sends when its trigger fires."""

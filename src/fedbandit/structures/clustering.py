@@ -17,11 +17,11 @@ from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.algebra import Array, Ints
-from fedbandit.compiled import compiled_lean
+from fedbandit.engine.fast.jit import compiled_lean
+from fedbandit.engine.fast.statistics import TIE
 from fedbandit.errors import number, require, whole_number
-from fedbandit.statistics import TIE
 from fedbandit.structures.layout import Layout, Structure
+from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
 

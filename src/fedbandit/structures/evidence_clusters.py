@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints
-from fedbandit.assembly import Members, Noise, Share, share_of
-from fedbandit.compiled import compiled_lean
+from fedbandit.engine.fast.jit import compiled_lean
 from fedbandit.errors import number
 from fedbandit.schedule import NEVER, next_growth
+from fedbandit.sharing import Members, Noise, Share, share_of
 from fedbandit.structures.homogeneity import LEAST_NOISE, Weighted, eliminate, weighted
 from fedbandit.structures.layout import Layout, Model
+from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
 MOST_SWEEPS = 10

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit.algebra import Ints
+from fedbandit.engine.fast.split_model import Parts
 from fedbandit.errors import number, require, whole_number
-from fedbandit.split_model import Parts
 from fedbandit.structures.layout import Layout, Model
+from fedbandit.types import Ints
 from fedbandit.world import World
 
 

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit.algebra import Array
-from fedbandit.assembly import Members, Noise, NoiseInSums, Share
+from fedbandit.sharing import Members, Noise, NoiseInSums, Share
 from fedbandit.sums import Slack, Sums
+from fedbandit.types import Array
 
 NEVER = 2**62
 REBUILD = 256

@@ -25,9 +25,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chndtrix
 
-from fedbandit.algebra import Array, Ints
-from fedbandit.assembly import Members, Noise
-from fedbandit.compiled import compiled_lean
+from fedbandit.engine.fast.jit import compiled_lean
+from fedbandit.sharing import Members, Noise
+from fedbandit.types import Array, Ints
 
 LEAST_NOISE = 1e-6
 """σ in a world without noise: tests divide by it."""

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.assembly import Members, Noise, Share, share_of
 from fedbandit.errors import FedbanditError, number, require, whole_number
 from fedbandit.schedule import NEVER, next_growth, own_rounds
+from fedbandit.sharing import Members, Noise, Share, share_of
 from fedbandit.structures.cliques import MOST_CLIQUES, cliques
 from fedbandit.structures.homogeneity import (
     LEAST_NOISE,

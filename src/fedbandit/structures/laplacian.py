@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedbandit.algebra import Array
 from fedbandit.structures.user_graph import UserGraph
+from fedbandit.types import Array
 from fedbandit.world import World
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
-from fedbandit.algebra import Ints
+from fedbandit.types import Ints
 from fedbandit.world import World
 
 Model = Literal["rows", "clusters", "neighbourhoods", "split", "kernel"]

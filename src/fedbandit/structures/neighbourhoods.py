@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit.algebra import Array
 from fedbandit.errors import number
 from fedbandit.structures.homogeneity import critical_value
 from fedbandit.structures.homogeneity_cliques import LEVEL, check_test
 from fedbandit.structures.layout import Layout, Model
+from fedbandit.types import Array
 from fedbandit.world import World
 
 

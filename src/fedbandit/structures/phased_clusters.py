@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.algebra import Array, Ints
-from fedbandit.compiled import compiled_lean
+from fedbandit.engine.fast.jit import compiled_lean
 from fedbandit.structures.clustering import Law, Rule, alike, check_alpha, components, one_row_per_server, servers_of
 from fedbandit.structures.layout import Layout, Model
+from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedbandit.algebra import Ints
 from fedbandit.structures.clustering import Law, Rule, check_alpha, one_row_per_server, servers_of
 from fedbandit.structures.layout import Layout, Model
+from fedbandit.types import Ints
 from fedbandit.world import World
 
 

@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.algebra import Array, Ints
-from fedbandit.assembly import Members, Noise, Share, share_of
+from fedbandit.engine.fast.statistics import TIE
 from fedbandit.errors import whole_number
 from fedbandit.schedule import own_rounds
-from fedbandit.statistics import TIE
+from fedbandit.sharing import Members, Noise, Share, share_of
 from fedbandit.structures.clustering import check_alpha, components, radius, servers_of
 from fedbandit.structures.layout import Layout, Model
 from fedbandit.structures.phased_clusters import next_phase
+from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
 BLIND = 0.5

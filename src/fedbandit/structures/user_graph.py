@@ -22,11 +22,11 @@ from typing import ClassVar, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedbandit.algebra import Array
-from fedbandit.assembly import Assembly
 from fedbandit.errors import FedbanditError, number, require
+from fedbandit.sharing import Assembly
 from fedbandit.structures.graph_share import GraphShare
 from fedbandit.structures.layout import Layout, Model
+from fedbandit.types import Array
 from fedbandit.world import World
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedbandit.algebra import Array
 from fedbandit.errors import FedbanditError
 from fedbandit.structures.user_graph import UserGraph, checked_weights
+from fedbandit.types import Array
 from fedbandit.world import World
 
 STOCHASTIC = 1e-6

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints
 from fedbandit.errors import FedbanditError
+from fedbandit.types import Array, Ints
 
 DECIMALS = 6
 

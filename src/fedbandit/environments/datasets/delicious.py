@@ -9,12 +9,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit.algebra import Ints
 from fedbandit.environments.datasets.cache import Prepared, cached
 from fedbandit.environments.datasets.folders import Origin, find_folder
 from fedbandit.environments.datasets.likes import LikedItems
 from fedbandit.environments.datasets.prepare import Likes, Options, Report, contexts_from_terms, fields_of, prepare
 from fedbandit.environments.datasets.tables import read_numbers, read_texts, require_distinct, require_known
+from fedbandit.types import Ints
 
 ORIGIN = Origin(
     title="Delicious (HetRec-2011)",

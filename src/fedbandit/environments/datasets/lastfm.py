@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fedbandit.algebra import Ints
 from fedbandit.environments.datasets.cache import Prepared, cached
 from fedbandit.environments.datasets.folders import Origin, find_folder
 from fedbandit.environments.datasets.likes import LikedItems
@@ -30,6 +29,7 @@ from fedbandit.environments.datasets.tables import (
     require_known,
 )
 from fedbandit.errors import require
+from fedbandit.types import Ints
 
 ORIGIN = Origin(
     title="Last.FM (HetRec-2011)",

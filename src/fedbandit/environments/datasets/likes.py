@@ -7,11 +7,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints
 from fedbandit.environments.block import Block, RewardKind
 from fedbandit.errors import whole_number
 from fedbandit.streams import Stream as Purpose
 from fedbandit.streams import generator
+from fedbandit.types import Array, Ints
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit.algebra import Ints
 from fedbandit.environments.datasets.cache import Prepared, cached
 from fedbandit.environments.datasets.contexts import (
     left_singular_vectors,
@@ -31,6 +30,7 @@ from fedbandit.environments.datasets.prepare import (
 )
 from fedbandit.environments.datasets.ratings import Ratings, find_movielens, read_ratings
 from fedbandit.errors import FedbanditError
+from fedbandit.types import Ints
 
 
 @dataclass(frozen=True)

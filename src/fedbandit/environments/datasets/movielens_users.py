@@ -10,12 +10,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints
 from fedbandit.environments.datasets.cache import Prepared, cached
 from fedbandit.environments.datasets.contexts import left_singular_vectors, normalised, require_scikit_learn, trimmed
 from fedbandit.environments.datasets.ratings import Ratings, find_movielens, read_ratings
 from fedbandit.environments.synthetic import Synthetic
 from fedbandit.errors import FedbanditError, whole_number
+from fedbandit.types import Array, Ints
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints
 from fedbandit.environments.datasets.contexts import fixed_signs, normalised, require_scikit_learn
 from fedbandit.errors import FedbanditError
+from fedbandit.types import Array, Ints
 
 
 def partition(pairs: Ints, n_users: int, n_clusters: int) -> Ints:

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints
 from fedbandit.environments.datasets import partition
 from fedbandit.environments.datasets.cache import Prepared
 from fedbandit.environments.datasets.contexts import normalised, principal_components, tf_idf, trimmed
 from fedbandit.errors import FedbanditError, whole_number
+from fedbandit.types import Array, Ints
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit.algebra import Array, Ints
 from fedbandit.environments.datasets.folders import Origin, find_folder, is_here
 from fedbandit.environments.datasets.tables import (
     Numbers,
@@ -19,6 +18,7 @@ from fedbandit.environments.datasets.tables import (
     require_known,
 )
 from fedbandit.errors import FedbanditError, unknown
+from fedbandit.types import Array, Ints
 
 _CSV = (("ratings.csv", "movies.csv"),)
 RELEASES = {

@@ -1,0 +1,36 @@
+"""`fedbandit keys`: certificates and tokens."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from fedbandit.errors import FedbanditError
+
+
+def run(options: argparse.Namespace) -> int:
+    """Make keys, add a token or revoke one."""
+    from fedbandit.network.certificates import AUTHORITY, init_keys
+    from fedbandit.network.credentials import add_credential, revoke_credential
+
+    folder = options.keys
+    if options.action == "init":
+        given = options.host or ["localhost", "127.0.0.1"]
+        hosts = [host.strip() for text in given for host in text.split(",")]
+        init_keys(folder, hosts)
+        _say(options, {"keys": str(folder), "authority": str(folder / AUTHORITY), "hosts": hosts},
+             f"Keys for {', '.join(hosts)} are in {folder}; give {folder / AUTHORITY} to every client.")  # fmt: skip
+        return 0
+    if not options.name:
+        raise FedbanditError(f"fedbandit keys {options.action} needs a NAME.")
+    if options.action == "add-client":
+        token = add_credential(folder, options.name, options.role)
+        _say(options, {"name": options.name, "role": options.role, "token": token}, token)
+        return 0
+    revoke_credential(folder, options.name)
+    _say(options, {"name": options.name, "revoked": True}, f"The token of {options.name} is revoked.")
+    return 0
+
+
+def _say(options: argparse.Namespace, report: dict[str, object], text: str) -> None:
+    print(json.dumps(report) if options.json else text)

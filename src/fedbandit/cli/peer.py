@@ -1,0 +1,175 @@
+"""`fedbandit peer`: one peer of a federation that has no coordinator, with a simulated user."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import secrets
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedbandit.errors import FedbanditError, number, require, whole_number
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from fedbandit.network.client.client import Arm
+    from fedbandit.network.peer.rounds import PeerRounds
+
+
+class Agent:
+    """A peer as a user sees it."""
+
+    def __init__(self, rounds: PeerRounds) -> None:
+        self.machine = rounds.machine
+        self.facts: dict[str, float] = {}
+
+    def select(self, arms: ArrayLike) -> Arm:
+        """Choose one of the arms."""
+        from fedbandit.network.client.client import Arm
+
+        choice = self.machine.select(arms)
+        return Arm(choice.arm, choice.number)
+
+    def observe(self, reward: float, id: int | None = None) -> None:
+        """Learn the reward of a choice."""
+        assert id is not None
+        self.machine.observe(id, reward)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Take part until all rounds are over; print what came of it."""
+    from fedbandit.cli.population import User
+    from fedbandit.cli.serve import bind, log_to_stderr
+    from fedbandit.network.coordinator.config import is_loopback
+    from fedbandit.network.credentials import Credentials
+    from fedbandit.network.peer.peering import Peering
+    from fedbandit.network.stores import open_store
+
+    neighbours = addresses(options)
+    host, port = address(options.listen)
+    for place in (host, *(near for near, _ in neighbours.values())):
+        if options.keys is None and not is_loopback(place):
+            raise FedbanditError(f"{place!r} is not loopback, so --keys are required; see fedbandit keys init.")
+    number(options.patience, "--patience", "a number of seconds ≥ 0", at_least=0.0)
+    tls, trust, token = security(options)
+    store = open_store(options.state)
+    try:
+        rounds, world = make_rounds(options, neighbours, store)
+        user, agent = User(options.member, world, options.arms, options.spread, options.seed), Agent(rounds)
+        terms = {"peers": options.peers, "dim": options.dim, "ttl": options.ttl, "rounds": options.rounds,
+                 "epsilon": repr(options.epsilon), "delta": options.delta}  # fmt: skip
+        peering = Peering(
+            rounds,
+            neighbours,
+            terms,
+            patience=options.patience,
+            credentials=None if options.keys is None else Credentials(options.keys),
+            token=token,
+            trust=trust,
+            pause=1 / options.pace if options.pace > 0 else 0.0,
+        )
+
+        for _ in range(rounds.machine.rounds + rounds.acted):
+            user.skip()  # what it has met before a restart
+        log_to_stderr()
+        asyncio.run(peering.run(lambda: user.meet(agent), options.rounds, bind(host, port), tls))
+    finally:
+        store.close()
+    _tell(options, rounds, user, peering.problem)
+    return 0
+
+
+def make_rounds(options: argparse.Namespace, neighbours: dict[int, Any], store: Any) -> tuple[PeerRounds, Any]:
+    """The peer, going on from its store, and its world."""
+    from fedbandit.machines.peer import PeerMachine
+    from fedbandit.network.coordinator.limits import Limits
+    from fedbandit.network.peer.rounds import PeerRounds
+    from fedbandit.presets import feducb
+    from fedbandit.privacy.secure import SecureSource
+    from fedbandit.world import World
+
+    N = whole_number("--peers", options.peers, 2)
+    require(0 <= options.member < N, "--member", options.member, f"a number from 0 to {N - 1}")
+    for j in neighbours:
+        require(0 <= j < N and j != options.member, "a neighbour", j, f"another number from 0 to {N - 1}")
+    rounds, dim = whole_number("--rounds", options.rounds), whole_number("--dim", options.dim)
+    world = World(n_clients=N, dim=dim, horizon=rounds * N, per_round=N)
+    # Who is whose neighbour each peer knows only of itself; nothing else depends on it.
+    system = feducb(epsilon=options.epsilon, delta=options.delta, topology="complete", ttl=options.ttl)
+    source = None if math.isinf(options.epsilon) else SecureSource()
+    machine = PeerMachine(
+        options.member, system, world, options.seed, neighbours=tuple(sorted(neighbours)), source=source
+    )
+    limits = Limits.of(system.told(world), world, reward_bound=10.0)
+    return PeerRounds(store, machine, limits, lambda: secrets.randbits(63)), world
+
+
+def addresses(options: argparse.Namespace) -> dict[int, tuple[str, int]]:
+    """Neighbours by number."""
+    found: dict[int, tuple[str, int]] = {}
+    for entry in options.neighbours.split(","):
+        who, equals, where = entry.partition("=")
+        if not equals or not who.isdigit():
+            raise FedbanditError(f"--neighbours has {entry!r}, but must be like 1=127.0.0.1:9001,2=127.0.0.1:9002.")
+        found[int(who)] = address(where)
+    return found
+
+
+def address(text: str) -> tuple[str, int]:
+    """A host and a port."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535 or not host:
+        raise FedbanditError(f"{text!r} is not an address like 127.0.0.1:9000.")
+    return host.strip("[]"), int(port)
+
+
+def security(options: argparse.Namespace) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None, str | None]:
+    """What to listen with, what to trust, and what to say to be let in."""
+    if options.keys is None:
+        return None, None, None
+    from fedbandit.network.certificates import AUTHORITY, CERTIFICATE, KEY
+
+    folder: Path = options.keys
+    if options.token_file is None:
+        raise FedbanditError("--keys needs --token-file too: neighbours must know who speaks.")
+    try:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(folder / CERTIFICATE, folder / KEY)
+        trust = ssl.create_default_context(cafile=str(folder / AUTHORITY))
+        token = options.token_file.read_text().strip()
+    except (OSError, ssl.SSLError) as error:
+        raise FedbanditError(f"The keys cannot be used: {error}.") from None
+    return tls, trust, token
+
+
+def _tell(options: argparse.Namespace, rounds: PeerRounds, user: Any, problem: str | None) -> None:
+    machine = rounds.machine
+    heard: dict[int, int] = {}
+    for (origin, _), tell in machine.node.told.items():
+        heard[origin] = heard.get(origin, 0) + tell.sums.n
+    report = {
+        "member": machine.member,
+        "rounds": machine.rounds,
+        "observed": machine.observed,
+        "told": rounds.told,
+        "heard": {str(origin): n for origin, n in sorted(heard.items())},
+        "trace": float(sum(tell.sums.V.trace() for _, tell in sorted(machine.node.told.items()))),
+        "regret": user.regret,
+        "regret_alone": user.regret_alone,
+        "guarantee": str(machine.guarantee),
+        "problem": problem,
+    }
+    if options.json:
+        print(json.dumps(report))
+        return
+    print(f"peer {report['member']}: {report['rounds']:,} rounds, regret {report['regret']:,.1f}, "
+          f"alone {report['regret_alone']:,.1f}; statistics sent {report['told']:,} times")  # fmt: skip
+    for origin, n in report["heard"].items():
+        print(f"  of peer {origin}: {n:,} observations")
+    print(f"  privacy: {report['guarantee']}")
+    if problem is not None:
+        print(f"problem: {problem}")

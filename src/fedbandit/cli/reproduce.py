@@ -1,0 +1,107 @@
+"""`fedbandit reproduce`: experiments of the papers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedbandit.errors import FedbanditError
+
+if TYPE_CHECKING:
+    from fedbandit.studies.declaration import Experiment
+
+MARKS = {True: "✔", False: "✘", None: "–"}
+
+
+def add_experiment_flags(command: argparse.ArgumentParser) -> None:
+    """Where results go, and on what they are computed."""
+    command.add_argument("--out", type=Path, default=Path("results"), metavar="FOLDER", help="default: results")
+    command.add_argument("--engine", choices=("processes", "ray"), default="processes", help="default: processes")
+    command.add_argument("--address", metavar="ADDRESS", help="of a Ray cluster (default: one is started here)")
+
+
+def add_flags(command: argparse.ArgumentParser) -> None:
+    """Which experiments, and how large."""
+    command.add_argument(
+        "names", metavar="NAME", nargs="*", help="such as async-linucb/fig2a, or a paper: async-linucb"
+    )
+    command.add_argument("--all", action="store_true", help="all experiments of all papers")
+    command.add_argument("--scale", choices=("quick", "paper"), default="quick", help="default: quick")
+    add_experiment_flags(command)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Regenerate figures and tables of the papers."""
+    from fedbandit.studies.catalogue import choose
+
+    return carry_out(choose(options.names, options.all), options.scale, options, strict=False)
+
+
+def carry_out(experiments: Sequence[Experiment], scale: str, options: argparse.Namespace, *, strict: bool) -> int:
+    """Run experiments, tell what came of each, and say where the report is."""
+    from tqdm import tqdm
+
+    from fedbandit.studies.reproduce import Where, reproduce
+
+    if options.jobs is not None and options.jobs < 1:
+        raise FedbanditError(f"--jobs is {options.jobs}, but must be at least 1.")
+    if options.address is not None and options.engine != "ray":
+        raise FedbanditError("--address is that of a Ray cluster; it needs --engine ray.")
+    start = time.perf_counter()
+    with tqdm(unit=" interactions", unit_scale=True, disable=None, leave=False) as bar:
+
+        def begin(total: int, done: int) -> None:
+            bar.reset(total=total)
+            bar.initial = bar.n = bar.last_print_n = done  # what was done before says nothing about the time left
+            bar.refresh()
+            if bar.disable and not options.json:  # no terminal to draw a bar on, and this may take hours
+                print(f"{total - done:,} interactions to run.", file=sys.stderr, flush=True)
+
+        def finished(summary: dict[str, Any]) -> None:
+            if not options.json:
+                with bar.external_write_mode(file=sys.stdout):
+                    print(_told(summary), flush=True)
+
+        try:
+            summaries = reproduce(
+                experiments,
+                scale,
+                options.out,
+                where=Where(options.engine, options.jobs, options.address),
+                strict=strict,
+                command=options.command_line,
+                begin=begin,
+                progress=bar.update,
+                finished=finished,
+            )
+        except KeyboardInterrupt:
+            print("\nInterrupted; runs that are done are kept: the same command goes on from here.", file=sys.stderr)
+            raise
+    seconds = time.perf_counter() - start
+    index = options.out / "index.html"
+    if options.json:
+        print(json.dumps({"experiments": summaries, "seconds": round(seconds, 2), "index": str(index)}))
+    else:
+        held = [claim["holds"] for summary in summaries for claim in summary["claims"]]
+        print(
+            f"\n{len(summaries)} experiment{'s' if len(summaries) > 1 else ''} in {seconds:,.0f} s: "
+            f"{held.count(True)} claims hold, "
+            f"{held.count(False)} do not, {held.count(None)} are open; see {index}"
+        )
+    return 0
+
+
+def _told(summary: dict[str, Any]) -> str:
+    """An experiment in a few lines: its claims, and what was not run."""
+    lines = [f"{summary['name']} ({summary['scale']}): {summary['title']}"]
+    lines += [f"  {MARKS[claim['holds']]} {claim['text']}  [{claim['numbers']}]" for claim in summary["claims"]]
+    for reason in dict.fromkeys(summary["skipped"].values()):
+        which = [what for what, why in summary["skipped"].items() if why == reason]
+        named = ", ".join(which[:3]) + (f" and {len(which) - 3} more" if len(which) > 3 else "")
+        lines.append(f"  not run: {named}: {reason}")
+    return "\n".join(lines)

@@ -1,0 +1,191 @@
+"""Small dense linear algebra for compiled loops: vectors and symmetric matrices, four numbers at a time."""
+
+from __future__ import annotations
+
+from fedbandit.engine.fast.jit import compiled_apart, compiled_inline, compiled_lean, compiled_view
+from fedbandit.engine.fast.vectors import entry, four, larger, load, matrix_at, store, store_away, total, totals, zeros
+from fedbandit.types import Array, Ints
+
+ROUNDING = 1e-9
+"""By how much, relatively, a bound is raised so that it holds in floating point too."""
+
+
+@compiled_view
+def part_of(M: Array, n: int, d: int) -> Array:
+    """An (n, d) matrix in the memory of a larger one: kernels want rows that follow one another."""
+    return M.reshape(M.size)[: n * d].reshape((n, d))
+
+
+@compiled_view
+def matrix_in(M: Array, first: int, n: int) -> Array:
+    """Rows first, …, first + n − 1 of a matrix."""
+    return matrix_at(M, first * M.shape[1], n, M.shape[1])
+
+
+@compiled_inline
+def clear(target: Array) -> None:
+    """Target = 0 for vectors."""
+    for i in range(target.shape[0]):
+        target[i] = 0.0
+
+
+@compiled_inline
+def copy(source: Array, target: Array) -> None:
+    """Target = source for vectors. A loop: Numba's slice assignment compiles to a hundred times the code.
+
+    By fours, as vectors are written: what was stored by fours cannot be loaded by eights at once.
+    """
+    n = target.shape[0]
+    whole = n - n % 4
+    for i in range(0, whole, 4):
+        store(target, i, load(source, i))
+    for i in range(whole, n):
+        target[i] = source[i]
+
+
+@compiled_inline
+def copy_away(source: Array, target: Array) -> None:
+    """`copy` to where nobody looks soon: past the cache, if the target allows it."""
+    n = target.shape[0]
+    if target.ctypes.data % 32 != 0 or n % 4 != 0:
+        copy(source, target)
+        return
+    for i in range(0, n, 4):
+        store_away(target, i, load(source, i))
+
+
+@compiled_inline
+def add(source: Array, target: Array) -> None:
+    """Target += source for vectors."""
+    add_scaled(source, 1.0, target)
+
+
+@compiled_inline
+def add_scaled(source: Array, scale: float, target: Array) -> None:
+    """Target += scale · source for vectors."""
+    n = target.shape[0]
+    whole = n - n % 4
+    for i in range(0, whole, 4):
+        store(target, i, load(target, i) + load(source, i) * scale)
+    for i in range(whole, n):
+        target[i] += source[i] * scale
+
+
+@compiled_inline
+def largest(values: Array, n: int) -> float:
+    """The largest of the first n ≥ 1 values."""
+    best, first = values[0], 0
+    if n >= 4:
+        fours = load(values, 0)
+        for i in range(4, n - 3, 4):
+            fours = larger(fours, load(values, i))
+        best = max(max(entry(fours, 0), entry(fours, 1)), max(entry(fours, 2), entry(fours, 3)))
+        first = n - n % 4
+    for i in range(first, n):
+        best = max(best, values[i])
+    return best
+
+
+@compiled_inline
+def dot(x: Array, y: Array) -> float:
+    """⟨x, y⟩ with four partial sums."""
+    n = x.shape[0]
+    whole = n - n % 4
+    sums = zeros()
+    for i in range(0, whole, 4):
+        sums = sums + load(x, i) * load(y, i)
+    s = total(sums)
+    for i in range(whole, n):
+        s += x[i] * y[i]
+    return s
+
+
+@compiled_inline
+def dot_each(theta: Array, X: Array, arms: Ints, out: Array) -> None:
+    """out[a] = ⟨θ, X[arms[a]]⟩, four arms at a time."""
+    d = theta.shape[0]
+    whole = d - d % 4
+    fours = arms.shape[0] - arms.shape[0] % 4
+    for a in range(0, fours, 4):
+        w, x, y, z = X[arms[a]], X[arms[a + 1]], X[arms[a + 2]], X[arms[a + 3]]
+        s0, s1, s2, s3 = zeros(), zeros(), zeros(), zeros()
+        for i in range(0, whole, 4):
+            t = load(theta, i)
+            s0 = s0 + load(w, i) * t
+            s1 = s1 + load(x, i) * t
+            s2 = s2 + load(y, i) * t
+            s3 = s3 + load(z, i) * t
+        sums = totals(s0, s1, s2, s3)
+        for i in range(whole, d):
+            sums = sums + four(w[i], x[i], y[i], z[i]) * theta[i]
+        store(out, a, sums)
+    for a in range(fours, arms.shape[0]):
+        out[a] = dot(theta, X[arms[a]])
+
+
+@compiled_inline
+def multiply(A: Array, x: Array, out: Array) -> None:
+    """Out = A x for a symmetric A, four rows of A at a time."""
+    d = x.shape[0]
+    whole = d - d % 4
+    nothing = zeros()
+    for i in range(0, whole, 4):
+        store(out, i, nothing)
+    for c in range(0, whole, 4):
+        x0, x1, x2, x3 = x[c], x[c + 1], x[c + 2], x[c + 3]
+        a0, a1, a2, a3 = A[c], A[c + 1], A[c + 2], A[c + 3]
+        for i in range(0, whole, 4):
+            part = (load(a0, i) * x0 + load(a1, i) * x1) + (load(a2, i) * x2 + load(a3, i) * x3)
+            store(out, i, load(out, i) + part)
+    for c in range(whole, d):
+        x0, a0 = x[c], A[c]
+        for i in range(0, whole, 4):
+            store(out, i, load(out, i) + load(a0, i) * x0)
+    for c in range(whole, d):  # the last columns are the last rows
+        out[c] = dot(A[c], x)
+
+
+@compiled_inline
+def add_outer(A: Array, x: Array, scale: float) -> None:
+    """A += scale · x xᵀ."""
+    d = x.shape[0]
+    whole = d - d % 4
+    for i in range(d):
+        xi, a = scale * x[i], A[i]
+        for j in range(0, whole, 4):
+            store(a, j, load(a, j) + load(x, j) * xi)
+        for j in range(whole, d):
+            a[j] += xi * x[j]
+
+
+@compiled_apart
+def spectral_bound(A: Array, scratch: Array) -> float:
+    """An upper bound of the largest eigenvalue of a positive semi-definite A, which is overwritten: ‖A¹⁶‖_F^(1/16).
+
+    It is at most d^(1/32) too large. A is first divided by its largest entry, so that no power is too small or large.
+    """
+    d = A.shape[0]
+    scale = 0.0
+    for i in range(d):
+        scale = max(scale, A[i, i])
+    if scale == 0.0:
+        return 0.0
+    for i in range(d):
+        for j in range(d):
+            A[i, j] /= scale
+    square(A, scratch)
+    square(scratch, A)
+    square(A, scratch)
+    c = scratch[d]
+    total = 0.0
+    for i in range(d):
+        multiply(scratch, scratch[i], c)
+        total += dot(c, c)
+    return scale * total ** (1 / 32) * (1.0 + ROUNDING)
+
+
+@compiled_lean
+def square(A: Array, out: Array) -> None:
+    """Out = A² for a symmetric A, in the first rows of `out`."""
+    for i in range(A.shape[1]):
+        multiply(A, A[i], out[i])

@@ -1,0 +1,96 @@
+"""From a plan and a row of statistics to an arm: the branch between the compiled choosers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedbandit.engine.fast.algebra import dot_each
+from fedbandit.engine.fast.coarse import Coarse, coarse_copy, no_copy
+from fedbandit.engine.fast.jit import compiled_apart, compiled_inline, compiled_lean
+from fedbandit.engine.fast.packed import multiply_packed
+from fedbandit.engine.fast.statistics import STEPS, inverse_of, scratch_matrix, theta_of
+from fedbandit.engine.fast.ties import winner
+from fedbandit.policies.perturbed_history import spread_perturbed
+from fedbandit.policies.plan import Code, PolicyPlan
+from fedbandit.policies.squared_bonus import choose_squared
+from fedbandit.policies.thompson import spread_thompson
+from fedbandit.policies.ucb import choose_ucb
+from fedbandit.streams import normal, uniform_index
+from fedbandit.types import Array, Ints
+
+UNIFORM, GREEDY, UCB = int(Code.UNIFORM), int(Code.GREEDY), int(Code.UCB)
+THOMPSON, SQUARED = int(Code.THOMPSON), int(Code.SQUARED)
+
+
+class Scratch(NamedTuple):
+    """Memory that a chooser writes to, allocated once."""
+
+    scores: Array  # (K rounded up to fours,)
+    u: Array  # (d,)
+    best_u: Array  # (d,)  V(λ)⁻¹ x of the arm chosen
+    theta: Array  # (d,)  sampled parameter
+    z: Array  # (d,)
+    M: Array  # as `scratch_matrix`
+    V: Array  # (d, d)
+    coarse: Coarse
+
+
+def scratch(n_arms: int, dim: int) -> Scratch:
+    """Memory for sets of up to `n_arms` arms."""
+    vectors = [np.zeros(size) for size in (n_arms + -n_arms % 4, dim, dim, dim, dim)]
+    return Scratch._make((*vectors, scratch_matrix(dim), np.zeros((dim, dim)), no_copy(np.zeros((0, dim)))))
+
+
+def ready_for(work: Scratch, X: Array, offers: int) -> Scratch:
+    """The same memory, with a copy of the contexts that are offered next if that will be of use."""
+    return work if work.coarse.of is X else work._replace(coarse=coarse_copy(X, offers))
+
+
+@compiled_lean
+def choose_best_mean(theta: Array, X: Array, arms: Ints, scores: Array) -> int:
+    """The lowest index within TIE of the largest xᵀθ."""
+    dot_each(theta, X, arms, scores)
+    return winner(scores, arms.shape[0])
+
+
+@compiled_apart
+def choose_other(plan: PolicyPlan, row: Array, client: int, step: int, X: Array, arms: Ints, work: Scratch) -> int:
+    """`choose_at` for every policy but UCB."""
+    d = X.shape[1]
+    if plan.code == UNIFORM:
+        a = uniform_index(plan.key, client, step, arms.shape[0])
+    elif plan.code == GREEDY:
+        a = choose_best_mean(theta_of(row, d), X, arms, work.scores)
+    elif plan.code == SQUARED:
+        a = choose_squared(plan, row, X, arms, work.scores, work.u)
+    else:
+        normal(plan.key, client, step, work.z)
+        if plan.code == THOMPSON:
+            spread_thompson(plan, row, work.z, work.M, work.theta, work.V)
+        else:
+            spread_perturbed(plan, row, work.z, work.M, work.theta, work.V)
+        a = choose_best_mean(work.theta, X, arms, work.scores)
+    multiply_packed(inverse_of(row, d), X[arms[a]], work.best_u)
+    return a
+
+
+@compiled_inline
+def choose_at(plan: PolicyPlan, row: Array, client: int, step: int, X: Array, arms: Ints, work: Scratch) -> int:
+    """The position in `arms` (row numbers of X) of the arm to pull; its V(λ)⁻¹x is left in `work.best_u`.
+
+    `step` is the position in the client's random stream. Ties go to the lowest position within 1e-9 of the largest
+    score.
+    """
+    if plan.code == UCB:
+        return choose_ucb(plan, row, X, work.coarse, arms, work.scores, work.u, work.best_u)
+    return choose_other(plan, row, client, step, X, arms, work)
+
+
+@compiled_inline
+def choose(plan: PolicyPlan, row: Array, client: int, X: Array, arms: Ints, work: Scratch) -> int:
+    """`choose_at` the next step of the row."""
+    a = choose_at(plan, row, client, int(row[STEPS]), X, arms, work)
+    row[STEPS] += 1
+    return a

@@ -1,0 +1,155 @@
+"""The common case, compiled: choose an arm, observe, check the trigger; return only when Python is needed."""
+
+from __future__ import annotations
+
+import math
+
+from fedbandit.engine.fast.algebra import copy
+from fedbandit.engine.fast.cohorts import Hub, has_room, keep_paths_short
+from fedbandit.engine.fast.delayed import Late, send_later
+from fedbandit.engine.fast.hub import catch_up, join, own_base, upload_row
+from fedbandit.engine.fast.jit import compiled_free
+from fedbandit.engine.fast.light import CHOSEN, note_observation, start_light
+from fedbandit.engine.fast.outcome import Outcome, pull
+from fedbandit.engine.fast.packed import multiply_packed
+from fedbandit.engine.fast.prefetching import look_ahead, look_for_row
+from fedbandit.engine.fast.rules import DONE, EVENT, HUB_FULL, REFUSED, ROWS_FULL, Pause, Rules
+from fedbandit.engine.fast.scratch_row import (
+    RENEWED,
+    STAYS,
+    fate_of,
+    fetch,
+    fill_in,
+    settle_in,
+    snapshot_for,
+    upload_light,
+)
+from fedbandit.engine.fast.slots import BENCH, FULL, LIGHT, Seats, take_seat
+from fedbandit.engine.fast.statistics import N_OWN, REFRESH_EVERY, STEPS, UNREFRESHED, hold, inverse_of, observe
+from fedbandit.environments.block import Block
+from fedbandit.policies import PolicyPlan, Scratch, choose_at
+from fedbandit.policies.plan import Code
+from fedbandit.protocols.trigger import pick, triggered
+from fedbandit.rewards import learnt
+from fedbandit.types import Array, Ints
+
+PERTURBED = int(Code.PERTURBED)  # the policy that reads what is pending and base
+
+
+@compiled_free
+def run(
+    start: int,
+    stop: int,
+    before: int,
+    block: Block,
+    who: Ints,
+    rows: Array,
+    lights: Array,
+    seats: Seats,
+    hub: Hub,
+    late: Late,
+    plan: PolicyPlan,
+    rules: Rules,
+    work: Scratch,
+    out: Outcome,
+) -> Pause:
+    """Interactions start, …, stop − 1 of a block that `before` interactions precede, until Python is needed.
+
+    `who` says which row serves the user of each.
+    """
+    ring = late.first.shape[0]
+    delayed = block.delays.shape[0] > 0
+    d = block.X.shape[1]
+    s = start
+    borrowing = rules.fused and rules.speaks and plan.code != PERTURBED
+    if rules.speaks:
+        keep_paths_short(hub)
+    growing = seats.seat_of.shape[0] - seats.row_at.shape[0]  # rows that have no place yet
+    while s < stop:
+        if rules.speaks and not has_room(hub):
+            return Pause(s, HUB_FULL, -1, s)
+        if max(seats.taken[FULL] - seats.row_at.shape[0], seats.taken[LIGHT] - lights.shape[0]) == 0 < growing:
+            return Pause(s, ROWS_FULL, -1, s)
+        look_ahead(block, who, s, stop, seats, hub, rules.speaks)
+        now = before + s
+        entry = late.first[now % ring] if delayed else -1
+        acting = entry < 0
+        if acting:
+            r = who[s]
+            if seats.seat_of[r] == -1:
+                if rules.fused:
+                    start_light(lights[seats.taken[LIGHT]])
+                    seats.seat_of[r] = -2 - seats.taken[LIGHT]
+                    seats.taken[LIGHT] += 1
+                else:
+                    copy(rules.blank, rows[take_seat(seats, r)])
+                if rules.speaks and join(hub, r, rules.warm, rules.counting) and rules.joining_counts:
+                    out.downloads[s] += 1
+        else:
+            r = late.row[entry]
+        seat = seats.seat_of[r]
+        light = seat < 0
+        row = rows[BENCH if light else seat]
+        model = given = row
+        borrows = borrowing
+        if light:
+            slot = snapshot_for(r, hub, rules.speaks)
+            given = rules.blank if slot < 0 else hub.snapshots[slot]
+            model = fetch(lights[-2 - seat], r, given, hub, row, d, rules, work, plan.code == PERTURBED)
+            borrows = borrowing and slot >= 0
+        elif rules.speaks:
+            catch_up(hub, r, row, d, rules.ridge, work.M, borrows)
+
+        if acting:
+            offered = block.arms[s, : block.counts[s]]
+            look_for_row(who, s, stop, rows, lights, seats, hub, d)
+            a = choose_at(plan, model, r, int(row[STEPS]), block.X, offered, work)
+            row[STEPS] += 1
+            x = block.X[offered[a]]
+            y = pull(block, s, a, out)
+            s += 1
+            if delayed and block.delays[s - 1] > 0:
+                send_later(late, now, block.delays[s - 1], r, x, y)
+                if light:
+                    lights[-2 - seat, CHOSEN] = row[STEPS]
+                continue
+        else:
+            late.first[now % ring] = late.following[entry]
+            x = late.x[entry]
+            y = late.y[entry]
+            multiply_packed(inverse_of(model, d), x, work.best_u)
+
+        at = s - 1 if acting else s
+        if rules.perturbed:
+            y = learnt(rules.rewards, y, r, int(row[N_OWN]))
+            if math.isnan(y):
+                return Pause(s, REFUSED, seat, at)
+        if light:
+            fate = fate_of(row, r, x, work.best_u, hub, rules)
+            if fate == STAYS:
+                note_observation(lights[-2 - seat], row, x, y)
+                continue
+            if fate == RENEWED:
+                out.uploads[at] += 1
+                out.downloads[at] += upload_light(
+                    hub, r, lights[-2 - seat], row, x, y, rules.ridge, rules.counting, work.M
+                )
+                continue
+            fill_in(lights[-2 - seat], given, row, d, work, borrows)
+        elif borrows and row[UNREFRESHED] >= REFRESH_EVERY - 1:
+            own_base(hub, r, row, d)
+        if rules.fresh:
+            observe(row, x, y, work.best_u, rules.ridge, work.M)
+        else:
+            hold(row, x, y)
+        if triggered(rules.kind, pick(rules.thresholds, r), rules.batch, row):
+            if not rules.fused:
+                return Pause(s, EVENT, seat, at)
+            if borrows:
+                own_base(hub, r, row, d)
+                borrows = False
+            out.uploads[at] += 1
+            out.downloads[at] += upload_row(hub, r, row, d, rules.ridge, rules.counting, work.M)
+        if light:
+            settle_in(seats, r, rows, d, borrows)
+    return Pause(stop, DONE, -1, stop)

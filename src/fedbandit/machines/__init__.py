@@ -1,0 +1,1 @@
+"""Machines: messages in, messages out; no I/O, no clock."""

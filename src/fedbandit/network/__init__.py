@@ -1,0 +1,1 @@
+"""What carries messages between machines on a network."""

@@ -1,0 +1,1 @@
+"""A client on a network: it survives crashes, outages and restarts."""

@@ -1,0 +1,258 @@
+"""One client as its device keeps it: the machine, its session, and a journal from which it goes on after a crash.
+
+Theory of operation
+-------------------
+A choice and a reward are entries of the journal. Making an upload replaces the journal by a snapshot, so that the
+upload is in the store, with whatever noise was drawn for it, before it can be sent; from then on the very same bytes
+are sent until they are acknowledged. Opening a state counts its epoch up, in the store, before anything else.
+Nothing here knows a network; `greeting` and `outgoing` say what to send, `receive` takes what came.
+
+Threads: `select` and `forget` may be called at any time and never wait for the store; the caller lets only one of the
+other methods run at a time.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedbandit.engine.fast.statistics import STEPS, VERSION
+from fedbandit.errors import FedbanditError, require
+from fedbandit.machines.client import Choice
+from fedbandit.machines.split_client import make_client
+from fedbandit.messages import Download, Message, Request, Upload, encode
+from fedbandit.network.envelope import Envelope, extend, seal
+from fedbandit.network.invitation import Terms
+from fedbandit.network.stores import Store
+from fedbandit.privacy.noise import Source
+from fedbandit.state import State, pack, unpack
+from fedbandit.types import Array
+
+JOURNAL = "client"
+SNAPSHOT_EVERY = 1000
+_CHOICE = struct.Struct("<BQQ")  # kind, number, arms chosen so far
+_REWARD = struct.Struct("<BQd")
+_CHOSEN, _REWARDED, _FORGOTTEN = 1, 2, 3
+MOST_UNWRITTEN = 4096
+"""Choices that may wait in memory for the next write."""
+
+
+def stored_terms(store: Store) -> tuple[Terms, int] | None:
+    """The terms and the member number that a store was made for."""
+    snapshot, _ = store.read(JOURNAL)
+    if snapshot is None:
+        return None
+    header = unpack(snapshot).header
+    return Terms.of_json(header["terms"]), int(header["machine"]["member"])
+
+
+class Member:
+    """A member of a federation that goes on where its store left off.
+
+    `entropy` draws 64-bit numbers, `source` noise; without one noise is that of a simulation.
+    """
+
+    def __init__(
+        self, store: Store, terms: Terms, member: int, entropy: Callable[[], int], source: Source | None = None
+    ) -> None:
+        self.store = store
+        self.terms = terms
+        self._agreed = terms.as_json()
+        self.lock = threading.Lock()
+        """Held while the machine is touched, never while the store is written."""
+        self.machine = make_client(member, terms.build(), terms.world, terms.seed, source=source)
+        self.incarnation = 0
+        self.epoch = 0
+        self.chain = 0
+        self.asking: Request | None = None
+        """A request that has to be sent."""
+        self._stands_on: dict[int, int] = {}  # upload → the chain before it
+        self._unwritten: list[bytes] = []
+        self._entries = 0
+        self._kept = 0  # uploads up to this number are in the store, and may be sent
+        self._complete = True  # the last greeting was said with an empty outbox
+        self._overdue = False  # a snapshot could not be written
+        self._recover()
+        if self.incarnation == 0:
+            self.incarnation = entropy() | 1  # zero stands for none
+        self.epoch += 1
+        self.nonce = entropy()
+        self.machine.number_choices_from(self.epoch << 32)  # numbers that a crash has lost are never given again
+        self._snapshot(durable=True)
+
+    # What the service asks
+
+    def select(self, arms: ArrayLike) -> Choice:
+        """Choose an arm."""
+        with self.lock:
+            choice = self.machine.select(arms)
+            x = self.machine.waits_for(choice.number)
+            assert x is not None
+            if len(self._unwritten) < MOST_UNWRITTEN:
+                steps = int(self.machine.acting[STEPS])
+                self._unwritten.append(_CHOICE.pack(_CHOSEN, choice.number, steps) + x.tobytes())
+            else:
+                self._overdue = True  # nobody has written for long: a snapshot has them all
+        return choice
+
+    def observe(self, choice: int, reward: float) -> None:
+        """Learn the reward of a choice; it is in the store when this returns."""
+        most = self.terms.reward_bound
+        require(abs(reward) <= most, "reward", reward, f"within ±{most:g}, which this federation has agreed on")
+        if self.machine.waits_for(choice) is None:
+            raise FedbanditError(f"Choice {choice} is not waiting for a reward.")
+        with self.lock:
+            perceived = self.machine.perceive(reward)  # what goes on record is noised already: noise is drawn once
+            self._note(self.machine.take(choice, perceived))
+            if not self.machine.sequence > self._kept:
+                self._unwritten.append(_REWARD.pack(_REWARDED, choice, perceived))
+        if self.machine.sequence > self._kept:
+            self._snapshot(durable=True)
+            return
+        self._append()
+        if self._entries >= SNAPSHOT_EVERY:
+            self._snapshot(durable=False)
+
+    def forget(self, choice: int) -> None:
+        """The reward of this choice will never come."""
+        with self.lock:
+            self.machine.forget(choice)
+            self._unwritten.append(_REWARD.pack(_FORGOTTEN, choice, 0.0))
+
+    def learn(self, contexts: Array, rewards: Array) -> None:
+        """Learn from past logs: a warm start. Uploads follow when the trigger says so."""
+        X, y = np.ascontiguousarray(contexts, dtype=np.float64), np.asarray(rewards, dtype=np.float64)
+        shape = f"({X.shape[0] if X.ndim else 0}, {self.machine.context_dim})"
+        require(X.ndim == 2 and X.shape[1] == self.machine.context_dim, "the shape of contexts", X.shape, shape)
+        require(y.shape == (len(X),), "the shape of rewards", y.shape, f"({len(X)},)")
+        bound, most = self.machine.bound, self.terms.reward_bound
+        longest = float(np.sqrt((X * X).sum(axis=1)).max(initial=0.0))
+        require(longest <= bound * (1 + 1e-9), "the norm of a context", longest, f"at most {bound:g}")
+        largest = float(np.abs(y).max(initial=0.0))
+        require(largest <= most, "the largest |reward|", largest, f"at most {most:g}")
+        for x, reward in zip(X, y, strict=True):
+            with self.lock:
+                self.machine.learn(x, self.machine.perceive(float(reward)))
+                self._note(self.machine.speak())
+        self._snapshot(durable=True)
+
+    def flush(self) -> None:
+        """Write what waits in memory."""
+        if self._unwritten or self._overdue:
+            self._append()
+
+    # What the network asks
+
+    def greeting(self) -> bytes | None:
+        """The frame to begin a connection with; None if nothing is ever exchanged."""
+        messages = self.machine.join()
+        self._complete = not self.machine.outbox
+        return self._seal(messages[0], self.chain) if messages else None
+
+    def outgoing(self, most: int = 1) -> list[bytes]:
+        """The first frames that have to be sent, in this order, until they are acknowledged."""
+        kept = [(n, upload) for n, upload in sorted(self.machine.outbox.items())[:most] if n <= self._kept]
+        uploads = [self._seal(upload, self._stands_on[n]) for n, upload in kept]
+        if uploads or self.machine.outbox:
+            return uploads
+        if not self._complete:
+            greeting = self.greeting()  # once more, now that nothing is open: what was missed is sent after this
+            return [] if greeting is None else [greeting]
+        request, self.asking = self.asking, None  # one that gets lost is made again when the trigger fires again
+        return [] if request is None else [self._seal(request, self.chain)]
+
+    def receive(self, message: Message) -> None:
+        """Take a message from the coordinator."""
+        before = self.machine.row[VERSION], len(self.machine.outbox)
+        with self.lock:
+            said = self.machine.receive(message)
+            self._note(said)
+        if said:
+            self._snapshot(durable=True)
+        elif before != (self.machine.row[VERSION], len(self.machine.outbox)):
+            if isinstance(message, Download):
+                self.asking = None
+            self._snapshot(durable=False)  # what the coordinator said, it can say again
+
+    # How it is kept
+
+    def state(self) -> State:
+        """All that has to survive."""
+        header, arrays = self.machine.state()
+        mine = {
+            "terms": self._agreed,
+            "incarnation": self.incarnation,
+            "epoch": self.epoch,
+            "chain": self.chain,
+            "stands_on": list(self._stands_on.items()),
+            "ledger": {"releases": self.machine.sequence},
+        }
+        return State({**mine, "machine": header}, arrays)
+
+    def _recover(self) -> None:
+        snapshot, entries = self.store.read(JOURNAL)
+        if snapshot is None:
+            return
+        header, arrays = unpack(snapshot)
+        if Terms.of_json(header["terms"]).as_json() != self._agreed:
+            raise FedbanditError("The client's state belongs to a federation with other terms; use another file.")
+        self.machine.restore(State(header["machine"], arrays))
+        self.incarnation, self.epoch, self.chain = header["incarnation"], header["epoch"], header["chain"]
+        self._stands_on = dict(header["stands_on"])
+        for entry in entries:
+            self._replay(entry)
+
+    def _replay(self, entry: bytes) -> None:
+        kind, number, value = _REWARD.unpack_from(entry)
+        if kind == _CHOSEN:
+            _, number, steps = _CHOICE.unpack_from(entry)
+            self.machine.acting[STEPS] = steps
+            self.machine.await_reward(number, np.frombuffer(entry, dtype=np.float64, offset=_CHOICE.size).copy())
+            return
+        x = self.machine.waits_for(number)
+        self.machine.forget(number)
+        if kind == _REWARDED and x is not None:
+            self.machine.learn(x, value)
+
+    def _note(self, said: list[Message]) -> None:
+        for message in said:
+            if isinstance(message, Upload):
+                self._stands_on[message.sequence] = self.chain
+                self.chain = extend(self.chain, encode(message))
+                self.asking = None
+            elif isinstance(message, Request):
+                self.asking = message
+        self._stands_on = {n: chain for n, chain in self._stands_on.items() if n in self.machine.outbox}
+
+    def _append(self) -> None:
+        if self._overdue:
+            self._snapshot(durable=True)
+            return
+        with self.lock:
+            entries, self._unwritten = self._unwritten, []
+        try:
+            self.store.append(JOURNAL, entries, durable=False)
+        except BaseException:
+            with self.lock:
+                self._unwritten = entries + self._unwritten
+            raise
+        self._entries += len(entries)
+
+    def _snapshot(self, *, durable: bool) -> None:
+        self._overdue = True
+        with self.lock:
+            state, covered, sequence = pack(self.state()), len(self._unwritten), self.machine.sequence
+        self.store.replace(JOURNAL, state, durable=durable)
+        with self.lock:
+            del self._unwritten[:covered]
+        self._overdue = False
+        self._kept = sequence
+        self._entries = 0
+
+    def _seal(self, message: Message, chain: int) -> bytes:
+        envelope = Envelope(self.incarnation, self.epoch, self.nonce, self.machine.sequence, chain)
+        return seal(envelope, encode(message))

@@ -1,0 +1,151 @@
+"""The file that says what a coordinator hosts. Whatever is wrong with it is said in one sentence.
+
+[server]
+host = "127.0.0.1"             # off loopback, keys are required
+port = 8765                    # 0: any free one
+store = "federation.db"        # or "postgresql://…"
+keys = "keys"                  # the folder that `fedbandit keys init` made
+rate = 500                     # messages a second from one client
+
+[federations.shops]
+system = "async-linucb"
+clients = 100
+dim = 25
+horizon = 100_000
+keywords = {gamma_upload = 2.0, gamma_download = 2.0}
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
+from fedbandit.network.coordinator.federation import PATIENCE
+from fedbandit.network.invitation import Terms, on_a_network
+from fedbandit.world import World
+
+_SERVER = ("host", "port", "store", "keys", "rate")
+_NEEDED = ("system", "clients", "dim", "horizon")
+_OPTIONAL = ("noise", "bound", "reward_bound", "seed", "round_seconds", "patience", "keywords")
+
+
+@dataclass(frozen=True)
+class FederationConfig:
+    """One federation: the terms, how long a round is, and how many rounds an answer is awaited."""
+
+    terms: Terms
+    round_seconds: float = 1.0
+    patience: int = PATIENCE
+
+    def __post_init__(self) -> None:
+        """Refuse a clock that stands still or runs wild."""
+        value = number(self.round_seconds, "round_seconds", "a number of seconds from 0.01 to 86400", at_least=0.01)
+        require(value <= 86_400, "round_seconds", value, "a number of seconds from 0.01 to 86400")
+        whole_number("patience", self.patience)
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """A coordinator and its federations."""
+
+    federations: Mapping[str, FederationConfig] = field(default_factory=dict)
+    host: str = "127.0.0.1"
+    port: int = 8765
+    store: str | None = "federation.db"
+    keys: Path | None = None
+    rate: float = 500.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be served, or not safely."""
+        require(0 <= self.port <= 65535, "port", self.port, "a number from 0 to 65535")
+        number(self.rate, "rate", "a number of messages a second ≥ 1", at_least=1.0)
+        if not self.federations:
+            raise FedbanditError("The configuration has no federation; add a table [federations.NAME].")
+        if self.keys is None and not is_loopback(self.host):
+            raise FedbanditError(
+                f"host is {self.host!r}, which is not loopback, so keys are required; see fedbandit keys init."
+            )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody else can reach this address.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def load_config(path: Path) -> ServerConfig:
+    """Read and check a configuration; paths in it are relative to the file."""
+    try:
+        table = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise FedbanditError(f"There is no file {str(path)!r}.") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise FedbanditError(f"{str(path)!r} cannot be read: {error}.") from None
+    _known("table of the configuration", table, ("server", "federations"))
+    server = _table("server", table.get("server", {}))
+    _known("key of [server]", server, _SERVER)
+    federations = {
+        name: _federation(name, _table(f"federations.{name}", value))
+        for name, value in _table("federations", table.get("federations", {})).items()
+    }
+    settings: dict[str, Any] = dict(server)
+    for key, kinds in (("host", str), ("port", int), ("store", str), ("keys", str), ("rate", (int, float))):
+        value = settings.get(key)
+        if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
+            raise FedbanditError(f"{key} of [server] is {value!r}, which is of the wrong type.")
+    if "keys" in settings:
+        settings["keys"] = path.parent / settings["keys"]
+    if "://" not in settings.get("store", ""):
+        settings["store"] = str(path.parent / settings.get("store", "federation.db"))
+    return ServerConfig(federations, **settings)
+
+
+def _federation(name: str, table: dict[str, Any]) -> FederationConfig:
+    require(name.isascii() and name.replace("-", "").replace("_", "").isalnum(), "the name of a federation", name,
+            "letters, digits, - and _")  # fmt: skip
+    where = f"[federations.{name}]"
+    _known(f"key of {where}", table, (*_NEEDED, *_OPTIONAL))
+    for key in _NEEDED:
+        if key not in table:
+            raise FedbanditError(f"{where} needs {key}.")
+    try:
+        world = World(
+            n_clients=whole_number("clients", table["clients"]),
+            dim=whole_number("dim", table["dim"]),
+            horizon=whole_number("horizon", table["horizon"]),
+            noise=number(table.get("noise", 0.1), "noise", "a finite number ≥ 0", at_least=0.0),
+            bound=number(table.get("bound", 1.0), "bound", "a finite number > 0", at_least=0.0),
+        )
+        terms = Terms(
+            str(table["system"]),
+            _table(f"federations.{name}.keywords", table.get("keywords", {})),
+            world,
+            table.get("seed", 0),
+            table.get("reward_bound", 10.0),
+        )
+        return FederationConfig(on_a_network(terms), table.get("round_seconds", 1.0), table.get("patience", PATIENCE))
+    except FedbanditError as error:
+        raise FedbanditError(f"{where}: {error}") from None
+
+
+def _table(name: str, value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise FedbanditError(f"{name} is {value!r}, but must be a table.")
+    return value
+
+
+def _known(kind: str, table: Mapping[str, Any], known: Iterable[str]) -> None:
+    for key in table:
+        if key not in set(known):
+            raise unknown(kind, key, known)

@@ -1,0 +1,252 @@
+"""Where federations are hosted: connections, queues and limits between the network and the federations.
+
+Each federation has one worker. It takes all frames that are waiting, hands them over in one go, so that they share a
+write to the store, and only then gives out the answers: to whoever asked, and to those connected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from fedbandit.messages import Download, Join, Message, decode, encode
+from fedbandit.network.coordinator.config import ServerConfig
+from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.credentials import Credentials, Identity
+from fedbandit.network.envelope import unseal
+from fedbandit.network.refusal import Refusal
+from fedbandit.network.stores import Store, open_store
+
+MOST_AT_ONCE = 256
+MOST_WAITING = 4096
+P = ParamSpec("P")
+T = TypeVar("T")
+log = logging.getLogger("fedbandit.coordinator")
+
+
+_OFFSET = time.time() - time.monotonic()
+
+
+def now() -> float:
+    """The time of day, by a clock that does not jump while the coordinator runs."""
+    return _OFFSET + time.monotonic()
+
+
+MOST_WAITING = 1000
+"""Messages that may wait on one connection: whoever does not read is disconnected, and asks again when it is back."""
+
+
+class Outlet:
+    """What waits to be sent on one connection; a newer download takes the place of an older one."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[bytes | str] = deque()
+        self.download: bytes | None = None
+        self.closing: str | None = None
+        self._event = asyncio.Event()
+
+    def put(self, message: Message) -> None:
+        """Send a message as soon as possible."""
+        if isinstance(message, Download):
+            self.download = encode(message)
+        else:
+            self._append(encode(message))
+        self._event.set()
+
+    def tell(self, text: dict[str, Any]) -> None:
+        """Send a JSON object."""
+        self._append(json.dumps(text))
+        self._event.set()
+
+    def _append(self, message: bytes | str) -> None:
+        if len(self.waiting) < MOST_WAITING:
+            self.waiting.append(message)
+        else:
+            self.close("it does not read what it is sent")
+
+    def close(self, reason: str) -> None:
+        """Say no more after what is waiting."""
+        self.closing = reason
+        self._event.set()
+
+    async def next(self) -> list[bytes | str]:
+        """What has come to wait since; nothing if the connection is to be closed."""
+        await self._event.wait()
+        self._event.clear()
+        messages = list(self.waiting)
+        self.waiting.clear()
+        if self.download is not None:
+            messages.append(self.download)
+            self.download = None
+        return messages
+
+
+class Bucket:
+    """A limit of `rate` a second, with bursts of as many as one second allows."""
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+        self.level = rate
+        self.at = time.monotonic()
+
+    def take(self) -> bool:
+        """Whether one more is allowed now."""
+        before, self.at = self.at, time.monotonic()
+        self.level = min(self.rate, self.level + (self.at - before) * self.rate)
+        if self.level < 1.0:
+            return False
+        self.level -= 1.0
+        return True
+
+
+class Room:
+    """One federation with its queue, its connections and what clients report of their own accord."""
+
+    def __init__(self, federation: Federation, rate: float, round_seconds: float) -> None:
+        self.federation = federation
+        self.rate = rate
+        self.round_seconds = round_seconds
+        self.outlets: dict[int, Outlet] = {}
+        self.reports: dict[str, dict[str, float]] = {}
+        self.buckets: dict[str, Bucket] = {}
+        self._one_at_a_time = asyncio.Lock()
+        self.queue: asyncio.Queue[tuple[str, bytes, asyncio.Future[list[Message] | Refusal]]] = asyncio.Queue()
+
+    async def submit(self, identity: Identity, frame: bytes, outlet: Outlet | None = None) -> list[Message]:
+        """Hand a frame to the federation; the answers for whoever sent it, after they are in the store."""
+        name = identity.name
+        try:
+            self.limit(name)
+        except Refusal as refusal:
+            self.refuse(name, refusal)
+            raise
+        future: asyncio.Future[list[Message] | Refusal] = asyncio.get_running_loop().create_future()
+        self.queue.put_nowait((name, frame, future))
+        outcome = await future
+        if isinstance(outcome, Refusal):
+            self._log(name, outcome)
+            raise outcome
+        member = self.federation.register.by_name[name].member
+        if outlet is not None and self.outlets.get(member) is not outlet and _is_join(frame):
+            if member in self.outlets:
+                self.outlets[member].close("another session of this client has joined")
+            self.outlets[member] = outlet
+        for message in outcome:
+            if message.member != member and message.member in self.outlets:
+                self.outlets[message.member].put(message)
+        return [message for message in outcome if message.member == member]
+
+    def limit(self, name: str) -> None:
+        """Refuse a client that says too much."""
+        if name not in self.buckets:
+            self.buckets[name] = Bucket(self.rate)
+        if not self.buckets[name].take():
+            raise Refusal("rate", f"Client {name!r} sends more than {self.rate:g} messages a second.")
+        if self.queue.qsize() >= MOST_WAITING:
+            raise Refusal("unavailable", "The coordinator has more to do than it can; try again later.")
+
+    def refuse(self, name: str, refusal: Refusal) -> None:
+        """Count and log a refusal that the federation has not seen."""
+        self.federation.note_refusal(name, refusal, now())
+        self._log(name, refusal)
+
+    def leave(self, outlet: Outlet) -> None:
+        """A connection has ended."""
+        for member, mine in list(self.outlets.items()):
+            if mine is outlet:
+                del self.outlets[member]
+
+    async def do(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Let the federation do something in a thread, one thing at a time."""
+        async with self._one_at_a_time:
+            return await asyncio.to_thread(function, *args, **kwargs)
+
+    async def work(self) -> None:
+        """Take frames for ever."""
+        while True:
+            batch = [await self.queue.get()]
+            while len(batch) < MOST_AT_ONCE and not self.queue.empty():
+                batch.append(self.queue.get_nowait())
+            frames = [(name, frame) for name, frame, _ in batch]
+            try:
+                outcomes = await self.do(self.federation.receive, frames, now())
+            except Refusal as refusal:
+                outcomes = [refusal] * len(batch)
+            except Exception:
+                log.exception("a fault in the coordinator", extra={"federation": self.federation.name})
+                outcomes = [Refusal("unavailable", "The coordinator has a fault; it has been logged.")] * len(batch)
+            for (_, _, future), outcome in zip(batch, outcomes, strict=True):
+                if not future.done():
+                    future.set_result(outcome)
+
+    async def count_rounds(self) -> None:
+        """Tell the federation, for ever, when the time of a round has passed; by a clock that does not jump."""
+        while True:
+            await asyncio.sleep(self.round_seconds)
+            try:
+                messages = await self.do(self.federation.tick, now())
+            except Refusal as refusal:  # the store cannot be written: the round did not end, and the next one tries
+                log.warning("no round", extra={"federation": self.federation.name, "kind": refusal.kind})
+                continue
+            except Exception:
+                log.exception("a fault in the coordinator", extra={"federation": self.federation.name})
+                continue
+            for message in messages:
+                if message.member in self.outlets:
+                    self.outlets[message.member].put(message)
+
+    def _log(self, name: str, refusal: Refusal) -> None:
+        log.warning("refused", extra={"federation": self.federation.name, "client": name, "kind": refusal.kind})
+
+
+def _is_join(frame: bytes) -> bool:
+    return isinstance(decode(unseal(frame)[1]), Join)
+
+
+class Hall:
+    """All rooms of one coordinator."""
+
+    def __init__(self, config: ServerConfig, store: Store | None = None) -> None:
+        self.config = config
+        self.credentials = Credentials(config.keys)
+        self.store = open_store(config.store) if store is None else store
+        self.begun = now()
+        self.strangers = 0
+        """Requests with no credentials, or wrong ones."""
+        self.rooms = {
+            name: Room(Federation(name, entry.terms, self.store, entry.patience), config.rate, entry.round_seconds)
+            for name, entry in config.federations.items()
+        }
+        self._workers: list[asyncio.Task[None]] = []
+
+    def room(self, name: str) -> Room:
+        """The room of a federation."""
+        if name not in self.rooms:
+            raise Refusal("unknown", f"There is no federation {name!r} here.")
+        return self.rooms[name]
+
+    async def open(self) -> None:
+        """Start the workers."""
+        self._workers = [
+            asyncio.create_task(work) for room in self.rooms.values() for work in (room.work(), room.count_rounds())
+        ]
+
+    async def close(self) -> None:
+        """End the workers and close the store."""
+        for worker in self._workers:
+            worker.cancel()
+        await asyncio.gather(*self._workers, return_exceptions=True)
+        for room in self.rooms.values():
+            for outlet in room.outlets.values():
+                outlet.close("the coordinator is stopping")
+        self.store.close()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether every worker is at work."""
+        return bool(self._workers) and not any(worker.done() for worker in self._workers)

@@ -1,0 +1,1 @@
+"""Peers on a network without a coordinator."""

@@ -1,0 +1,107 @@
+"""A store in a PostgreSQL database (`pip install 'fedbandit[postgres]'`)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from fedbandit.errors import FedbanditError
+from fedbandit.network.stores.store import VERSION, StoreError
+
+_LOCK = 0xFEDBA  # of the advisory lock that one process holds
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS fedbandit_about (key TEXT PRIMARY KEY, value BIGINT NOT NULL);
+CREATE TABLE IF NOT EXISTS fedbandit_snapshots (journal TEXT PRIMARY KEY, state BYTEA NOT NULL);
+CREATE TABLE IF NOT EXISTS fedbandit_entries
+    (position BIGSERIAL PRIMARY KEY, journal TEXT NOT NULL, entry BYTEA NOT NULL);
+"""
+
+
+class PostgresStore:
+    """Journals in a database, held by one process at a time. A connection that breaks is made anew at the next use."""
+
+    def __init__(self, url: str, patience: float = 10.0) -> None:
+        try:
+            import psycopg
+        except ImportError:
+            raise FedbanditError("PostgreSQL needs psycopg: pip install 'fedbandit[postgres]'.") from None
+        self._psycopg = psycopg
+        self.url = url
+        self._patience = patience
+        self._db: Any = None
+        self._one_at_a_time = threading.RLock()
+        with self._explained("opened"):
+            self._connect()
+
+    def read(self, journal: str) -> tuple[bytes | None, list[bytes]]:
+        """The snapshot and the entries since."""
+        with self._explained("read"), self._connection().transaction():
+            found = self._db.execute("SELECT state FROM fedbandit_snapshots WHERE journal = %s", (journal,)).fetchone()
+            query = "SELECT entry FROM fedbandit_entries WHERE journal = %s ORDER BY position"
+            rows = self._db.execute(query, (journal,)).fetchall()
+            return (None if found is None else bytes(found[0])), [bytes(entry) for (entry,) in rows]
+
+    def append(self, journal: str, entries: Sequence[bytes], *, durable: bool = True) -> None:
+        """Add entries, all or none."""
+        with self._transaction(durable), self._db.cursor() as cursor:
+            cursor.executemany(
+                "INSERT INTO fedbandit_entries (journal, entry) VALUES (%s, %s)",
+                [(journal, entry) for entry in entries],
+            )
+
+    def replace(self, journal: str, snapshot: bytes, *, durable: bool = True) -> None:
+        """Put a snapshot in the place of everything."""
+        with self._transaction(durable):
+            self._db.execute(
+                "INSERT INTO fedbandit_snapshots VALUES (%s, %s) "
+                "ON CONFLICT (journal) DO UPDATE SET state = EXCLUDED.state",
+                (journal, snapshot),
+            )
+            self._db.execute("DELETE FROM fedbandit_entries WHERE journal = %s", (journal,))
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._db is not None:
+            self._db.close()
+
+    def _connection(self) -> Any:
+        if self._db is None or self._db.closed:
+            self._connect()
+        return self._db
+
+    def _connect(self) -> None:
+        self._db = self._psycopg.connect(self.url, autocommit=True, connect_timeout=10)
+        deadline = time.monotonic() + self._patience  # a coordinator that was killed may be dying still
+        while not self._db.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchone()[0]:
+            if time.monotonic() > deadline:
+                self._db.close()
+                raise StoreError("The PostgreSQL store cannot be opened: another coordinator has it open.")
+            time.sleep(0.1)
+        with self._db.transaction():
+            self._db.execute(_SCHEMA)
+            self._db.execute("INSERT INTO fedbandit_about VALUES ('version', %s) ON CONFLICT DO NOTHING", (VERSION,))
+        (version,) = self._db.execute("SELECT value FROM fedbandit_about WHERE key = 'version'").fetchone()
+        if version > VERSION:
+            self._db.close()
+            raise StoreError(
+                f"The PostgreSQL store is of version {version}, newer than this program knows ({VERSION})."
+            )
+
+    @contextmanager
+    def _transaction(self, durable: bool) -> Iterator[None]:
+        with self._explained("written"), self._connection().transaction():
+            if not durable:
+                self._db.execute("SET LOCAL synchronous_commit = off")
+            yield
+
+    @contextmanager
+    def _explained(self, verb: str) -> Iterator[None]:
+        try:
+            with self._one_at_a_time:
+                yield
+        except self._psycopg.Error as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise StoreError(f"The PostgreSQL store cannot be {verb}: {reason}.") from None

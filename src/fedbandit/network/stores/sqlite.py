@@ -1,0 +1,97 @@
+"""A store in one SQLite file (write-ahead log; one process at a time)."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from fedbandit.network.stores.store import VERSION, StoreError
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS snapshots (journal TEXT PRIMARY KEY, state BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS entries (position INTEGER PRIMARY KEY, journal TEXT NOT NULL, entry BLOB NOT NULL);
+"""
+
+
+class SQLiteStore:
+    """Journals in a file. A second process that opens the file is refused: two would undo each other's work."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        self._durable: bool | None = None
+        self._one_at_a_time = threading.RLock()
+        try:
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))  # a client's has exact data
+        except OSError as error:
+            raise StoreError(f"The store {self.path!r} cannot be opened: {error.strerror}.") from None
+        try:
+            self._db = sqlite3.connect(self.path, timeout=0.0, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise StoreError(f"The store {self.path!r} cannot be opened: {error}.") from None
+        try:
+            self._prepare()
+        except StoreError:
+            self._db.close()
+            raise
+
+    def _prepare(self) -> None:
+        with self._explained("opened"):
+            self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.executescript("BEGIN IMMEDIATE;" + _SCHEMA + "COMMIT;")
+            self._db.execute("INSERT OR IGNORE INTO about VALUES ('version', ?)", (VERSION,))
+            (version,) = self._db.execute("SELECT value FROM about WHERE key = 'version'").fetchone()
+        if version > VERSION:
+            raise StoreError(f"The store {self.path!r} is of version {version}, newer than is known here ({VERSION}).")
+
+    def read(self, journal: str) -> tuple[bytes | None, list[bytes]]:
+        """The snapshot and the entries since."""
+        with self._explained("read"):
+            found = self._db.execute("SELECT state FROM snapshots WHERE journal = ?", (journal,)).fetchone()
+            rows = self._db.execute("SELECT entry FROM entries WHERE journal = ? ORDER BY position", (journal,))
+            return (None if found is None else found[0]), [entry for (entry,) in rows]
+
+    def append(self, journal: str, entries: Sequence[bytes], *, durable: bool = True) -> None:
+        """Add entries, all or none."""
+        with self._transaction(durable):
+            self._db.executemany(
+                "INSERT INTO entries (journal, entry) VALUES (?, ?)", ((journal, entry) for entry in entries)
+            )
+
+    def replace(self, journal: str, snapshot: bytes, *, durable: bool = True) -> None:
+        """Put a snapshot in the place of everything."""
+        with self._transaction(durable):
+            self._db.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?)", (journal, snapshot))
+            self._db.execute("DELETE FROM entries WHERE journal = ?", (journal,))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    @contextmanager
+    def _transaction(self, durable: bool) -> Iterator[None]:
+        with self._explained("written"):
+            if durable != self._durable:  # NORMAL: the operating system writes the log when it likes
+                self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+                self._durable = durable
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _explained(self, verb: str) -> Iterator[None]:
+        try:
+            with self._one_at_a_time:
+                yield
+        except sqlite3.Error as error:
+            reason = "another process has it open" if "locked" in str(error) else str(error)
+            raise StoreError(f"The store {self.path!r} cannot be {verb}: {reason}.") from None

@@ -1,0 +1,216 @@
+"""How a coordinator that knows its members one by one puts their statistics together.
+
+Where everybody shares with everybody, a coordinator needs one sum (`protocols.hub`). Clusters that are found while
+running, that overlap, or a graph of users need more: what each member has released so far. A structure then is an
+*assembly*: it says what a member is to be sent. The protocol says when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from fedbandit.sums import EXACT, Slack, Sums
+from fedbandit.types import Array, Ints
+from fedbandit.world import World
+
+NEVER = 2**62
+"""A round that never comes."""
+
+
+class Noise(Protocol):
+    """What is known about the noise in sums of private uploads."""
+
+    @property
+    def weighed(self) -> bool:
+        """Whether members keep their own data as they are, and weigh what the others released (`mixing`)."""
+        ...
+
+    def variance(self, member: int, releases: int) -> float:
+        """The variance of an entry of a member's V after that many releases."""
+        ...
+
+    def known(self, variance: float) -> Slack:
+        """What is to be known about a noisy sum whose entries have this variance, before it is made usable."""
+        ...
+
+    def repair(self, V: Array, releases: Mapping[int, int], ridge: float) -> tuple[Array, Slack]:
+        """A matrix to use in place of a noisy sum V, and what is to be known about it.
+
+        `releases` says of whom the sum is, and how often each has released.
+        """
+        ...
+
+    def deviations(self, releases: Ints) -> Array:
+        """Each client's standard deviation of the noise in a coordinate of b − Vθ, after so many releases of each."""
+        ...
+
+
+@runtime_checkable
+class NoiseInSums(Noise, Protocol):
+    """Noise in clients' sums Σ x y alone, where every V is exact."""
+
+    def radius(self, precision: Array, columns: Array, released: Ints) -> float:
+        """A bound of the noise in Σ_j P_uj s_j in the norm of P_uu⁻¹, given that and all P_uj side by side."""
+        ...
+
+
+class Members(NamedTuple):
+    """What each member has released so far: its own data, never what it downloaded."""
+
+    V: Array  # (N, d, d)
+    b: Array  # (N, d)
+    n: Ints  # (N,)
+    releases: Ints  # (N,) uploads that carried something
+
+
+class Share(NamedTuple):
+    """What a member is to be sent."""
+
+    sums: Sums
+    slack: Slack = EXACT
+    own: bool = True  # what the member itself released is in it
+
+
+def no_members(n_clients: int, dim: int) -> Members:
+    """Nobody has released anything."""
+    counts = np.zeros(n_clients, dtype=np.int64)
+    return Members(np.zeros((n_clients, dim, dim)), np.zeros((n_clients, dim)), counts, counts.copy())
+
+
+def summed(members: Members, group: Sequence[int], noise: Noise | None, ridge: float) -> Share:
+    """The statistics of a group together; noisy ones are made usable."""
+    who = np.asarray(group, dtype=np.int64)
+    V, b, n = members.V[who].sum(axis=0), members.b[who].sum(axis=0), int(members.n[who].sum())
+    if noise is None:
+        return Share(Sums(V, b, n))
+    V, slack = noise.repair(V, {i: int(members.releases[i]) for i in group if members.releases[i] > 0}, ridge)
+    return Share(Sums(V, b, n), slack)
+
+
+def share_of(member: int, members: Members, group: Sequence[int], noise: Noise | None, ridge: float) -> Share:
+    """What a member is sent of its group: the sum, or if there is noise to weigh, the others' sum and its noise."""
+    if noise is None or not noise.weighed:
+        return summed(members, group, noise, ridge)
+    who = np.array([j for j in group if j != member], dtype=np.int64)
+    sums = Sums(members.V[who].sum(axis=0), members.b[who].sum(axis=0), int(members.n[who].sum()))
+    variance = sum(noise.variance(int(j), int(members.releases[j])) for j in who)
+    return Share(sums, noise.known(variance), own=False)
+
+
+class Assembly(Protocol):
+    """The running state of such a structure, at the coordinator."""
+
+    exploring: bool
+    """Whether clients still choose at random: the assembly ends that by its first regrouping."""
+
+    def groups(self) -> list[list[int]]:
+        """Who shares with whom now; groups may overlap."""
+        ...
+
+    def affected(self, member: int) -> Sequence[int]:
+        """Whose share changes when this member releases something, the member itself included."""
+        ...
+
+    def share(self, member: int, members: Members, noise: Noise | None, ridge: float) -> Share:
+        """What this member is to be sent."""
+        ...
+
+    def next_wake(self, done: int) -> int:
+        """After `done` rounds: after how many it wants to look at everybody's statistics next (or a large number)."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What it remembers, as plain values: for checkpoints and for a coordinator that restarts."""
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        ...
+
+    def regroup(self, members: Members, done: int, noise: Noise | None = None) -> bool:
+        """Look, after `done` rounds, at what was released with this noise; True if groups have changed."""
+        ...
+
+
+@runtime_checkable
+class Grounded(Protocol):
+    """An assembly whose members know something before they hear anything, because it is public."""
+
+    def prior(self, member: int) -> Share:
+        """What a member starts with."""
+        ...
+
+
+def prior_share(assembly: Assembly | None, member: int) -> Share | None:
+    """What a member starts with, if it is more than nothing."""
+    return assembly.prior(member) if isinstance(assembly, Grounded) else None
+
+
+@runtime_checkable
+class Assembled(Protocol):
+    """A structure that needs to know members one by one."""
+
+    def assembly(self, world: World, ridge: float) -> Assembly:
+        """Its state before anything has happened."""
+        ...
+
+
+class Others:
+    """An assembly for groups that never change: a member is sent the sum of what the *others* of its group released.
+
+    Under privacy a member's own data are exact on its own side and noisy at the coordinator; it is better off with the
+    first, and mixes the others' in (`mixing`).
+    """
+
+    exploring = False
+
+    def __init__(self, group_of: Ints, n_clients: int) -> None:
+        labels = np.resize(group_of, n_clients)
+        self._group_of = labels.tolist()
+        self._groups = [np.flatnonzero(labels == g).tolist() for g in range(int(labels.max()) + 1)]
+        self._totals: dict[int, tuple[int, Array, Array, float]] = {}
+
+    def groups(self) -> list[list[int]]:
+        """As they always were."""
+        return self._groups
+
+    def affected(self, member: int) -> Sequence[int]:
+        """The whole group."""
+        return self._groups[self._group_of[member]]
+
+    def share(self, member: int, members: Members, noise: Noise | None, ridge: float) -> Share:  # noqa: ARG002
+        """The group's total without this member, and what is known about its noise."""
+        V, b, n, variance = self._total(self._group_of[member], members, noise)
+        sums = Sums(V - members.V[member], b - members.b[member], n - int(members.n[member]))
+        if noise is None:
+            return Share(sums, own=False)
+        mine = noise.variance(member, int(members.releases[member]))
+        return Share(sums, noise.known(max(variance - mine, 0.0)), own=False)
+
+    def _total(self, g: int, members: Members, noise: Noise | None) -> tuple[Array, Array, int, float]:
+        """The sums of a group, computed once after each change."""
+        who = self._groups[g]
+        stamp = int(members.releases[who].sum())
+        if g not in self._totals or self._totals[g][0] != stamp:
+            variance = 0.0 if noise is None else sum(noise.variance(i, int(members.releases[i])) for i in who)
+            self._totals[g] = stamp, members.V[who].sum(axis=0), members.b[who].sum(axis=0), variance
+        _, V, b, variance = self._totals[g]
+        return V, b, int(members.n[who].sum()), variance
+
+    def next_wake(self, done: int) -> int:  # noqa: ARG002 - groups never change
+        """Never."""
+        return NEVER
+
+    def regroup(self, members: Members, done: int, noise: Noise | None = None) -> bool:  # noqa: ARG002 - groups never change
+        """Nothing changes."""
+        return False
+
+    def state(self) -> dict[str, Any]:
+        """Nothing is remembered."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Nothing is remembered."""

@@ -1,0 +1,1 @@
+"""For tests, of this project and of others' parts: a network that fails on purpose."""

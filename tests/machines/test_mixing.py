@@ -1,0 +1,116 @@
+"""A client's own data and the others' noisy ones: exact without noise, alone with too much, and widths that hold."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fedbandit import mixing
+from fedbandit.engine.fast.packed import unpacked
+from fedbandit.engine.fast.statistics import inverse_of, scratch_matrix, theta_of
+from fedbandit.machines.mixing import WEIGHTS, Width, mix
+from fedbandit.policies import UCB
+from fedbandit.policies.plan import exact_width, noise_width, width
+from fedbandit.privacy.noise import draw_symmetric
+from fedbandit.privacy.pool_noise import PoolNoise
+from fedbandit.streams import policy_key
+from fedbandit.sums import EXACT, Slack, Sums, shared_row
+from fedbandit.types import Array
+from fedbandit.world import World
+
+DIM, RIDGE, SIGMA, CONFIDENCE, FAILURE, KAPPA = 4, 0.1, 0.5, 0.2, 0.1, 0.7
+PLAN = UCB(noise=SIGMA, confidence=CONFIDENCE).plan(World(2, DIM, 1000), RIDGE, policy_key(0))
+
+
+def observed(rng: np.random.Generator, n: int, theta: Array) -> Sums:
+    """n interactions with noisy rewards."""
+    X = rng.standard_normal((n, DIM))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    y = X @ theta + SIGMA * rng.standard_normal(n)
+    return Sums(X.T @ X, X.T @ y, n)
+
+
+def test_without_noise_the_sums_add_up() -> None:
+    """To the bit, and with nothing more to know."""
+    rng = np.random.default_rng(0)
+    own, others = observed(rng, 5, np.zeros(DIM)), observed(rng, 50, np.zeros(DIM))
+    mixed, slack = mix(own, others, EXACT, RIDGE, Width(1.0))
+    np.testing.assert_array_equal(mixed.V, own.V + others.V)
+    np.testing.assert_array_equal(mixed.b, own.b + others.b)
+    assert (mixed.n, slack) == (55, EXACT)
+
+
+def test_too_much_noise_is_learning_alone() -> None:
+    """Then the weight is 0: own data as they are, and the width of exact statistics."""
+    rng = np.random.default_rng(1)
+    own, others = observed(rng, 200, np.zeros(DIM)), observed(rng, 10, np.zeros(DIM))
+    mixed, slack = mix(own, others, Slack(noise=1e6, spectrum=1e6), RIDGE, Width(1.0))
+    np.testing.assert_array_equal(mixed.V, own.V)
+    np.testing.assert_array_equal(mixed.b, own.b)
+    assert (slack.noise, slack.inflation, slack.offset) == (0.0, 0.0, 0.0)
+
+
+def test_weights_fall_as_noise_grows() -> None:
+    """From trusting the others as oneself to not at all; the weight is read off V."""
+    rng = np.random.default_rng(2)
+    own, others = observed(rng, 20, np.zeros(DIM)), observed(rng, 2_000, np.zeros(DIM))
+    weights = []
+    for spectrum in np.geomspace(1e-6, 1e6, 40):
+        mixed, _ = mix(own, others, Slack(noise=spectrum, spectrum=spectrum), RIDGE, Width(1.0))
+        weights.append(float(np.trace(mixed.V - own.V) / np.trace(others.V)))
+    assert weights[0] == pytest.approx(1.0)
+    assert weights[-1] == 0.0
+    assert all(before >= after - 1e-12 for before, after in pairwise(weights))
+    assert all(min(abs(weight - known) for known in WEIGHTS) < 1e-9 for weight in weights)
+
+
+@pytest.mark.parametrize("data", [1.1, 2.0, 50.0])
+def test_the_inflation_covers_the_noise(data: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G + G' + λI ⪯ f² V for the worst noise of norm Λ, also in directions that need no lift."""
+    monkeypatch.setattr(mixing, "WEIGHTS", (1.0,))
+    spectrum = 10.0
+    worst = -spectrum * np.diag([1.0, 1.0, 0.0, 0.0])  # the first direction is lifted by Λ, the second not at all
+    exact = np.diag([0.0, data * spectrum, 100.0, 100.0])
+    own = Sums(np.eye(DIM), np.zeros(DIM), 30)
+    mixed, slack = mix(own, Sums(exact + worst, np.zeros(DIM), 100), Slack(spectrum=spectrum), RIDGE, Width(1.0))
+    inside = own.V + exact + RIDGE * np.eye(DIM)
+    gap = (1 + slack.inflation) ** 2 * (mixed.V + RIDGE * np.eye(DIM)) - inside
+    assert np.linalg.eigvalsh(gap)[0] > -1e-9
+
+
+def failures(n_others: int, s: float, *, honest: bool) -> int:
+    """In how many of 300 draws some |xᵀ(θ̂ − θ)| exceeds its bound, computed as clients compute it."""
+    noise = PoolNoise((np.array([s]),), KAPPA, looks=1, dim=DIM, failure=FAILURE)
+    rng = np.random.default_rng(3)
+    count, scratch = 0, scratch_matrix(DIM)
+    for _ in range(300):
+        theta = rng.standard_normal(DIM)
+        theta /= np.linalg.norm(theta)
+        own, exact = observed(rng, 30, theta), observed(rng, n_others, theta)
+        others = Sums(
+            exact.V + s * draw_symmetric(rng, (DIM, DIM)), exact.b + s / KAPPA * rng.standard_normal(DIM), exact.n
+        )
+        known = noise.known(s * s) if honest else Slack(noise=1e-9, spectrum=1e-9)
+        sums, slack = mix(own, others, known, RIDGE, exact_width(PLAN, own, RIDGE))
+        row = shared_row([sums], slack, DIM, RIDGE, scratch)
+        X = rng.standard_normal((40, DIM))
+        U = X @ unpacked(inverse_of(row, DIM), DIM)
+        bound = width(PLAN, row) * np.sqrt(np.einsum("ij,ij->i", X, U))
+        bound += noise_width(PLAN, row) * np.linalg.norm(U, axis=1)
+        count += bool((np.abs(X @ (theta_of(row, DIM) - theta)) > bound).any())
+    return count
+
+
+@pytest.mark.parametrize(("n_others", "s"), [(2_000, 1.0), (2_000, 20.0), (20_000, 60.0), (100, 5.0)])
+def test_widths_hold_as_often_as_stated(n_others: int, s: float) -> None:
+    """Whatever the weight: they fail with probability CONFIDENCE + FAILURE at most."""
+    count = failures(n_others, s, honest=True)
+    assert stats.binomtest(count, 300, CONFIDENCE + FAILURE, alternative="greater").pvalue > 1e-4
+
+
+def test_widths_that_know_nothing_of_the_noise_do_not_hold() -> None:
+    """So the test above can fail."""
+    assert failures(2_000, 80.0, honest=False) > 300 * (CONFIDENCE + FAILURE) * 2

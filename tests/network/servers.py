@@ -1,0 +1,117 @@
+"""What tests of the service share: a hall in memory, frames to send, and a coordinator on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import uvicorn
+
+import fedbandit as fb
+from fedbandit.network.client.durable import Member
+from fedbandit.network.coordinator.config import FederationConfig, ServerConfig
+from fedbandit.network.coordinator.host import Hall
+from fedbandit.network.coordinator.service import make_app
+from fedbandit.network.invitation import Terms
+from fedbandit.network.stores import MemoryStore
+
+WORLD = fb.World(n_clients=4, dim=3, horizon=10_000)
+TERMS = Terms("async-linucb", {"gamma_upload": 1.3, "gamma_download": 1.3}, WORLD)
+CONFIG = """
+[server]
+port = {port}
+store = "{store}"
+
+[federations.shops]
+system = "async-linucb"
+clients = 4
+dim = 3
+horizon = 10000
+keywords = {{gamma_upload = 1.3, gamma_download = 1.3}}
+"""
+
+
+def make_hall(keys: Path | None = None, **settings: Any) -> Hall:
+    """A hall with a federation `shops` in memory."""
+    config = ServerConfig({"shops": FederationConfig(TERMS)}, keys=keys, **{"rate": 1e6, **settings})
+    return Hall(config, MemoryStore())
+
+
+def make_member(number: int, entropy: int = 7) -> Member:
+    """A client's end, without a network."""
+    return Member(MemoryStore(), TERMS, number, lambda: entropy)
+
+
+def act(member: Member, visits: int, seed: int = 0) -> None:
+    """Let a member serve some users."""
+    rng = np.random.default_rng(seed)
+    for _ in range(visits):
+        X = rng.uniform(-0.5, 0.5, (4, 3))
+        choice = member.select(X)
+        member.observe(choice.number, float(rng.uniform(-1, 1)))
+
+
+@contextlib.contextmanager
+def served(hall: Hall) -> Iterator[str]:
+    """The hall on a port of loopback, in a thread; its address."""
+    config = uvicorn.Config(make_app(hall), host="127.0.0.1", port=0, log_config=None, ws="websockets-sansio")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+
+
+def get_json(url: str) -> Any:
+    """What a GET answers."""
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return json.load(answer)
+
+
+class Coordinator:
+    """A coordinator in a process of its own, to be killed and started again on the same port."""
+
+    def __init__(self, folder: Path, store: str) -> None:
+        self.config = folder / "federation.toml"
+        self.log = folder / "serve.log"
+        self.store = store
+        self.port = 0
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> str:
+        """Start it; its address."""
+        self.config.write_text(CONFIG.format(port=self.port, store=self.store))
+        words = [sys.executable, "-m", "fedbandit", "serve", "--config", str(self.config), "--json"]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.log.read_text()
+        address = str(json.loads(line)["address"])
+        self.port = int(address.rpartition(":")[2])
+        return address
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self.process is not None:
+            os.kill(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            assert self.process.stdout is not None
+            self.process.stdout.close()
+            self.process = None

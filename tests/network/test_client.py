@@ -1,0 +1,303 @@
+"""The embedded client against a real coordinator on loopback: offline, late rewards, restarts, scaling, TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedbandit as fb
+from fedbandit.cli.main import main
+from fedbandit.engine.fast.statistics import N
+from fedbandit.errors import FedbanditError
+from fedbandit.network.certificates import init_keys
+from fedbandit.network.client.client import Client, _Features
+from fedbandit.network.coordinator.config import FederationConfig, ServerConfig
+from fedbandit.network.coordinator.host import Hall
+from fedbandit.network.credentials import add_credential, revoke_credential
+from fedbandit.network.invitation import Terms, on_a_network
+from fedbandit.network.stores import MemoryStore
+from fedbandit.network.stores.sqlite import SQLiteStore
+from tests.cli.command_line import refusal
+from tests.network.servers import CONFIG, WORLD, Coordinator, get_json, make_hall, served
+
+
+def visit(client: Client, rng: np.random.Generator, visits: int) -> None:
+    for _ in range(visits):
+        client.select(rng.uniform(-0.5, 0.5, (5, 3)))
+        client.observe(float(rng.uniform(-1, 1)))
+
+
+def eventually(condition: Any, seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.02)
+
+
+def test_everything_arrives_once_and_clients_learn_from_each_other(tmp_path: Path) -> None:
+    hall = make_hall()
+    rng = np.random.default_rng(0)
+    with served(hall) as url:
+        with (
+            Client(url, federation="shops", name="a", state=tmp_path / "a.db", report=True) as a,
+            Client(url, federation="shops", name="b") as b,
+        ):
+            visit(a, rng, 60)
+            visit(b, rng, 40)
+            assert a.flush()
+            assert b.flush()
+            seats = hall.rooms["shops"].federation.register.by_member
+            for client, seat in zip((a, b), seats, strict=True):
+                status = client.status()
+                assert seat.observations + status["pending"] == status["observed"]
+                assert status["outbox"] == 0
+            assert a._member.machine.row[N] > 60, "nothing was learnt from the other client"
+            eventually(lambda: get_json(f"{url}/api/overview")["federations"][0]["reward"] is not None)
+        with Client(url, federation="shops", name="a", state=tmp_path / "a.db") as again:
+            assert again.status()["observed"] == 60
+            visit(again, rng, 10)
+            assert again.flush()
+        federation = hall.rooms["shops"].federation
+        gathered = federation.machine.gathered()
+        assert gathered.n == sum(seat.observations for seat in seats)
+        assert federation.refusals == {}
+        assert np.trace(gathered.V) > 0
+        assert np.isfinite(gathered.b).all()
+
+
+def test_offline_for_days_then_back(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    path = tmp_path / "a.db"
+    with served(make_hall()) as url:
+        Client(url, federation="shops", name="a", state=path).close()
+    with Client(url, federation="shops", name="a", state=path) as client:  # nobody is there
+        visit(client, rng, 50)
+        arm = client.select(np.eye(3))
+        assert not client.connected
+        assert client.problem is None
+        assert client.status()["outbox"] > 0
+    with Client(url, federation="shops", name="a", state=path) as client:
+        client.observe(0.5, arm.id)  # a reward that comes after a restart
+        with pytest.raises(FedbanditError, match="not waiting"):
+            client.observe(0.5, arm.id)
+        assert client.status()["observed"] == 51
+    with pytest.raises(FedbanditError, match="no answer from"):
+        Client(url, federation="shops", name="new", timeout=0.5)
+
+
+def test_late_rewards_forgotten_choices_and_bad_ones() -> None:
+    with served(make_hall()) as url, Client(url, federation="shops", name="a") as client:
+        with pytest.raises(FedbanditError, match="call select first"):
+            client.observe(1.0)
+        first, second = client.select(np.eye(3)), client.select(np.eye(3) / 2)
+        assert (int(first), first.id + 1) == (0, second.id)
+        client.forget(second)
+        client.observe(0.25, first)
+        for wrong, sentence in ((second.id, "not waiting"), (12345, "not waiting")):
+            with pytest.raises(FedbanditError, match=sentence):
+                client.observe(0.5, wrong)
+        with pytest.raises(FedbanditError, match="within ±10"):
+            client.observe(1000.0, client.select(np.eye(3)).id)
+        with pytest.raises(FedbanditError, match="shape of arms"):
+            client.select(np.eye(2))
+
+
+def test_features_with_intercept_and_scaling_have_the_declared_norm() -> None:
+    plain = _Features(3, 1.0, False, None)
+    np.testing.assert_array_equal(plain.transform(np.eye(3)), np.eye(3))
+    scaled = _Features(3, 1.0, False, 50.0).transform(50 * np.eye(3))
+    np.testing.assert_allclose(scaled, np.eye(3))
+    with_constant = _Features(4, 2.0, True, 50.0).transform(50 * np.eye(3))
+    np.testing.assert_allclose(np.linalg.norm(with_constant, axis=1), 2.0)
+    assert (with_constant[:, -1] == with_constant[0, -1]).all()
+    np.testing.assert_allclose(np.linalg.norm(_Features(4, 1.0, True, None).transform(np.eye(3) / 2**0.5), axis=1), 1.0)
+    with pytest.raises(FedbanditError, match="longest"):
+        _Features(3, 1.0, False, -1.0)
+
+
+def test_a_warm_start_from_past_logs() -> None:
+    rng = np.random.default_rng(0)
+    theta = np.array([0.6, -0.3, 0.2])
+    X = rng.standard_normal((300, 3)) / 4
+    hall = make_hall()
+    with served(hall) as url, Client(url, federation="shops", name="a") as client:
+        client.learn(X, X @ theta)
+        np.testing.assert_allclose(client.theta, theta, atol=0.01)
+        assert client.status()["observed"] == 300
+        assert client.flush()
+        assert hall.rooms["shops"].federation.machine.gathered().n == 300 - client.status()["pending"]
+
+
+def test_the_asyncio_form() -> None:
+    async def use(url: str) -> dict[str, Any]:
+        async with fb.AsyncClient(url, federation="shops", name="a") as client:
+            for _ in range(20):
+                arm = client.select(np.eye(3))
+                await client.observe(0.5, arm.id)
+            await client.learn(np.eye(3), np.zeros(3))
+            assert await client.flush()
+            return client.status()
+
+    with served(make_hall()) as url:
+        assert asyncio.run(use(url))["observed"] == 23
+    with pytest.raises(FedbanditError, match="async with"):
+        fb.AsyncClient("http://127.0.0.1:1", federation="f").select(np.eye(3))
+
+
+def test_a_copied_state_is_refused_and_says_so(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    with served(make_hall()) as url:
+        with Client(url, federation="shops", name="a", state=tmp_path / "a.db") as client:
+            visit(client, rng, 20)
+            assert client.flush()
+        (tmp_path / "copy.db").write_bytes((tmp_path / "a.db").read_bytes())
+        with Client(url, federation="shops", name="a", state=tmp_path / "a.db") as client:
+            visit(client, rng, 40)
+            assert client.flush()
+            with Client(url, federation="shops", name="a", state=tmp_path / "copy.db") as copy:
+                visit(copy, rng, 30)
+                eventually(lambda: copy.problem is not None)
+                assert "copy" in (copy.problem or "")
+            with pytest.raises(FedbanditError, match="another process has it open"):
+                Client(url, federation="shops", name="a", state=tmp_path / "a.db")
+
+
+def test_a_full_disk_is_no_reason_to_stop(tmp_path: Path) -> None:
+    with served(make_hall()) as url, Client(url, federation="shops", name="a", state=tmp_path / "a.db") as client:
+        store = client._store
+        assert isinstance(store, SQLiteStore)
+        with client._locked():
+            (pages,) = store._db.execute("PRAGMA page_count").fetchone()
+            store._db.execute(f"PRAGMA max_page_count = {pages}")
+        rng = np.random.default_rng(0)
+        visit(client, rng, 300)
+        assert "disk is full" in (client.problem or "")
+        assert client.status()["observed"] == 300
+        with client._locked():
+            store._db.execute("PRAGMA max_page_count = 1000000")
+        visit(client, rng, 1)
+        assert client.flush()
+        eventually(lambda: client.status()["outbox"] == 0)
+        assert client.status()["observed"] == 301
+
+
+def test_tls_tokens_and_revocation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = tmp_path / "keys"
+    init_keys(keys, ["127.0.0.1", "localhost"])
+    token = add_credential(keys, "a", "client")
+    text = CONFIG.format(port=0, store="s.db").replace("[server]", '[server]\nkeys = "keys"')
+    coordinator = Coordinator(tmp_path, "s.db")
+    coordinator.config.write_text(text)
+    words = [sys.executable, "-m", "fedbandit", "serve", "--config", str(coordinator.config), "--json"]
+    with (tmp_path / "log").open("wb") as log, subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log) as process:
+        try:
+            assert process.stdout is not None
+            url = json.loads(process.stdout.readline())["address"]
+            assert url.startswith("https://127.0.0.1:")
+            ca = str(keys / "ca.pem")
+            with Client(url, federation="shops", token=token, ca=ca, state=tmp_path / "a.db") as client:
+                visit(client, np.random.default_rng(0), 30)
+                assert client.flush()
+                revoke_credential(keys, "a")
+                time.sleep(0.6)
+                visit(client, np.random.default_rng(1), 60)
+                eventually(lambda: client.problem is not None)
+                assert "revoked" in (client.problem or "")
+            with pytest.raises(FedbanditError, match=r"certificate|CERTIFICATE"):
+                Client(url, federation="shops", token=token)
+            with pytest.raises(FedbanditError, match="revoked"):
+                Client(url, federation="shops", token=token, ca=ca)
+        finally:
+            process.terminate()
+    with pytest.raises(FedbanditError, match="use https"):
+        Client("http://example.org", federation="shops", token=token)
+    assert main(["keys", "add-client", "c", "--keys", str(keys), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["token"].startswith("fb-")
+    assert "already; revoke it first" in refusal(capsys, "keys", "add-client", "c", "--keys", str(keys))
+    assert main(["keys", "revoke", "c", "--keys", str(keys)]) == 0
+    capsys.readouterr()
+    assert "no valid token" in refusal(capsys, "keys", "revoke", "c", "--keys", str(keys))
+    assert "needs a NAME" in refusal(capsys, "keys", "revoke", "--keys", str(keys))
+    assert "already" in refusal(capsys, "keys", "init", "--keys", str(keys))
+
+
+def test_the_client_is_imported_only_when_used() -> None:
+    code = "import sys, fedbandit; sys.exit(bool({'asyncio', 'sqlite3', 'numba', 'websockets'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def hall_of(terms: Terms, **settings: Any) -> Hall:
+    config = FederationConfig(on_a_network(terms), **settings)
+    return Hall(ServerConfig({"shops": config}, rate=1e6), MemoryStore())
+
+
+def test_clusters_form_on_a_network() -> None:
+    world = fb.World(n_clients=5, dim=3, horizon=2000)
+    hall = hall_of(Terms("clustered-linucb", {}, world), round_seconds=0.05, patience=20)
+    rng = np.random.default_rng(0)
+    thetas = [np.array([1.0, 0, 0]), np.array([0, -1.0, 0])]
+    with served(hall) as url, contextlib.ExitStack() as stack:
+        clients = [
+            stack.enter_context(Client(url, federation="shops", name=f"shop-{i}")) for i in range(4)
+        ]  # and one seat that nobody takes
+        deadline = time.monotonic() + 60
+        clusters: list[list[str]] = []
+        while time.monotonic() < deadline:
+            for i, client in enumerate(clients):
+                X = rng.uniform(-0.5, 0.5, (5, 3))
+                arm = client.select(X)
+                client.observe(float(X[arm] @ thetas[i % 2]) + float(rng.normal(0, 0.01)), arm.id)
+            time.sleep(0.01)
+            found = get_json(f"{url}/api/overview")["federations"][0]
+            clusters = sorted(sorted(group) for group in found["clusters"] or [])
+            if clusters == [["shop-0", "shop-2"], ["shop-1", "shop-3"]] and found["totals"]["downloads"] > 8:
+                break
+        assert clusters == [["shop-0", "shop-2"], ["shop-1", "shop-3"]]
+        assert found["rounds"] > 0
+        assert all(client.problem is None for client in clients)
+
+
+def test_a_private_client_draws_secure_noise_and_its_ledger_survives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("opendp", reason="OpenDP is not installed")
+    terms = Terms("count-linucb", {"privacy": {"noises": "statistics", "epsilon": 2.0}}, WORLD)
+    hall = hall_of(terms)
+    rng = np.random.default_rng(0)
+    state = tmp_path / "client.db"
+
+    with served(hall) as url:
+        with pytest.raises(fb.FedbanditError, match="keeps private"):
+            Client(url, federation="shops", name="a", report=True)
+        with Client(url, federation="shops", name="a", state=state) as client:
+            assert client.guarantee.noise == "secure"
+            assert "secure" in str(client.guarantee)
+            visit(client, rng, 60)
+            assert client.flush()
+            before = client.status()["uploads"]
+            stream = client._member.machine.stream
+            assert stream is not None
+            assert stream.spent == before > 0
+        with Client(url, federation="shops", name="a", state=state) as client:
+            stream = client._member.machine.stream
+            assert stream is not None
+            assert stream.spent == before, "the ledger goes on"
+            visit(client, rng, 60)
+            assert client.flush()
+            assert stream.spent > before
+            (seen,) = get_json(f"{url}/api/overview")["federations"][0]["clients"]
+            assert seen["privacy"]["releases"] == stream.spent
+            assert 0 < seen["privacy"]["spent"] <= seen["privacy"]["epsilon"] == 2.0
+            assert seen["privacy"]["spent"] == pytest.approx(stream.spent_epsilon)  # type: ignore[attr-defined]
+        monkeypatch.setattr("fedbandit.privacy.secure.find_spec", lambda _: None)
+        with pytest.raises(fb.FedbanditError, match=r"pip install 'fedbandit\[secure\]'"):
+            Client(url, federation="shops", name="b")

@@ -1,0 +1,147 @@
+"""`kill -9` of the coordinator and of clients, at random: the statistics are the sum of what was observed and sent.
+
+`FEDBANDIT_KILLS` is how often, twice if it is not set.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedbandit.engine.fast.statistics import N_OWN, N_PENDING, pending_b_of
+from fedbandit.network.client.durable import Member, stored_terms
+from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.stores import open_store
+from fedbandit.sums import pending_sums
+from tests.network.servers import TERMS, Coordinator
+
+KILLS = int(os.environ.get("FEDBANDIT_KILLS", "2"))
+CLIENTS = 2
+# A client that notes every observation it has finished, in a file that it flushes, and goes on for ever.
+PROGRAM = """
+import sys, time
+import numpy as np
+import fedbandit as fb
+url, name, folder = sys.argv[1:]
+rng = np.random.default_rng()
+with fb.Client(url, federation="shops", name=name, state=f"{folder}/{name}.db") as client, \\
+        open(f"{folder}/{name}.log", "ab", buffering=0) as log:
+    while True:
+        X = rng.uniform(-0.5, 0.5, (5, 3))
+        arm = client.select(X)
+        y = float(rng.uniform(-1, 1))
+        client.observe(y, arm.id)
+        log.write(np.append(X[arm], y).tobytes())
+        time.sleep(0.005)
+"""
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_nothing_is_lost(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    store = "store.db" if kind == "sqlite" else str(request.getfixturevalue("postgres_url")) + "&application_name=kill"
+    draw = random.Random(kind)
+    coordinator = Coordinator(tmp_path, store)
+    url = coordinator.start()
+    clients: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(name: str) -> None:
+        words = [sys.executable, "-c", PROGRAM, url, name, str(tmp_path)]
+        with (tmp_path / f"{name}.err").open("ab") as errors:
+            clients[name] = subprocess.Popen(words, stderr=errors)
+
+    def kill(name: str) -> None:
+        os.kill(clients[name].pid, signal.SIGKILL)
+        clients[name].wait()
+
+    def grown(before: dict[str, int]) -> bool:
+        return all(sizes()[name] > before[name] for name in clients)
+
+    def sizes() -> dict[str, int]:
+        paths = {name: tmp_path / f"{name}.log" for name in clients}
+        return {name: path.stat().st_size if path.exists() else 0 for name, path in paths.items()}
+
+    try:
+        for i in range(CLIENTS):
+            start(f"c{i}")
+        wait_until(lambda: grown(dict.fromkeys(clients, 0)))
+        for k in range(KILLS):
+            time.sleep(draw.uniform(0.1, 0.6))
+            if k % 2 == 0:
+                coordinator.kill()
+                time.sleep(draw.uniform(0.0, 0.3))
+                assert coordinator.start() == url
+                wait_until(lambda: alive(url))
+            else:
+                victim = draw.choice(sorted(clients))
+                kill(victim)
+                start(victim)
+                before = sizes()
+                wait_until(partial(grown, before))
+        time.sleep(0.5)
+        with urllib.request.urlopen(f"{url}/", timeout=10) as page:
+            assert b"fedbandit" in page.read()
+    finally:
+        for name in clients:
+            kill(name)
+        coordinator.kill()
+    compare(tmp_path, store if kind == "postgres" else str(tmp_path / store))
+
+
+def alive(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/healthz", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.05)
+
+
+def compare(folder: Path, where: str) -> None:
+    """Open what is on disk, and compare it with the clients' own notes."""
+    store = open_store(where)
+    federation = Federation("shops", TERMS, store)
+    V, b, n = np.zeros((3, 3)), np.zeros(3), 0.0
+    for seat in federation.register.by_member:
+        client_store = open_store(folder / f"{seat.name}.db")
+        found = stored_terms(client_store)
+        assert found is not None
+        member = Member(client_store, *found, lambda: 1)
+        machine = member.machine
+        notes = np.frombuffer((folder / f"{seat.name}.log").read_bytes(), dtype=np.float64).reshape(-1, 4)
+        extra = int(machine.row[N_OWN]) - len(notes)
+        lives = member.epoch - 1
+        assert 0 <= extra <= lives, "an observation was lost, or one more than a kill can hide was made"
+        applied = federation.machine.applied.get(seat.member, 0)
+        unapplied = [upload.sums for k, upload in machine.outbox.items() if k > applied]
+        waiting = sum(sums.n for sums in unapplied) + machine.row[N_PENDING]
+        assert seat.observations + waiting == machine.row[N_OWN]
+        V += notes[:, :3].T @ notes[:, :3] - sum((s.V for s in unapplied), pending_sums(machine.row, 3).V)
+        b += notes[:, :3].T @ notes[:, 3] - sum((s.b for s in unapplied), pending_b_of(machine.row, 3).copy())
+        n += machine.row[N_OWN] - waiting
+        if extra:
+            V += np.nan  # the notes lack what was killed between learning and noting: compare counts only
+        client_store.close()
+    gathered = federation.machine.gathered()
+    assert gathered.n == n > 0
+    if np.isfinite(V).all():
+        np.testing.assert_allclose(gathered.V, V, rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(gathered.b, b, rtol=1e-8, atol=1e-8)
+    store.close()

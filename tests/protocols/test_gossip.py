@@ -1,0 +1,206 @@
+"""Peer to peer: who hears what, when, how often; and that machines and simulator agree."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedbandit as fb
+from fedbandit.checks import run_peers
+from fedbandit.engine.fast.packed import unpacked
+from fedbandit.engine.fast.peer_exchange import PeerExchange
+from fedbandit.engine.fast.rows import RowsLearner
+from fedbandit.engine.fast.statistics import base_b_of, base_of, pending_b_of
+from fedbandit.engine.simulation import Simulation
+from fedbandit.errors import FedbanditError
+from fedbandit.messages import Ask, Join, Tell, decode, encode
+from fedbandit.protocols import PeerNode
+from fedbandit.protocols.topology import TOPOLOGIES, neighbours_of
+from fedbandit.sums import Sums
+
+DIM = 3
+
+
+def one(n: int = 1) -> Sums:
+    """Statistics that can be told from nothing."""
+    return Sums(np.eye(DIM), np.ones(DIM), n)
+
+
+def network(topology: object, n: int, ttl: int) -> list[PeerNode]:
+    """The nodes of a topology."""
+    return [PeerNode(i, near, ttl, DIM) for i, near in enumerate(neighbours_of(topology, n))]
+
+
+def carry(nodes: list[PeerNode]) -> Counter[tuple[int, int]]:
+    """Let every message go one hop; how many Tells went over each link."""
+    links: Counter[tuple[int, int]] = Counter()
+    for sender, receiver, message in [(node.member, *sent) for node in nodes for sent in node.send()]:
+        again = decode(encode(message))
+        assert type(again) is type(message)
+        links[sender, receiver] += isinstance(message, Tell)
+        nodes[receiver].receive(sender, again)
+    return links
+
+
+@given(
+    st.integers(2, 12), st.integers(1, 5), st.sampled_from(sorted(TOPOLOGIES)), st.integers(0, 11), st.integers(0, 2)
+)
+@settings(max_examples=60, deadline=None)
+def test_a_message_reaches_exactly_those_within_its_hops_one_hop_a_round(
+    n: int, ttl: int, topology: str, origin: int, estimator: int
+) -> None:
+    if topology == "ring" and n < 3:
+        n = 3
+    origin %= n
+    nodes = network(topology, n, ttl)
+    graph = nx.Graph([(i, j) for i, node in enumerate(nodes) for j in node.neighbours])
+    away = nx.single_source_shortest_path_length(graph, origin)
+    nodes[origin].tell(estimator, one())
+    links: Counter[tuple[int, int]] = Counter()
+    for t in range(1, ttl + 3):
+        links += carry(nodes)
+        heard = {i for i in range(n) if (origin, estimator) in nodes[i].told}
+        assert heard == {i for i in range(n) if away[i] <= min(t, ttl)}
+    assert all(count == 1 for count in links.values()), "a message was forwarded twice over a link"
+    assert not any(node.send() for node in nodes), "something is still under way beyond γ hops"
+
+
+def test_asking_is_passed_on_and_asked_once() -> None:
+    nodes = network("line", 4, 2)
+    nodes[0].ask(0)
+    (sent,) = nodes[0].send()
+    assert sent == (1, Ask(0, 0, 1, 2))
+    assert nodes[1].receive(0, sent[1])
+    assert not nodes[1].receive(0, sent[1])
+    ((receiver, passed),) = nodes[1].send()
+    assert (receiver, passed) == (2, Ask(0, 0, 1, 1))
+    assert nodes[2].receive(1, passed)
+    assert nodes[2].send() == [], "its hops are used up"
+
+
+def test_a_newer_telling_replaces_an_older_one_and_is_not_replaced_by_it() -> None:
+    nodes = network("complete", 2, 1)
+    nodes[0].tell(0, one())
+    ((_, first),) = nodes[0].send()
+    nodes[0].tell(0, one(4))
+    ((_, second),) = nodes[0].send()
+    assert nodes[1].receive(0, second)
+    assert not nodes[1].receive(0, first)
+    sums, releases = nodes[1].others(0)
+    assert (sums.n, releases) == (5, {0: 2})
+    np.testing.assert_allclose(sums.V, 2 * np.eye(DIM))
+
+
+def one_arm(n_clients: int, rounds: int) -> fb.environments.Recorded:
+    """Rounds with a single arm: what is observed does not depend on anybody's choices."""
+    rng = np.random.default_rng(0)
+    T = n_clients * rounds
+    x = rng.standard_normal((T, 1, DIM))
+    x /= np.linalg.norm(x, axis=-1, keepdims=True)
+    means = rng.random((T, 1))
+    return fb.environments.recorded(np.arange(T) % n_clients, x, means, means, rounds="all")
+
+
+def finished(system: fb.System, env: fb.environments.Environment, horizon: int, seed: int = 0) -> RowsLearner:
+    """The learner after all rounds."""
+    simulation = Simulation(system, env, horizon, seed)
+    while not simulation.finished:
+        simulation.advance()
+    assert isinstance(simulation.learner, RowsLearner)
+    return simulation.learner
+
+
+def test_complete_graph_with_one_hop_has_the_central_systems_statistics() -> None:
+    """After a synchronisation every peer has the sum of all, as the coordinator's clients do, a round later."""
+    N, rounds = 4, 17  # counts trigger after round 16: the 17th is when peers have heard
+    env = one_arm(N, rounds)
+    peers = finished(fb.feducb(epsilon=math.inf, topology="complete"), env, rounds)
+    block = env.open(0).block(0, N * rounds)
+    X, y = block.X[block.arms[:, 0]], block.rewards[:, 0]
+    released = N * 16
+    V, b = X[:released].T @ X[:released], X[:released].T @ y[:released]
+    for i in range(N):
+        row = peers.rows[peers.seats.seat_of[i]]
+        np.testing.assert_allclose(unpacked(base_of(row, DIM), DIM), V, atol=1e-9)
+        mine = slice(released + i, released + i + 1)
+        np.testing.assert_allclose(base_b_of(row, DIM), b, atol=1e-9)
+        np.testing.assert_allclose(pending_b_of(row, DIM), X[mine].T @ y[mine], atol=1e-9)
+    central = finished(fb.feducb(epsilon=math.inf), env, 16)
+    first = X[: released - N + 1]  # the first client to reach 16 synchronises at once: the others have 15 by then
+    assert central.members is not None
+    np.testing.assert_allclose(central.members.members.V.sum(axis=0), first.T @ first, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"topology": "complete", "epsilon": math.inf},
+        {"topology": "line", "ttl": 2, "epsilon": 3.0},
+        {"topology": "ring", "ttl": 3, "epsilon": (1.0, 2.0, 3.0, math.inf, 5.0)},
+        {"topology": "star", "ttl": 2, "calibration": "published"},
+    ],
+)
+def test_machines_and_simulator_agree(keywords: dict[str, object]) -> None:
+    system = fb.feducb(**keywords)  # type: ignore[arg-type]
+    env = fb.environments.feducb(n_clients=5, dim=DIM)
+    result = fb.simulate(system, env, 120, seed=2)
+    arms, told = run_peers(system, env, 120, seed=2)
+    assert np.array_equal(result.arms.ravel(), arms)
+    assert result.communication.uploads == told > 0
+
+
+def test_a_line_is_no_worse_than_learning_alone() -> None:
+    env = fb.environments.feducb(n_clients=6, dim=4)
+    alone = np.mean([fb.simulate(fb.linucb(), env, 600, seed).regret[-1] for seed in range(3)])
+    line = np.mean(
+        [fb.simulate(fb.feducb(epsilon=math.inf, topology="line"), env, 600, seed).regret[-1] for seed in range(3)]
+    )
+    assert line <= alone
+
+
+def test_a_peer_whose_budget_is_spent_stops_telling_and_goes_on_learning() -> None:
+    private = fb.privacy.PrivateStatistics(epsilon=5.0, releases=2)
+    system = fb.System(protocol=fb.protocols.Gossip("complete"), privacy=private)
+    env = fb.environments.feducb(n_clients=3, dim=DIM)
+    learner = finished(system, env, 200)
+    exchange = learner.exchange
+    assert isinstance(exchange, PeerExchange)
+    assert exchange.outlets.spent == {0, 1, 2}
+    assert all(stream.spent == 2 for stream in exchange.outlets.streams.values())
+    assert all(tell.sequence == 2 for node in exchange.nodes for tell in node.told.values())
+
+
+@pytest.mark.parametrize(
+    ("topology", "n", "sentence"),
+    [
+        ("rign", 4, "did you mean 'ring'"),
+        (np.zeros((3, 3)), 3, "not connected: agents \\[0\\] cannot reach agents \\[1\\]"),
+        (np.ones((2, 3)), 3, "symmetric adjacency matrix"),
+        (np.ones((4, 4)), 3, "nodes of the topology"),
+    ],
+)
+def test_topologies_that_are_refused(topology: object, n: int, sentence: str) -> None:
+    with pytest.raises(FedbanditError, match=sentence):
+        neighbours_of(topology, n)
+
+
+def test_gossip_needs_rounds_in_which_all_act() -> None:
+    env = fb.environments.homogeneous(n_clients=3, dim=2, n_arms=2)
+    with pytest.raises(FedbanditError, match="rounds='all'"):
+        fb.simulate(fb.feducb(topology="ring"), env, 10)
+
+
+def test_a_peer_takes_no_message_from_strangers_nor_of_another_size() -> None:
+    node = network("line", 3, 1)[0]
+    with pytest.raises(FedbanditError, match="Peer 2 is not a neighbour of peer 0"):
+        node.receive(2, Tell(2, 0, 1, 1, one()))
+    with pytest.raises(FedbanditError, match="with 9 hops left"):
+        node.receive(1, Tell(1, 0, 1, 9, one()))
+    with pytest.raises(FedbanditError, match="does not take a"):
+        node.receive(1, Join(1))

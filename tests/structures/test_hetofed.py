@@ -1,0 +1,469 @@
+"""Clusters that are found while running, against the naive oracles: equal arms, messages and clusters."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from itertools import pairwise as pairwise_of
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fedbandit as fb
+from fedbandit.checks import run_machines
+from fedbandit.engine.result import Result
+from fedbandit.machines.client import ClientMachine, make_coordinator
+from fedbandit.messages import Collect, Download, Receipt, Request, Terms, Upload
+from fedbandit.policies import UCB
+from fedbandit.protocols import EventTriggered, Scheduled, ServerQueue, Synchronous
+from fedbandit.protocols.queue import RULES, QueueCoordinator
+from fedbandit.sharing import Members
+from fedbandit.structures import Everyone, EvidenceClusters, HomogeneityCliques, Neighbourhoods
+from fedbandit.structures.cliques import cliques
+from fedbandit.structures.evidence_clusters import likeliest
+from fedbandit.structures.homogeneity import Weighted, pairwise, weighted
+from fedbandit.sums import Sums
+from tests.oracles import naive_hetofed
+from tests.oracles.naive import Array, Log, Policy
+from tests.oracles.naive_hetofed import Client, Run
+
+N, DIM, ROUNDS = 6, 3, 30
+
+
+def round_log(seed: int, *, rounds: int = ROUNDS, n_clusters: int = 2, few: bool = False) -> Log:
+    """Rounds in which everybody acts, with clusters of clients; `few` offers a handful of arms, often twice."""
+    rng = np.random.default_rng(seed)
+    theta = rng.standard_normal((n_clusters, DIM))
+    theta /= np.linalg.norm(theta, axis=1, keepdims=True)
+    handful = rng.standard_normal((5, DIM)) / 3
+    clients = np.tile(np.arange(N), rounds)
+    arms, means, rewards = [], [], []
+    for i in clients:
+        k = int(rng.integers(2, 6))
+        X = handful[rng.integers(0, 5, size=k)] if few else rng.uniform(-1, 1, size=(k, DIM)) / math.sqrt(DIM)
+        arms.append(X)
+        means.append(X @ theta[i % n_clusters])
+        rewards.append(means[-1] + 0.1 * rng.standard_normal(k))
+    return Log(clients, arms, means, rewards, N)
+
+
+def simulate(system: fb.System, log: Log) -> Result:
+    """The log, replayed in rounds of all clients."""
+    env = fb.environments.recorded(log.clients, log.arms, log.means, log.rewards, n_clients=N, rounds="all")
+    return fb.simulate(system, env, len(log.clients) // N)
+
+
+def agree(result: Result, run: Run) -> None:
+    """Equal arms, messages and, at the end, clusters."""
+    assert result.arms.reshape(-1).tolist() == run.arms
+    assert result.communication.per_round_uploads.tolist() == np.reshape(run.uploads, (-1, N)).sum(axis=1).tolist()
+    assert result.communication.per_round_downloads.tolist() == np.reshape(run.downloads, (-1, N)).sum(axis=1).tolist()
+    assert sorted(result.clusters[-1]) == sorted(run.clusters)
+
+
+def limit_of(rule: str) -> Callable[[int], float]:
+    world = fb.World(N, DIM, N * ROUNDS, per_round=N)
+    return lambda size: RULES[rule](world, size)
+
+
+WIDEST = Policy(alpha=1e3)
+PAPER, CODE = "T log(|C|T)/(d|C|)", "T/(|C| d log T)"
+QUEUES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "fifo": ("hetofedbandit", {"exploration": 6}, {"margin": "tight", "level": 0.5, "explorer": WIDEST}),
+    "published": (
+        "hetofedbandit",
+        {"exploration": 6, "margin": "published", "test_level": 0.1, "explore": "random"},
+        {"margin": "published", "level": 0.1},
+    ),
+    "pq": ("hetofedbandit_pq", {"exploration": 6, "explore": "random"}, {"margin": "tight", "level": 0.5}),
+    "dr": ("hetofedbandit_dr", {"exploration": 6}, {"margin": "data", "explorer": WIDEST}),
+    "e": ("hetofedbandit_e", {}, {"margin": "data"}),
+    "e-explores": ("hetofedbandit_e", {"exploration": 4, "explore": "random"}, {"margin": "data"}),
+}
+
+
+@pytest.mark.parametrize(("case", "rule"), [*((case, CODE) for case in QUEUES), ("fifo", PAPER), ("e", PAPER)])
+def test_queue_equals_its_oracle(case: str, rule: str) -> None:
+    name, keywords, facts = QUEUES[case]
+    for seed, few in ((0, False), (1, True)):
+        log = round_log(seed, few=few, n_clusters=2 + seed)
+        run = naive_hetofed.queue(
+            log,
+            exploration=keywords.get("exploration", 0),
+            order="priority" if name.endswith(("_pq", "_e")) else "fifo",
+            recluster=name.endswith(("_dr", "_e")),
+            limit=limit_of(rule),
+            **facts,
+        )
+        agree(simulate(getattr(fb, name)(threshold=rule, **keywords), log), run)
+
+
+@pytest.mark.parametrize("odds", [0.0, 6.0])
+def test_evidence_on_a_schedule_equals_its_oracle(odds: float) -> None:
+    for seed, few in ((0, False), (1, True)):
+        log = round_log(seed, few=few, n_clusters=2 + seed)
+        agree(
+            simulate(fb.clustered_linucb(growth=1.4, odds=odds), log),
+            naive_hetofed.scheduled(log, growth=1.4, odds=odds),
+        )
+
+
+@pytest.mark.parametrize(("up", "down", "exploration"), [(2.0, 2.0, 0), (1.5, 5.0, 5)])
+def test_asynchronous_clusters_equal_their_oracle(up: float, down: float, exploration: int) -> None:
+    for seed, few in ((0, False), (1, True)):
+        log = round_log(seed, few=few)
+        system = fb.hetofedbandit_async(
+            gamma_upload=up, gamma_download=down, recluster=1.5, exploration=exploration, test_level=0.05
+        )
+        run = naive_hetofed.star(
+            log,
+            log_gamma_upload=math.log(up),
+            log_gamma_download=math.log(down),
+            exploration=exploration,
+            recluster=1.5,
+            level=0.05,
+        )
+        agree(simulate(system, log), run)
+
+
+@pytest.mark.parametrize("retest", [1.0, 1.3])
+def test_neighbourhoods_equal_their_oracle(retest: float) -> None:
+    for seed, few in ((0, False), (1, True)):
+        log = round_log(seed, few=few)
+        run = naive_hetofed.neighbourhoods(log, retest=retest)
+        assert simulate(fb.dyclu(retest=retest), log).arms.reshape(-1).tolist() == run.arms
+
+
+def released(seed: int, counts: list[int], dim: int, *, shared: bool = True) -> tuple[list[Client], Members]:
+    """Clients with so many observations each, all released, and the same as statistics."""
+    rng = np.random.default_rng(seed)
+    clients = []
+    for n in counts:
+        X = rng.standard_normal((n, dim))
+        theta = np.ones(dim) if shared else rng.standard_normal(dim)
+        clients.append(Client(list(X), list(X @ theta + 0.1 * rng.standard_normal(n)), sent=n))
+    V, b = (np.array(part) for part in zip(*(c.own(dim) for c in clients), strict=True))
+    return clients, Members(V, b, np.array(counts), np.array(counts))
+
+
+@given(st.integers(0, 10_000), st.lists(st.integers(0, 9), min_size=2, max_size=4), st.booleans())
+def test_the_statistic_is_that_of_raw_data_whatever_their_rank(seed: int, counts: list[int], shared: bool) -> None:
+    clients, members = released(seed, counts, 4, shared=shared)
+    pairs = pairwise(*weighted(members, 0.1, None))
+    for i in range(len(counts)):
+        for j in range(i):
+            s, df = naive_hetofed.statistic(clients[i], clients[j], 0.1, 4)
+            assert pairs.df[i, j] == pairs.df[j, i] == df
+            assert pairs.s[i, j] == pytest.approx(s, rel=1e-6, abs=1e-5)
+
+
+@given(st.integers(0, 10_000), st.lists(st.integers(0, 6), min_size=1, max_size=6), st.sampled_from([-3.0, 0.0, 6.0]))
+def test_the_likeliest_partition_is_that_of_raw_data(seed: int, counts: list[int], odds: float) -> None:
+    clients, members = released(seed, counts, 3, shared=seed % 2 == 0)
+    data = weighted(members, 0.1, None)
+    expected = naive_hetofed.likeliest(clients, 0.1, 3, odds)
+    assert likeliest(Weighted(data.A, data.c), odds) == expected
+
+
+@given(st.integers(1, 9), st.floats(0, 1), st.integers(0, 10_000))
+def test_cliques_are_all_maximal_ones(n: int, density: float, seed: int) -> None:
+    edges = np.triu(np.random.default_rng(seed).random((n, n)) < density, 1)
+    listed = {(int(i), int(j)) for i, j in np.argwhere(edges)}
+    edges = edges | edges.T
+    every = naive_hetofed.maximal_cliques(listed, n)
+    assert cliques(edges) == every
+    cover = cliques(edges, most=0)
+    assert set().union(*cover) == set(range(n))
+    assert all(clique in every for clique in cover)
+    assert len(cover) <= n
+
+
+def test_cliques_of_two_thousand_clients_do_not_blow_up() -> None:
+    rng = np.random.default_rng(0)
+    label = rng.integers(0, 20, size=2000)
+    assert len(cliques(label[:, None] == label)) == 20
+    almost = np.ones((2000, 2000), dtype=bool)
+    almost[np.arange(0, 2000, 2), np.arange(1, 2000, 2)] = False  # 2^1000 maximal cliques
+    almost &= almost.T
+    cover = cliques(almost)
+    assert len(cover) == 2
+    assert all(len(clique) == 1000 for clique in cover)
+
+
+def small_world(**options: Any) -> fb.environments.Clustered:
+    return fb.environments.clustered(
+        n_clients=8, dim=4, n_arms=6, n_clusters=2, gap=0.9, contexts="sphere", rounds="all", **options
+    )
+
+
+CLUSTERING = (
+    "hetofedbandit",
+    "hetofedbandit_dr",
+    "hetofedbandit_e",
+    "hetofedbandit_async",
+    "dyclu",
+    "clustered_linucb",
+)
+
+
+@pytest.mark.parametrize("name", CLUSTERING)
+def test_well_separated_clusters_are_found_in_every_seed(name: str) -> None:
+    env = small_world()
+    keywords = {"exploration": 40, "test_level": 0.001} if name == "hetofedbandit" else {}
+    for seed in range(10):
+        result = fb.simulate(getattr(fb, name)(**keywords), env, 250, seed)
+        assert result.rand_index(env.partition)[-1] == 1.0
+
+
+@pytest.mark.parametrize("name", [*CLUSTERING, "hetofedbandit_pq"])
+def test_clusters_are_saved_and_a_checkpoint_goes_on(name: str, tmp_path: Path) -> None:
+    env, system = small_world(pool=30), getattr(fb, name)()
+    whole = fb.simulate(system, env, 1500, 3)
+    file = tmp_path / "state"
+    fb.simulate(system, env, 1500, 3, checkpoint=file, checkpoint_every=500)
+    again = fb.simulate(system, env, 1500, 3, checkpoint=file)
+    assert np.array_equal(again.arms, whole.arms)
+    assert again.communication.message_curve.tolist() == whole.communication.message_curve.tolist()
+    loaded = Result.load(whole.save(tmp_path / "result.npz"))
+    assert (loaded.clusters, loaded.cluster_rounds) == (whole.clusters, whole.cluster_rounds)
+
+
+@pytest.mark.parametrize("name", ["hetofedbandit", "hetofedbandit_e", "hetofedbandit_async", "clustered_linucb"])
+def test_machines_agree_where_everybody_acts(name: str) -> None:
+    env, system = small_world(), getattr(fb, name)()
+    result = fb.simulate(system, env, 120, 1)
+    arms, uploads, downloads = run_machines(system, env, 120, 1)
+    assert np.array_equal(result.arms.reshape(-1), arms)
+    assert result.communication.uploads == uploads.sum()
+    assert result.communication.downloads == downloads.sum()
+
+
+def test_a_client_asks_once_and_again_only_when_its_growth_has_doubled() -> None:
+    system = fb.System(UCB(), ServerQueue(threshold=1.0), HomogeneityCliques())
+    client = ClientMachine(0, system, fb.World(3, 2, 1000, per_round=3))
+    asked = []
+    for _ in range(40):
+        choice = client.select([[1.0, 0.0], [0.0, 1.0]])
+        asked += client.observe(choice.number, 0.5)
+    growths = [message.growth for message in asked if isinstance(message, Request)]
+    assert len(growths) == len(asked) > 1
+    assert all(later > 2 * earlier for earlier, later in pairwise_of(growths))
+    assert growths[0] > 1.0
+    assert [type(answer) for answer in client.receive(Collect(0, 1))] == [Upload]
+    client.receive(Terms(0, 1e9))
+    choice = client.select([[1.0, 0.0]])
+    assert client.observe(choice.number, 0.5) == []
+
+
+def test_the_server_refuses_what_nobody_asked_for_and_applies_a_retry_once() -> None:
+    world = fb.World(3, 2, 1000, per_round=3)
+    system = fb.System(UCB(), ServerQueue(threshold=0.0), HomogeneityCliques())
+    server, clients = make_coordinator(system, world), [ClientMachine(i, system, world) for i in range(3)]
+    assert isinstance(server, QueueCoordinator)
+    (request,) = clients[0].observe(clients[0].select([[1.0, 0.0]]).number, 1.0)
+    upload = Upload(0, 1, Sums(np.eye(2), np.ones(2), 2), 1.0)
+    with pytest.raises(fb.FedbanditError, match="was not asked for one"):
+        server.receive(upload)
+    server.assembly.restore({"exploring": False, "cliques": [[0, 1], [2]], "home": [[0, 1], [0, 1], [2]]})
+    server.size[:2] = 2
+    assert server.receive(request) == []
+    assert server.next_wake(4) == 5
+    calls = server.end_round(5)
+    assert calls == [Collect(0, 1), Collect(1, 1)]
+    assert server.receive(upload) == [Receipt(0, 1)]
+    assert server.receive(upload) == [Receipt(0, 1)]
+    answers = server.receive(Upload(1, 1, Sums(np.eye(2), np.ones(2), 3), 1.0))
+    sent = [answer for answer in answers if isinstance(answer, Download)]
+    assert [(download.member, download.sums.n) for download in sent] == [(0, 5), (1, 5)]
+    assert server.next_wake(5) > 1000
+    with pytest.raises(fb.FedbanditError, match="does not take a Receipt"):
+        server.receive(Receipt(0, 1))
+    with pytest.raises(fb.FedbanditError, match="Client 9 is not one of 3 clients"):
+        server.receive(Request(9))
+
+
+# ------------------------------------------------------------------------------------------------------- privacy
+
+
+PRIVATE = (fb.hetofedbandit_async, fb.clustered_linucb)
+
+
+@pytest.mark.parametrize("make", PRIVATE)
+def test_private_clusters_are_sound_and_machines_agree(make: Callable[..., fb.System]) -> None:
+    env, system = small_world(), make(privacy=fb.privacy.PrivateStatistics(epsilon=4.0))
+    result = fb.simulate(system, env, 100, 1)
+    assert result.guarantee.basis == "proven"
+    assert result.guarantee.epsilon == 4.0
+    arms, _, _ = run_machines(system, env, 100, 1)
+    assert np.array_equal(result.arms.reshape(-1), arms)
+
+
+@pytest.mark.parametrize("make", PRIVATE)
+def test_without_noise_private_clusters_are_the_same(make: Callable[..., fb.System]) -> None:
+    """ε = ∞ changes nothing but what triggers may read."""
+    env = small_world()
+    silent = make(privacy=fb.privacy.PrivateStatistics(epsilon=math.inf, reward_bound=10.0))  # nothing is clipped
+    plain = dataclasses.replace(silent, privacy=fb.privacy.NoPrivacy())
+    assert np.array_equal(fb.simulate(silent, env, 100, 1).arms, fb.simulate(plain, env, 100, 1).arms)
+
+
+@pytest.mark.parametrize("make", [*PRIVATE, fb.feducb])
+def test_when_and_what_private_clients_send_tells_no_raw_number(make: Callable[..., fb.System]) -> None:
+    """With other data, uploads come at the same times, and measure what is known by counts alone."""
+    system = make() if make is fb.feducb else make(privacy=fb.privacy.PrivateStatistics(epsilon=4.0))
+    assert system.counts_only
+    curves = [fb.simulate(system, small_world(noise=noise), 100, 1) for noise in (0.1, 0.5)]
+    assert not np.array_equal(curves[0].reward, curves[1].reward)
+    first, second = (result.communication.upload_curve for result in curves)
+    assert np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("make", PRIVATE)
+def test_local_privacy_of_rewards(make: Callable[..., fb.System]) -> None:
+    result = fb.simulate(make(privacy=fb.privacy.NoisyRewards(8.0, -1.0, 1.0)), small_world(), 300, 0)
+    assert result.guarantee.protects == "rewards"
+    assert result.regret[-1] < fb.simulate(fb.uniform(), small_world(), 300, 0).regret[-1] / 2
+
+
+def test_the_test_knows_the_noise() -> None:
+    """Noise that is accounted for does not tear like clients apart; unaccounted for, it would."""
+    rng = np.random.default_rng(0)
+    n, dim, count, std = 6, 4, 400, 5.0
+
+    class Known:
+        weighed = False
+
+        def repair(self, V: Array, releases: Any, ridge: float) -> Any:
+            raise NotImplementedError
+
+        def variance(self, member: int, releases: int) -> float:
+            raise NotImplementedError
+
+        def known(self, variance: float) -> Any:
+            raise NotImplementedError
+
+        def deviations(self, released: Any) -> Array:
+            return np.where(released > 0, std * math.sqrt(6), 0.0)
+
+    _, members = released(0, [count] * n, dim)
+    noise = std * rng.standard_normal((n, dim, dim))
+    noisy = Members(members.V + (noise + noise.transpose(0, 2, 1)) / math.sqrt(2),
+                    members.b + 2 * std * rng.standard_normal((n, dim)), members.n, members.n)  # fmt: skip
+    structure = HomogeneityCliques().assembly(fb.World(n, dim, 1000), 0.1)
+    assert structure.edges(weighted(noisy, 0.1, Known())).all()
+    assert not structure.edges(weighted(noisy, 0.1, None)).all()
+
+
+# ------------------------------------------------------------------------------------------------------ bad input
+
+
+@pytest.mark.parametrize(
+    ("keywords", "words"),
+    [
+        ({"n_clusters": 9}, "n_clusters is 9, but must be at most n_clients = 8, since every cluster has a user."),
+        ({"n_clusters": 0}, "n_clusters is 0"),
+        ({"n_servers": 9}, "every server has a user"),
+        ({"gap": -1.0}, "gap is -1.0"),
+        ({"gap": 3.0}, "at most 2, the largest distance between centres"),
+        ({"gap": 1.2, "n_clusters": 8, "dim": 2}, "were not found"),
+        ({"spread": math.nan}, "spread is nan"),
+        ({"sizes": (4, 3)}, "sum to n_clients = 8"),
+        ({"sizes": (8, 0)}, "a size is 0"),
+        ({"sizes": (8,)}, "2 whole numbers"),
+        ({"sizes": "big"}, "sizes is 'big'"),
+    ],
+)
+def test_bad_worlds_are_refused(keywords: dict[str, Any], words: str) -> None:
+    options: dict[str, Any] = {"n_clients": 8, "dim": 4, "n_arms": 6, "n_clusters": 2, "gap": 0.9, **keywords}
+    with pytest.raises(fb.FedbanditError, match=words):
+        fb.environments.clustered(**options).open(0)
+
+
+@pytest.mark.parametrize("rewards", ["gaussian", "bernoulli"])
+@pytest.mark.parametrize("sizes", [None, "random", (1, 7, 4)])
+def test_clustered_parameters_keep_their_distances(rewards: Any, sizes: Any) -> None:
+    env = fb.environments.clustered(
+        n_clients=12, dim=6, n_arms=4, n_clusters=3, gap=0.5, spread=0.05, sizes=sizes, rewards=rewards, n_servers=5
+    )
+    theta, taste = env.draw_parameters(np.random.default_rng(1))
+    theta, label = theta[taste], env.partition
+    apart = np.linalg.norm(theta[:, None] - theta, axis=2)
+    same = label[:, None] == label
+    assert apart[~same].min() >= 0.5
+    assert 0 < apart[same & ~np.eye(12, dtype=bool)].max() <= 0.1
+    assert np.linalg.norm(theta, axis=1).max() <= 1 + 1e-12
+    assert np.bincount(label).min() >= 1
+    assert sizes in (None, "random") or np.bincount(label).tolist() == list(sizes)
+    assert set(env.server_of.tolist()) == set(range(5))
+    means = env.open(0).block(0, 50).means
+    assert rewards == "gaussian" or (means.min() >= 0 and means.max() <= 1)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: fb.hetofedbandit(test_level=0.1, test_threshold=5.0), "both given"),
+        (lambda: fb.hetofedbandit(test_level=1.5), "test_level is 1.5"),
+        (lambda: fb.hetofedbandit(test_threshold=-1.0), "test_threshold is -1.0"),
+        (lambda: fb.hetofedbandit(test_threshold=math.inf), "test_threshold is inf"),
+        (lambda: fb.hetofedbandit(exploration=-1), "exploration is -1"),
+        (lambda: fb.hetofedbandit(threshold=math.nan), "threshold is nan"),
+        (lambda: fb.hetofedbandit(threshold=math.inf), "threshold is inf"),
+        (lambda: fb.hetofedbandit(threshold="often"), "no rule for threshold 'often'"),
+        (lambda: fb.hetofedbandit_e(margin="wide"), "margin is 'wide'"),  # type: ignore[arg-type]
+        (lambda: fb.hetofedbandit(explore="boldly"), "explore is 'boldly'"),  # type: ignore[arg-type]
+        (lambda: fb.hetofedbandit_async(recluster=0.5), "recluster is 0.5"),
+        (lambda: fb.dyclu(retest=0.0), "retest is 0.0"),
+        (lambda: fb.clustered_linucb(growth=0.9), "growth is 0.9"),
+        (lambda: fb.clustered_linucb(odds=math.inf), "odds is inf"),
+        (lambda: ServerQueue(order="lifo"), "order is 'lifo'"),  # type: ignore[arg-type]
+        (lambda: fb.System(protocol=ServerQueue(), structure=Everyone()), "knows one by one"),
+        (lambda: fb.System(protocol=Scheduled(), structure=Neighbourhoods()), "is refused"),
+        (
+            lambda: fb.System(UCB(), ServerQueue(), HomogeneityCliques(), fb.privacy.PrivateStatistics()),
+            "reads raw data",
+        ),
+        (
+            lambda: fb.System(UCB(), EventTriggered(), EvidenceClusters(), fb.privacy.PrivateStatistics()),
+            "reads raw data",
+        ),
+    ],
+)  # fmt: skip
+def test_bad_systems_are_refused(make: Callable[[], object], words: str) -> None:
+    with pytest.raises(fb.FedbanditError, match=words):
+        make()
+
+
+def test_synchronous_federations_form_groups_too() -> None:
+    system = fb.System(protocol=Synchronous(), structure=HomogeneityCliques(exploration=20))
+    result = fb.simulate(system, small_world(), 200)
+    assert len(result.clusters) > 1
+    assert result.communication.messages > 0
+
+
+def test_exploration_beyond_the_horizon_and_thresholds_that_never_trigger_leave_everybody_alone() -> None:
+    env = small_world()
+    explores = fb.simulate(fb.hetofedbandit(exploration=1000), env, 50)
+    assert explores.communication.messages == 0
+    assert explores.clusters == [[[i] for i in range(8)]]
+    never = fb.simulate(fb.hetofedbandit_e(threshold=1e12), env, 50)
+    assert np.array_equal(never.arms, fb.simulate(fb.linucb(), env, 50).arms)
+    assert never.communication.messages == 0
+
+
+def test_a_test_that_nobody_passes_leaves_clients_who_can_be_told_apart_alone() -> None:
+    env = small_world()
+    result = fb.simulate(fb.hetofedbandit(exploration=20, test_threshold=0.0), env, 60)
+    assert result.clusters[-1] == [[i] for i in range(8)]
+    assert result.communication.messages == 8  # the one clustering
+
+
+def test_rewards_without_noise_are_tested_too() -> None:
+    env = small_world(noise=0.0)
+    result = fb.simulate(fb.hetofedbandit_e(), env, 100)
+    assert result.rand_index(env.partition)[-1] == 1.0

@@ -1,0 +1,345 @@
+"""Experiments from end to end: written whole, resumed, the same bytes for the same seeds."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedbandit as fb
+from fedbandit.cli.main import main
+from fedbandit.engine.draws import Ahead
+from fedbandit.errors import FedbanditError
+from fedbandit.presets import async_linucb
+from fedbandit.privacy import NoisyRewards
+from fedbandit.studies import plan as planning
+from fedbandit.studies import runner as running
+from fedbandit.studies import store as storing
+from fedbandit.studies.claims import below, trend
+from fedbandit.studies.declaration import Experiment, Point, Scale
+from fedbandit.studies.panels import Curves, Panel, Sweep, Tradeoff
+from fedbandit.studies.reproduce import Where, reproduce
+from fedbandit.studies.runner import Trial
+from fedbandit.studies.specs import Spec
+from fedbandit.studies.store import Store, address, code_version
+from tests.cli.command_line import refusal, report
+
+WORLD = "homogeneous:n_clients=4,dim=3,n_arms=5"
+HERE = Where(jobs=1)
+
+
+ALL_PANELS = (Curves(), Tradeoff(), Sweep(x="γ"), Curves(y="estimation_error"))
+
+
+def tiny(panels: Sequence[Panel] = (Curves(),)) -> Experiment:
+    """Six points of four kinds, one of which cannot be run; two seeds."""
+    points = [
+        Point("alone", "linucb", WORLD, 300),
+        Point("random", "uniform", WORLD, 300),
+        *(Point("async", f"async-linucb:gamma_upload={g},gamma_download={g}", WORLD, 300, value=g) for g in (1.5, 4.0)),
+        Point("by hand", lambda: async_linucb(privacy=NoisyRewards(2.0)), WORLD, 300, extra="estimates"),
+        Point("not there", "linucb", "lastfm:path=/nowhere", None),
+    ]
+    return Experiment(
+        title="tiny",
+        name="test/tiny",
+        reference="nobody 2026",
+        reports="async <is> better & cheaper",
+        remarks=("a remark",),
+        scales={"quick": Scale(points, 2)},
+        panels=panels,
+        measures=("regret", "messages", "normalised_reward", "estimation_error"),
+        printed={("alone", ""): 12.5},
+        claims=(
+            below("alone", "random", factor=1.1),
+            trend("async", measure="messages", direction="falls"),
+            below("alone", "not there", otherwise="there is no such data set here"),
+            below("random", "alone", otherwise="random arms learn <nothing>"),
+        ),
+    )
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("test/tiny/quick/*.parquet"))}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("whole")
+    reproduce([tiny(ALL_PANELS)], "quick", out, where=HERE)
+    return out
+
+
+def test_everything_is_written(whole: Path) -> None:
+    folder = whole / "test" / "tiny" / "quick"
+    assert {path.name for path in folder.iterdir()} == {
+        *("runs.parquet", "curves.parquet", "table.md", "table.tex"),
+        *("figure.png", "figure.pdf", "report.html", "summary.json"),
+    }
+    summary = json.loads((folder / "summary.json").read_text())
+    assert [claim["holds"] for claim in summary["claims"]] == [True, True, None, False]
+    assert list(summary["skipped"]) == ["not there"]
+    assert "lastfm" in summary["skipped"]["not there"]
+    assert summary["runs"] == 10
+    assert summary["code"] == code_version()
+    table = (folder / "table.md").read_text().splitlines()
+    assert table[0].startswith("| system | value | cumulative regret | messages (uploads + downloads) |")
+    assert re.fullmatch(r"\| alone \|  \| [\d.,]+ ± [\d.]+ \| 0 ± 0 \| .* \| – \| 12.5 \|", table[2])
+    tex = (folder / "table.tex").read_text()
+    assert tex.count(r"\\") == len(table) - 1
+    assert r"$\pm$" in tex
+
+
+def test_the_report_needs_nothing_else(whole: Path) -> None:
+    html = (whole / "test" / "tiny" / "quick" / "report.html").read_text()
+    assert 'src="data:image/png;base64,' in html
+    assert not re.search(r"(src|href)=(?!\"data:)", html)
+    assert "async &lt;is&gt; better &amp; cheaper" in html
+    assert "random arms learn &lt;nothing&gt;" in html
+    for part in ("nobody 2026", "a remark", "✔", "✘", "–", "2-DP proven", "numpy ", fb.__version__, "seeds each"):
+        assert part in html
+    index = (whole / "index.html").read_text()
+    assert 'href="test/tiny/quick/report.html"' in index
+    assert "2 claims hold ✔, 1 do not ✘, 1 are open (–)" in index
+
+
+def test_parquet_has_what_simulate_gives(whole: Path) -> None:
+    pd = pytest.importorskip("pandas", reason="Parquet needs fedbandit[frames]")
+    runs = pd.read_parquet(whole / "test/tiny/quick/runs.parquet")
+    env = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5)
+    result = fb.simulate(fb.async_linucb(gamma_upload=4.0, gamma_download=4.0), env, 300, seed=1)
+    row = runs[(runs.series == "async") & (runs.value == "4") & (runs.seed == 1)].iloc[0]
+    assert row.regret == result.regret[-1]
+    assert row.messages == result.communication.messages
+    random = fb.simulate(fb.uniform(), env, 300, seed=1)
+    assert row.normalised_reward == result.reward[-1] / random.reward[-1]
+    assert "seconds" not in runs.columns  # they differ from run to run
+    curves = pd.read_parquet(whole / "test/tiny/quick/curves.parquet")
+    mine = curves[(curves.series == "async") & (curves.value == "4") & (curves.seed == 1)]
+    np.testing.assert_array_equal(mine.regret, result.regret[mine["round"].to_numpy() - 1])
+    assert len(curves) == 10 * 200
+
+
+def test_estimates_come_closer(whole: Path) -> None:
+    (cell,) = {
+        path
+        for path in (whole / "cells").rglob("*.npz")
+        if b"trace.estimation_error" in path.read_bytes() and b'"seed": 0' in path.read_bytes()
+    }
+    run = Store(whole / "cells").get(cell.stem, "x")
+    assert run is not None
+    assert run.traces["round"][-1] == 300
+    assert 0 < run.extra["estimation_error"] == run.traces["estimation_error"][-1] < 1.5
+
+
+def test_an_interrupted_run_goes_on_and_ends_the_same(whole: Path, tmp_path: Path) -> None:
+    done: list[int] = []
+
+    def stop_after_four(interactions: int) -> None:
+        done.append(interactions)
+        if len(done) == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        reproduce([tiny()], "quick", tmp_path, where=HERE, progress=stop_after_four)
+    assert not (tmp_path / "test").exists()
+    begun: list[tuple[int, int]] = []
+    later: list[int] = []
+    reproduce([tiny()], "quick", tmp_path, where=HERE, progress=later.append, begin=lambda *both: begun.append(both))
+    assert begun == [(10 * 300, 4 * 300)]
+    assert len(later) == 6
+    assert files(tmp_path) == files(whole)
+    again: list[int] = []
+    reproduce([tiny()], "quick", tmp_path, where=HERE, progress=again.append)
+    assert again == []
+    assert files(tmp_path) == files(whole)
+
+
+def test_a_killed_process_leaves_whole_runs_only(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(
+        f"environment: '{WORLD}'\nhorizon: 20000\nseeds: 12\n"
+        "systems: [linucb, {name: async-linucb, gamma_upload: 2, gamma_download: 2}]\n"
+    )
+    out = tmp_path / "killed"
+    code = "import sys; from fedbandit.cli.main import main; sys.exit(main())"
+    words = ["run", str(own), "--jobs", "1", "--out"]
+    process = subprocess.Popen([sys.executable, "-c", code, *words, str(out)], stdout=subprocess.DEVNULL)
+    try:
+        while process.poll() is None and len(list(out.glob("cells/*/*.npz"))) < 2:
+            time.sleep(0.01)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    kept = len(list(out.glob("cells/*/*.npz")))
+    assert 2 <= kept <= 24
+    from fedbandit.cli.main import main
+
+    for folder in (out, tmp_path / "whole"):
+        assert main([*words, str(folder), "--json"]) == 0
+    for name in ("runs.parquet", "curves.parquet"):
+        one, two = (folder / "mine" / "own" / "run" / name for folder in (out, tmp_path / "whole"))
+        assert one.read_bytes() == two.read_bytes()
+
+
+@pytest.mark.filterwarnings("ignore")  # Ray's own
+def test_ray_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray", reason="needs fedbandit[ray]")
+    monkeypatch.setenv("PYTHONPATH", str(Path(fb.__file__).parents[1]))  # for its workers
+    experiment = tiny()
+    scale = experiment.scales["quick"]
+    small = replace(experiment, scales={"quick": Scale(scale.points[:3], 1)}, claims=())
+    reproduce([small], "quick", tmp_path / "ray", where=Where("ray", jobs=1))
+    reproduce([small], "quick", tmp_path / "here", where=HERE)
+    assert files(tmp_path / "ray") == files(tmp_path / "here")
+
+
+def test_ray_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("fedbandit.studies.ray_engine.find_spec", lambda _: None)
+    with pytest.raises(FedbanditError, match=r"fedbandit\[ray\]"):
+        reproduce([tiny()], "quick", tmp_path, where=Where("ray"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_another_version_is_refused(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / storing.MARK).write_text('{"version": "0.0.1"}')
+    said = refusal(capsys, "reproduce", "beyond/tight-noise", "--out", str(tmp_path))
+    assert "holds results of fedbandit 0.0.1" in said
+    assert "give another folder" in said
+    (tmp_path / storing.MARK).write_text("nonsense")
+    assert "cannot be read" in refusal(capsys, "reproduce", "beyond/tight-noise", "--out", str(tmp_path))
+    assert Store.open(whole).folder == whole / "cells"
+
+
+def test_a_broken_cell_is_run_again(tmp_path: Path) -> None:
+    small = replace(tiny(), scales={"quick": Scale(tiny().scales["quick"].points[:4], 1)}, claims=())
+    reproduce([small], "quick", tmp_path, where=HERE)
+    before = files(tmp_path)
+    cell = next((tmp_path / "cells").rglob("*.npz"))
+    cell.write_bytes(cell.read_bytes()[:200])
+    done: list[int] = []
+    reproduce([small], "quick", tmp_path, where=HERE, progress=done.append)
+    assert len(done) == 1
+    assert files(tmp_path) == before
+
+
+def test_an_address_depends_on_all_that_matters(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5)
+    trial = Trial("a", fb.linucb(), env, 300, 0)
+
+    def address_of(trial: Trial) -> str:
+        assert isinstance(trial.system, fb.System)
+        assert not isinstance(trial.env, Spec)
+        return address(trial, trial.system, trial.env)
+
+    others = [
+        trial,
+        replace(trial, system=fb.linucb(ridge=0.2)),
+        replace(trial, env=fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5, noise=0.2)),
+        replace(trial, horizon=301),
+        replace(trial, seed=1),
+        replace(trial, extra="clusters"),
+    ]
+    assert len({address_of(other) for other in others}) == len(others)
+    assert address_of(replace(trial, label="b", checkpoint="x")) == address_of(trial)
+    before = address_of(trial)
+    monkeypatch.setattr(storing, "code_version", lambda: "other code")
+    assert address_of(trial) != before
+
+
+def test_a_refused_trial_is_a_reason_and_not_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = running.Underway
+
+    def refuse(trial: Trial, env: fb.environments.Environment, blocks: Ahead) -> running.Underway:
+        if trial.label == "alone" and trial.seed == 1:
+            raise FedbanditError("No, not with this seed.")
+        return real(trial, env, blocks)
+
+    monkeypatch.setattr(running, "Underway", refuse)
+    (summary,) = reproduce([tiny()], "quick", tmp_path, where=HERE)
+    assert summary["skipped"]["alone"] == "No, not with this seed."
+    assert summary["claims"][0] == {
+        "text": "alone has less regret than random, by a factor of at least 1.1.",
+        "holds": None,
+        "numbers": "alone was not run",
+        "otherwise": "",
+        "ours": False,
+    }
+    with pytest.raises(FedbanditError, match="alone: No, not with this seed"):
+        reproduce(
+            [replace(tiny(), scales={"quick": Scale(tiny().scales["quick"].points[:2], 2)}, claims=())],
+            "quick",
+            tmp_path / "x",
+            where=HERE,
+            strict=True,
+        )
+
+
+def test_each_facet_has_a_table_of_values_against_series(tmp_path: Path) -> None:
+    points = [
+        Point(name, system, WORLD, 60, value=value, facet=facet)
+        for facet in ("here", "there")
+        for value in (1, 2)
+        for name, system in (("alone", "linucb"), ("random", "uniform"))
+        if (facet, name) != ("there", "random")
+    ]
+    shown = replace(tiny(), scales={"quick": Scale(points, 1)}, claims=(), pivot=True, panels=(Sweep(facet="here"),))
+    reproduce([shown], "quick", tmp_path, where=HERE)
+    tables = (tmp_path / "test/tiny/quick/table.md").read_text()
+    assert [line.count("|") for line in tables.splitlines() if line.startswith("|")] == [4] * 4 + [3] * 4
+    assert tables.index("here: cumulative regret") < tables.index("there: cumulative regret")
+
+
+def test_a_long_run_can_save_its_state_before_anything_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "LONG", 1)
+    plan = planning.make_plan(tiny(), "quick", Store.open(tmp_path))
+    checkpoint = plan.cells[0].trial.checkpoint
+    assert checkpoint is not None
+    fb.simulate(
+        fb.linucb(),
+        fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5),
+        300,
+        checkpoint=checkpoint,
+        checkpoint_every=1,
+    )
+    reproduce([tiny()], "quick", tmp_path / "all", where=HERE)
+    assert not list((tmp_path / "all").rglob("*.checkpoint"))
+
+
+def test_an_experiment_of_which_nothing_can_be_run_has_a_report(tmp_path: Path) -> None:
+    only = replace(tiny(), scales={"quick": Scale(tiny().scales["quick"].points[-1:], 1)}, claims=())
+    (summary,) = reproduce([only], "quick", tmp_path, where=HERE)
+    assert summary["runs"] == 0
+    html = (tmp_path / "test/tiny/quick/report.html").read_text()
+    assert "Nothing was run." in html
+    assert "lastfm" in html
+
+
+def test_the_commands_print_one_json_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(
+        "from fedbandit.studies.declaration import Experiment, Point, Scale\n"
+        "from fedbandit.studies.panels import Curves\n"
+        f"points = [Point('a', 'linucb', '{WORLD}', 50)]\n"
+        "EXPERIMENT = Experiment('mine', {'small': Scale(points, 1), 'large': Scale(points, 2)}, (Curves(),))\n"
+    )
+    words = ("run", str(own), "--jobs", "1", "--out", str(tmp_path / "out"))
+    assert report(capsys, *words)["experiments"][0]["runs"] == 1
+    assert report(capsys, *words, "--scale", "large")["experiments"][0]["runs"] == 2
+    assert "no scale of mine/own 'larg'; did you mean 'large'?" in refusal(capsys, *words, "--scale", "larg")
+    assert (tmp_path / "out" / "mine" / "own" / "small" / "report.html").exists()
+    assert main([*words[:-1], str(tmp_path / "other")]) == 0
+    said = capsys.readouterr()
+    assert said.err == "50 interactions to run.\n"  # there is no terminal to draw a bar on
+    assert "\n1 experiment in " in said.out

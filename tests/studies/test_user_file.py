@@ -1,0 +1,117 @@
+"""Experiments of one's own: what a YAML file can say, and one sentence for whatever is wrong with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fedbandit.errors import FedbanditError
+from fedbandit.studies.user_file import read_experiment
+from tests.cli.command_line import refusal
+
+GOOD = """
+title: Does skew matter?
+environment: {name: homogeneous, n_clients: 4, dim: 3, n_arms: 4, arrivals: $who}
+horizon: 200
+seeds: 2
+grid:
+  who: [uniform, skewed]
+  gamma: [2, 8.5]
+systems:
+  - linucb
+  - {name: async-linucb, label: Async, gamma_upload: $gamma, gamma_download: $gamma, warm_join: true}
+panels:
+  - {kind: sweep, y: regret, x: who acts}
+  - curves
+claims:
+  - {kind: below, lower: Async, upper: linucb, factor: 0.5, measure: regret}
+  - {kind: ordered, series: [Async, linucb]}
+"""
+
+
+def written(folder: Path, text: str, name: str = "my_own.yaml") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_grid_becomes_points(tmp_path: Path) -> None:
+    experiment = read_experiment(written(tmp_path, GOOD))
+    assert experiment.name == "mine/my-own"
+    points = experiment.scales["run"].points
+    assert [(point.series, point.value) for point in points] == [
+        ("linucb", "uniform"),
+        ("Async", "who = uniform, gamma = 2"),
+        ("Async", "who = uniform, gamma = 8.5"),
+        ("linucb", "skewed"),
+        ("Async", "who = skewed, gamma = 2"),
+        ("Async", "who = skewed, gamma = 8.5"),
+    ]
+    assert points[2].system == "async-linucb:gamma_upload=8.5,gamma_download=8.5,warm_join=true"
+    assert points[5].env == "homogeneous:n_clients=4,dim=3,n_arms=4,arrivals=skewed"
+    assert [type(panel).__name__ for panel in experiment.panels] == ["Sweep", "Curves"]
+    assert [claim.needs for claim in experiment.claims] == [("Async", "linucb"), ("Async", "linucb")]
+
+
+def test_a_short_file_is_enough(tmp_path: Path) -> None:
+    experiment = read_experiment(written(tmp_path, "environment: homogeneous\nsystems: [linucb, uniform]\nhorizon: 10"))
+    assert experiment.title == "my_own.yaml"
+    assert experiment.scales["run"].seeds == 5
+    assert [type(panel).__name__ for panel in experiment.panels] == ["Curves", "Tradeoff"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("systems:", "sytems:", "no key of an experiment (my_own.yaml) 'sytems'; did you mean 'systems'?"),
+        ("horizon: 200", "horizont: 200", "'horizont'; did you mean 'horizon'?"),
+        ("horizon: 200", "horizon: many", "horizon is 'many', but must be a whole number ≥ 1."),
+        ("seeds: 2", "seeds: 0", "seeds is 0, but must be a whole number ≥ 1."),
+        ("environment: {name", "environment: {nam", "An entry of environment has no 'name'"),
+        ("kind: below", "kind: bellow", "no kind of claim 'bellow'; did you mean 'below'?"),
+        ("lower: Async", "lowr: Async", "no key of the claim 'below' 'lowr'; did you mean 'lower'?"),
+        ("upper: linucb, ", "", "The claim 'below' has no 'upper', which it needs."),
+        ("upper: linucb", "upper: lunicb", "no series 'lunicb'; did you mean 'linucb'?"),
+        ("measure: regret", "measure: regrte", "no measure 'regrte'; did you mean 'regret'?"),
+        ("kind: sweep, y: regret", "kind: sweep, why: regret", "no key of the panel 'sweep' 'why'"),
+        ("- curves", "- curvs", "no kind of panel 'curvs'; did you mean 'curves'?"),
+        ("gamma_upload: $gamma", "gamma_upload: $gama", "no grid 'gama'; did you mean 'gamma'?"),
+        ("who: [uniform, skewed]", "who: uniform", "grid: who is 'uniform', but must be a list."),
+        ("  gamma: [2, 8.5]", "  gamma: [2]\n  other: [1]", "grid has 'other', but no system"),
+        ("- linucb\n", "- {name: uniform, label: Async}\n", "the same label"),
+        ("systems:", "systems: [", "is not YAML in line"),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_key(tmp_path: Path, old: str, new: str, sentence: str) -> None:
+    assert old in GOOD
+    with pytest.raises(FedbanditError) as error:
+        read_experiment(written(tmp_path, GOOD.replace(old, new, 1)))
+    assert sentence in str(error.value)
+
+
+def test_files_that_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "There is no file" in refusal(capsys, "run", str(tmp_path / "none.yaml"))
+    assert "must end in .yaml" in refusal(capsys, "run", str(written(tmp_path, "", "my.txt")))
+    assert "but must be keys" in refusal(capsys, "run", str(written(tmp_path, "")))
+    assert "has no 'environment'" in refusal(capsys, "run", str(written(tmp_path, "title: x")))
+    assert "has no EXPERIMENT" in refusal(capsys, "run", str(written(tmp_path, "x = 1", "my.py")))
+    wrong = GOOD.replace("gamma_upload:", "gama_upload:")
+    out = ("--out", str(tmp_path / "out"))
+    said = refusal(capsys, "run", str(written(tmp_path, wrong)), *out)
+    assert "no keyword of async-linucb 'gama_upload'; did you mean 'gamma_upload'?" in said
+    assert "no system 'lunicb'" in refusal(
+        capsys,
+        "run",
+        str(
+            written(
+                tmp_path,
+                GOOD.replace("- linucb", "- lunicb")
+                .replace("upper: linucb", "upper: lunicb")
+                .replace("[Async, linucb]", "[Async, lunicb]"),
+            )
+        ),
+        *out,
+    )
+    assert "needs --engine ray" in refusal(capsys, "run", str(written(tmp_path, GOOD)), "--address", "x", *out)
+    assert "--jobs is 0" in refusal(capsys, "run", str(written(tmp_path, GOOD)), "--jobs", "0", *out)
