@@ -16,6 +16,7 @@ import fedbandit as fb
 from fedbandit.engine.fast.cohorts import is_crowded
 from fedbandit.engine.fast.hub import catch_up
 from fedbandit.engine.fast.packed import unpacked
+from fedbandit.engine.fast.row_sums import pending_sums, shared_sums
 from fedbandit.engine.fast.rows import RowsLearner
 from fedbandit.engine.fast.statistics import N_OWN, N_PENDING, N, inverse_of, scratch_matrix, theta_of
 from fedbandit.engine.simulation import Simulation
@@ -23,7 +24,6 @@ from fedbandit.environments.recorded import RecordedStream
 from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, SquaredBonus, Uniform
 from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Synchronous
 from fedbandit.structures import FixedGroups
-from fedbandit.sums import pending_sums, shared_sums
 from fedbandit.system import System
 from tests.logs import KINDS, random_log, recorded
 from tests.oracles import naive

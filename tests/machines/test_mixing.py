@@ -10,14 +10,15 @@ from scipy import stats
 
 from fedbandit import mixing
 from fedbandit.engine.fast.packed import unpacked
+from fedbandit.engine.fast.plan import exact_width, noise_width, width
+from fedbandit.engine.fast.row_sums import shared_row
 from fedbandit.engine.fast.statistics import inverse_of, scratch_matrix, theta_of
 from fedbandit.machines.mixing import WEIGHTS, Width, mix
 from fedbandit.policies import UCB
-from fedbandit.policies.plan import exact_width, noise_width, width
 from fedbandit.privacy.noise import draw_symmetric
 from fedbandit.privacy.pool_noise import PoolNoise
 from fedbandit.streams import policy_key
-from fedbandit.sums import EXACT, Slack, Sums, shared_row
+from fedbandit.sums import EXACT, Slack, Sums
 from fedbandit.types import Array
 from fedbandit.world import World
 

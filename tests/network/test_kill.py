@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedbandit.engine.fast.row_sums import pending_sums
 from fedbandit.engine.fast.statistics import N_OWN, N_PENDING, pending_b_of
 from fedbandit.network.client.durable import Member, stored_terms
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.stores import open_store
-from fedbandit.sums import pending_sums
 from tests.network.servers import TERMS, Coordinator
 
 KILLS = int(os.environ.get("FEDBANDIT_KILLS", "2"))

@@ -15,6 +15,7 @@ import fedbandit as fb
 from fedbandit.audit import audit_system
 from fedbandit.checks import fused_or_not_agrees, machines_agree, repeats_itself
 from fedbandit.engine.checkpoint import read_checkpoint, write_checkpoint
+from fedbandit.engine.fast.row_sums import pending_sums
 from fedbandit.engine.fast.rows import RowsLearner
 from fedbandit.engine.fast.statistics import N_PENDING
 from fedbandit.engine.simulation import Simulation
@@ -37,7 +38,7 @@ from fedbandit.structures import (
     Servers,
     Structure,
 )
-from fedbandit.sums import EXACT, Sums, pending_sums
+from fedbandit.sums import EXACT, Sums
 from fedbandit.types import Array, Ints
 from tests.audit.test_audit import Faulty, failed
 from tests.oracles.naive_clusters import components, radius

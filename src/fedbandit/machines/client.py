@@ -14,8 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedbandit.engine.fast.choose import choose, scratch
 from fedbandit.engine.fast.cohorts import empty_hub
 from fedbandit.engine.fast.packed import multiply_packed
+from fedbandit.engine.fast.plan import exact_width, plan_of
+from fedbandit.engine.fast.row_sums import pending_sums, shared_row
 from fedbandit.engine.fast.statistics import (
     N_OWN,
     N_PENDING,
@@ -32,8 +35,6 @@ from fedbandit.engine.fast.statistics import (
 from fedbandit.errors import FedbanditError, number, require, shown, whole_number
 from fedbandit.machines.mixing import mix
 from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Terms, Upload, decode, encode
-from fedbandit.policies import choose, scratch
-from fedbandit.policies.plan import exact_width
 from fedbandit.privacy.noise import Source, label_of, perturb
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.protocols import Coordinator, MemberKeeper, timed_growth
@@ -43,7 +44,7 @@ from fedbandit.rewards import learnt, refused, reward_plan
 from fedbandit.sharing import prior_share
 from fedbandit.state import State
 from fedbandit.streams import Stream, generator, policy_key
-from fedbandit.sums import Sums, pending_sums, shared_row, zero_sums
+from fedbandit.sums import Sums, zero_sums
 from fedbandit.system import System
 from fedbandit.types import Array
 from fedbandit.world import World
@@ -107,8 +108,8 @@ class ClientMachine:
         self.ridge = system.ridge
         self.protocol = told.protocol
         self._counting = told.counts_only
-        self.plan = told.policy.plan(told.as_seen(world), system.ridge, policy_key(seed))
-        self._explore = system.explorer.plan(world, system.ridge, policy_key(seed))
+        self.plan = plan_of(told.policy, told.as_seen(world), system.ridge, policy_key(seed))
+        self._explore = plan_of(system.explorer, world, system.ridge, policy_key(seed))
         assembly = told.assembly(world)
         self._waits = told.protocol.one_by_one  # who has asked waits to be called
         self._exploring = assembly is not None and assembly.exploring

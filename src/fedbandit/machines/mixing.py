@@ -22,10 +22,10 @@ squares with the weight m = v₊/(v₊ + μ), μ = ν²/(dσ²), in each directi
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
+from fedbandit.model import Width
 from fedbandit.sums import EXACT, Slack, Sums
 from fedbandit.types import Array
 
@@ -33,14 +33,6 @@ WEIGHTS = (1.0, 0.5, 0.25, 0.125, 0.0625, 1 / 32, 1 / 64, 0.0)
 FORESIGHT = 3.0
 """Weights are compared for the time when the client has this many times its data: they hold until the next download,
 and what it will know by itself by then is worth waiting for."""
-
-
-class Width(NamedTuple):
-    """What a client's policy says about widths: α without noise, σ, and whether α is fixed by hand."""
-
-    alpha: float
-    sigma: float = 0.0
-    fixed: bool = False
 
 
 def mix(own: Sums, others: Sums, slack: Slack, ridge: float, width: Width) -> tuple[Sums, Slack]:

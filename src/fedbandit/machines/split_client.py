@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedbandit.engine.fast.choose import choose, scratch
 from fedbandit.engine.fast.choose_split import choose_split, split_scratch
 from fedbandit.engine.fast.packed import multiply_packed
 from fedbandit.engine.fast.split_model import begin, cut, mask, may_begin, observe_split
@@ -12,7 +13,6 @@ from fedbandit.engine.fast.statistics import N_OWN, VERSION, empty_rows, inverse
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.client import Choice, ClientMachine
 from fedbandit.messages import Message
-from fedbandit.policies import choose, scratch
 from fedbandit.privacy.noise import Source
 from fedbandit.state import State
 from fedbandit.structures import GlobalLocal

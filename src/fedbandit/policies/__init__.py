@@ -1,32 +1,21 @@
-"""Which arm to pull? Policies score the offered arms with one row of statistics and nothing else.
+"""Which arm to pull? A policy scores the offered arms with a model and nothing else.
 
-A policy is a frozen dataclass of parameters with one method, `plan`, that turns them into the few numbers a compiled
-chooser reads (`PolicyPlan`). To add one: a file like `ucb.py` with the dataclass and the chooser, a code in
-`plan.py`, and a branch in `choose.py`.
+A policy is a frozen dataclass of parameters with one method, `choose(model, contexts, draw)`, in one file and one line
+below; `POLICIES` finds it by its `name`. Whatever the model's structure is, it answers the same questions
+(`fedbandit.model.Model`). A kernel for the fast engine is optional.
 """
 
-from fedbandit.engine.fast.choose import Scratch, choose, choose_at, ready_for, scratch
 from fedbandit.policies.greedy import Greedy
 from fedbandit.policies.perturbed_history import LinPHE
-from fedbandit.policies.plan import Policy, PolicyPlan, WidthRule
+from fedbandit.policies.policy import Policy, WidthRule, best
 from fedbandit.policies.squared_bonus import SquaredBonus
 from fedbandit.policies.thompson import LinTS
 from fedbandit.policies.ucb import UCB
 from fedbandit.policies.uniform import Uniform
 
-__all__ = [
-    "UCB",
-    "Greedy",
-    "LinPHE",
-    "LinTS",
-    "Policy",
-    "PolicyPlan",
-    "Scratch",
-    "SquaredBonus",
-    "Uniform",
-    "WidthRule",
-    "choose",
-    "choose_at",
-    "ready_for",
-    "scratch",
-]
+__all__ = ["UCB", "Greedy", "LinPHE", "LinTS", "Policy", "SquaredBonus", "Uniform", "WidthRule", "best"]
+
+POLICIES: dict[str, type[Policy]] = {
+    kind.name: kind for kind in list(globals().values()) if isinstance(kind, type) and Policy in kind.__mro__[1:]
+}
+"""Policies by name, as the command line and presets know them."""

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
+from fedbandit.model import Model
+from fedbandit.policies.policy import Policy, best
+from fedbandit.types import Array
 
-from fedbandit.policies.plan import Code, PolicyPlan, WidthRule
-from fedbandit.world import World
+if TYPE_CHECKING:
+    from fedbandit.streams import Draw
 
 
 @dataclass(frozen=True)
-class Greedy:
+class Greedy(Policy):
     """Pull the arm with the largest xᵀθ̂."""
 
-    def plan(self, world: World, ridge: float, key: NDArray[np.uint64]) -> PolicyPlan:
-        """The numbers for this world."""
-        return WidthRule(alpha=0.0).plan_with(Code.GREEDY, world, ridge, key)
+    name: ClassVar[str] = "greedy"
+
+    def choose(self, model: Model, contexts: Array, draw: Draw) -> int:  # noqa: ARG002 - nothing is random
+        """The arm with the largest estimated mean."""
+        return best(model.means(contexts))

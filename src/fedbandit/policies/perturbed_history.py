@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fedbandit.engine.fast.algebra import dot, part_of
-from fedbandit.engine.fast.jit import compiled_lean
-from fedbandit.engine.fast.packed import multiply_packed, unpack
-from fedbandit.engine.fast.sampling import cholesky
-from fedbandit.engine.fast.statistics import add_pending_unpacked, base_of, inverse_of, theta_of
-from fedbandit.policies.plan import Code, PolicyPlan, WidthRule, sampling_width
+from fedbandit.model import Model
+from fedbandit.policies.policy import Policy, WidthRule, best
 from fedbandit.types import Array
-from fedbandit.world import World
+
+if TYPE_CHECKING:
+    from fedbandit.streams import Draw
 
 
 @dataclass(frozen=True)
-class LinPHE(WidthRule):
+class LinPHE(WidthRule, Policy):
     """Add fresh noise to every past reward, fit, and pull the best arm: θ̃ = V(λ)⁻¹ Σ x (y + α z), z ~ N(0, 1).
 
     Reference: Kveton et al., Perturbed-History Exploration in Stochastic Linear Bandits, 2019.
@@ -29,24 +28,27 @@ class LinPHE(WidthRule):
         D2. Their scale a is set by the width of Async-LinUCB, Eq. (5), or by `alpha`.
     """
 
-    def plan(self, world: World, ridge: float, key: NDArray[np.uint64]) -> PolicyPlan:
-        """The numbers for this world."""
-        return self.plan_with(Code.PERTURBED, world, ridge, key)
+    name: ClassVar[str] = "linphe"
+
+    def choose(self, model: Model, contexts: Array, draw: Draw) -> int:
+        """The best arm of θ̃ = θ̂ + α V(λ)⁻¹ L z with L Lᵀ = V (without ridge) and z ~ N(0, I)."""
+        scores = np.zeros(len(contexts))
+        for part, X in model.parts(contexts):
+            noise = semidefinite_cholesky(part.V) @ draw.normal(part.theta.size)
+            scores += X @ (part.theta + self.sampling_width(part) * (part.inverse @ noise))
+        return best(scores)
 
 
-@compiled_lean
-def spread_perturbed(plan: PolicyPlan, row: Array, z: Array, M: Array, theta: Array, V: Array) -> None:
-    """θ = θ̂ + α V(λ)⁻¹ L z with L Lᵀ = V (without ridge); M and V may be larger than d."""
-    d = z.shape[0]
-    alpha = sampling_width(plan, row)
-    A = part_of(V, d, d)
-    unpack(base_of(row, d), A)
-    add_pending_unpacked(row, d, A)
-    cholesky(A, M)
-    perturbed = M[d, :d]
-    for i in range(d):
-        perturbed[i] = alpha * dot(M[i, : i + 1], z[: i + 1])
-    multiply_packed(inverse_of(row, d), perturbed, theta)
-    estimate = theta_of(row, d)
-    for i in range(d):
-        theta[i] += estimate[i]
+def semidefinite_cholesky(A: Array) -> Array:
+    """The lower triangular L with L Lᵀ = A for a positive *semi*-definite A, such as V of few observations.
+
+    A pivot that is zero to rounding has nothing below it either, since A is semi-definite; its column is left zero.
+    """
+    d = len(A)
+    L = np.zeros((d, d))
+    least = 1e-12 * float(A.diagonal().max(initial=0.0))
+    for j in range(d):
+        column = A[j:, j] - L[j:, :j] @ L[j, :j]
+        if column[0] > least:
+            L[j:, j] = column / math.sqrt(column[0])
+    return L

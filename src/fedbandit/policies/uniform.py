@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
+from fedbandit.model import Model
+from fedbandit.policies.policy import Policy
+from fedbandit.types import Array
 
-from fedbandit.policies.plan import Code, PolicyPlan, WidthRule
-from fedbandit.world import World
+if TYPE_CHECKING:
+    from fedbandit.streams import Draw
 
 
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(Policy):
     """Pull each offered arm with equal probability, from the client's own counter-based stream."""
 
-    def plan(self, world: World, ridge: float, key: NDArray[np.uint64]) -> PolicyPlan:
-        """The numbers for this world."""
-        return WidthRule(alpha=0.0).plan_with(Code.UNIFORM, world, ridge, key)
+    name: ClassVar[str] = "uniform"
+
+    def choose(self, model: Model, contexts: Array, draw: Draw) -> int:  # noqa: ARG002 - it learns nothing
+        """Any arm."""
+        return draw.index(len(contexts))

@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypedDict, Unpack
 
 from fedbandit.errors import FedbanditError, shown, unknown
-from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, SquaredBonus, Uniform
+from fedbandit.policies import POLICIES, Policy
 from fedbandit.privacy import NoPrivacy, Privacy
 from fedbandit.protocols import MessageProtocol
 from fedbandit.structures import Structure
@@ -17,15 +17,6 @@ from fedbandit.system import System
 
 P = ParamSpec("P")
 PRESETS: dict[str, Callable[..., System]] = {}
-
-POLICIES: dict[str, type[UCB | LinTS | LinPHE | SquaredBonus | Greedy | Uniform]] = {
-    "ucb": UCB,
-    "lints": LinTS,
-    "linphe": LinPHE,
-    "squared": SquaredBonus,
-    "greedy": Greedy,
-    "uniform": Uniform,
-}
 
 
 class Common(TypedDict, total=False):
@@ -91,8 +82,10 @@ def compose(
         if policy not in POLICIES:
             raise unknown("policy", policy, POLICIES)
         kind = POLICIES[policy]
-        if kind in (Greedy, Uniform) and width:
-            raise FedbanditError(f"{', '.join(width)} was given, but the policy {policy!r} has no width.")
+        taken = inspect.signature(kind).parameters
+        stray = [key for key in width if key not in taken]
+        if stray:
+            raise FedbanditError(f"{', '.join(stray)} was given, but the policy {policy!r} has no width.")
         chosen: Policy = kind(**width)
     elif width:
         raise FedbanditError(

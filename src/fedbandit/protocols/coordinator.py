@@ -12,13 +12,14 @@ from fedbandit.engine.fast.cohorts import ISSUE, LAST_VERSION, Hub, find, has_ro
 from fedbandit.engine.fast.housekeeping import last_recipients, make_room, pack_hub, unpack_hub
 from fedbandit.engine.fast.hub import BOUND_AT, broadcast, join, measure, settle_pool, stand_alone
 from fedbandit.engine.fast.packed import pack
+from fedbandit.engine.fast.row_sums import shared_sums
 from fedbandit.engine.fast.statistics import HEAD, SLACK, N, add_to_base, base_b_of, base_of, scratch_matrix
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Download, Join, Message, Receipt, Upload
 from fedbandit.protocols.sequence import check_upload, is_retry
 from fedbandit.sharing import NEVER, Noise
 from fedbandit.state import State
-from fedbandit.sums import Slack, Sums, shared_sums, zero_sums
+from fedbandit.sums import Slack, Sums, zero_sums
 from fedbandit.types import Array
 
 

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 import fedbandit as fb
 from fedbandit import coarse
+from fedbandit.engine.fast.choose import choose, ready_for, scratch
 from fedbandit.engine.fast.coarse import LANES, LARGEST, LINE, coarse_copy, dot_each_coarsely, doubt
 from fedbandit.engine.fast.jit import compiled
 from fedbandit.engine.fast.packed import multiply_packed
 from fedbandit.engine.fast.rows import RowsLearner
 from fedbandit.engine.fast.statistics import N, empty_rows, inverse_of, observe, scratch_matrix, start_row, theta_of
 from fedbandit.engine.simulation import Simulation
-from fedbandit.policies import UCB, choose, ready_for, scratch
+from fedbandit.policies import UCB
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
 

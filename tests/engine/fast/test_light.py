@@ -11,11 +11,12 @@ import fedbandit as fb
 from fedbandit import light, statistics
 from fedbandit.engine.checkpoint import read_checkpoint, write_checkpoint
 from fedbandit.engine.fast.packed import multiply_packed
+from fedbandit.engine.fast.row_sums import shared_row
 from fedbandit.engine.fast.rows import RowsLearner
 from fedbandit.engine.fast.slots import FULL, LIGHT
 from fedbandit.engine.simulation import Simulation
 from fedbandit.environments.recorded import RecordedStream
-from fedbandit.sums import EXACT, Sums, shared_row
+from fedbandit.sums import EXACT, Sums
 from fedbandit.types import Array
 from tests.logs import KINDS, random_log, recorded
 

@@ -17,9 +17,9 @@ from fedbandit.engine.checkpoint import read_checkpoint, write_checkpoint
 from fedbandit.engine.fast import cohorts, rows
 from fedbandit.engine.fast.hub import catch_up
 from fedbandit.engine.fast.packed import unpacked
+from fedbandit.engine.fast.row_sums import pending_sums, shared_sums
 from fedbandit.engine.fast.statistics import REFRESH_EVERY, inverse_of, scratch_matrix
 from fedbandit.engine.simulation import Simulation
-from fedbandit.sums import pending_sums, shared_sums
 from fedbandit.types import Array
 from tests.engine.test_exact import POLICIES
 

@@ -13,6 +13,7 @@ from fedbandit import algebra, inversion
 from fedbandit import statistics as stats
 from fedbandit.engine.fast.jit import compiled
 from fedbandit.engine.fast.packed import multiply_packed, pack, packed_length, unpacked
+from fedbandit.engine.fast.row_sums import pending_sums, shared_sums
 from fedbandit.engine.fast.statistics import (
     BASE_LOGDET,
     FEW,
@@ -27,7 +28,6 @@ from fedbandit.engine.fast.statistics import (
     UNREFRESHED,
     N,
 )
-from fedbandit.sums import pending_sums, shared_sums
 from fedbandit.types import Array
 
 DIMS = (1, 2, 3, 4, 5, 8, 13, 25)

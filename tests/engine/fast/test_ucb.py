@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedbandit.engine.fast.choose import choose, scratch
 from fedbandit.engine.fast.statistics import NOISE, TIE, empty_rows, start_row
-from fedbandit.policies import UCB, choose, scratch
+from fedbandit.policies import UCB
 from fedbandit.types import Array
 from fedbandit.world import World
 

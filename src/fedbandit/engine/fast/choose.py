@@ -7,16 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit.engine.fast.algebra import dot_each
+from fedbandit.engine.fast.choose_ucb import choose_squared, choose_ucb
 from fedbandit.engine.fast.coarse import Coarse, coarse_copy, no_copy
 from fedbandit.engine.fast.jit import compiled_apart, compiled_inline, compiled_lean
 from fedbandit.engine.fast.packed import multiply_packed
+from fedbandit.engine.fast.plan import Code, PolicyPlan
+from fedbandit.engine.fast.sampling import spread_perturbed, spread_thompson
 from fedbandit.engine.fast.statistics import STEPS, inverse_of, scratch_matrix, theta_of
 from fedbandit.engine.fast.ties import winner
-from fedbandit.policies.perturbed_history import spread_perturbed
-from fedbandit.policies.plan import Code, PolicyPlan
-from fedbandit.policies.squared_bonus import choose_squared
-from fedbandit.policies.thompson import spread_thompson
-from fedbandit.policies.ucb import choose_ucb
 from fedbandit.streams import normal, uniform_index
 from fedbandit.types import Array, Ints
 

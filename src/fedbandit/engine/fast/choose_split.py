@@ -9,15 +9,14 @@ import numpy as np
 
 from fedbandit.engine.fast.algebra import copy, dot
 from fedbandit.engine.fast.choose import GREEDY, THOMPSON, UCB, UNIFORM
+from fedbandit.engine.fast.choose_ucb import bonus
 from fedbandit.engine.fast.jit import compiled_lean
 from fedbandit.engine.fast.packed import multiply_packed
+from fedbandit.engine.fast.plan import PolicyPlan, noise_width, width
+from fedbandit.engine.fast.sampling import spread_perturbed, spread_thompson
 from fedbandit.engine.fast.split_model import Parts, cut
 from fedbandit.engine.fast.statistics import SPECTRAL, STEPS, TIE, inverse_of, scratch_matrix, theta_of
 from fedbandit.engine.fast.ties import winner
-from fedbandit.policies.perturbed_history import spread_perturbed
-from fedbandit.policies.plan import PolicyPlan, noise_width, width
-from fedbandit.policies.thompson import spread_thompson
-from fedbandit.policies.ucb import bonus
 from fedbandit.streams import normal, uniform_index
 from fedbandit.types import Array, Ints
 

@@ -10,6 +10,7 @@ import math
 from enum import IntEnum
 
 from fedbandit.engine.fast.algebra import add_scaled, copy
+from fedbandit.engine.fast.choose import Scratch, choose
 from fedbandit.engine.fast.cohorts import SNAPSHOT, Hub, current_cohort, has_room
 from fedbandit.engine.fast.delayed import Late, send_later
 from fedbandit.engine.fast.groups import Groups, check_off, end_phase, leaves, mergeable, prune, still_together
@@ -17,10 +18,10 @@ from fedbandit.engine.fast.hub import catch_up, upload_row
 from fedbandit.engine.fast.jit import compiled_free, compiled_lean
 from fedbandit.engine.fast.outcome import Outcome, pull
 from fedbandit.engine.fast.packed import multiply_packed
+from fedbandit.engine.fast.plan import PolicyPlan
 from fedbandit.engine.fast.rules import DONE, EVENT, HUB_FULL, REFUSED, Pause, Rules
 from fedbandit.engine.fast.statistics import STEPS, VERSION, N, inverse_of, keep_pending, observe, pending_b_of
 from fedbandit.environments.block import Block
-from fedbandit.policies import PolicyPlan, Scratch, choose
 from fedbandit.protocols.trigger import triggered
 from fedbandit.rewards import learnt
 from fedbandit.structures import Law, Rule

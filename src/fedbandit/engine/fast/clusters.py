@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fedbandit.engine.fast.choose import scratch
 from fedbandit.engine.fast.cluster_loop import LEAVES, MEETING, TORN, run_clusters
 from fedbandit.engine.fast.cohorts import Hub, empty_hub, has_room
 from fedbandit.engine.fast.delayed import Late, no_late
@@ -16,6 +17,7 @@ from fedbandit.engine.fast.housekeeping import make_room, pack_hub, unpack_hub
 from fedbandit.engine.fast.hub import join, settle_pool
 from fedbandit.engine.fast.memory import lazy_zeros
 from fedbandit.engine.fast.outcome import Outcome
+from fedbandit.engine.fast.plan import plan_of
 from fedbandit.engine.fast.regrouping import Models, connect, leaders_of, local_sums, rearrange_sets, tear
 from fedbandit.engine.fast.rules import EVENT, HUB_FULL, REFUSED, Rules
 from fedbandit.engine.fast.slots import Seats
@@ -33,7 +35,6 @@ from fedbandit.engine.ledger import Ledger, keep_books
 from fedbandit.engine.partitions import Partitions
 from fedbandit.environments.block import Block, Environment, actions_per_round
 from fedbandit.errors import FedbanditError
-from fedbandit.policies import scratch
 from fedbandit.privacy.privacy import Releases
 from fedbandit.protocols import Coordinator, SynchronousCoordinator
 from fedbandit.protocols.coordinator import StarCoordinator
@@ -91,7 +92,7 @@ class ClustersLearner:
         self.system, self.seed, self.noise = system, seed, system.pool_noise()
         self.private = system.guarantee.basis != "none"
         self.generation = self.opened = 0  # clusterings so far, and the one whose streams are in use
-        self.plan = system.policy.plan(system.as_seen(world), system.ridge, policy_key(seed))
+        self.plan = plan_of(system.policy, system.as_seen(world), system.ridge, policy_key(seed))
         server_of = structure.servers(world)
         graphs = self.law.rule in (Rule.PHASES, Rule.PRUNING)
         self.groups = groups_of(server_of, env.dim, graphs=graphs)

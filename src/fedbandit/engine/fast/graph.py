@@ -5,14 +5,16 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
+from fedbandit.engine.fast.choose import scratch
 from fedbandit.engine.fast.delayed import Late, no_late
 from fedbandit.engine.fast.graph_loop import FOLD, GraphRules, Kernel, empty_kernel, run_graph
 from fedbandit.engine.fast.graph_noise import NoiseOnModel, graph_noise
 from fedbandit.engine.fast.outcome import Outcome
+from fedbandit.engine.fast.plan import plan_of
 from fedbandit.engine.fast.rules import EVENT, REFUSED
 from fedbandit.engine.fast.statistics import empty_rows
 from fedbandit.environments.block import Block, Environment
-from fedbandit.policies import LinPHE, scratch
+from fedbandit.policies import LinPHE
 from fedbandit.privacy.reward_sums import SPREAD
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.state import State
@@ -46,7 +48,7 @@ class GraphLearner:
         self.noise = graph_noise(system, M, world, seed)
         noisy, lifted = self.noise is not None, isinstance(self.noise, NoiseOnModel)
         self.kernel = empty_kernel(K, env.dim, system.ridge, noisy=noisy, lifted=lifted)
-        self.plan = system.policy.plan(system.as_seen(world), system.ridge, policy_key(seed))
+        self.plan = plan_of(system.policy, system.as_seen(world), system.ridge, policy_key(seed))
         self.rules = GraphRules(
             bias=system.structure.biases(world, system.ridge),
             start=np.diagonal(K) / system.ridge,

@@ -18,16 +18,17 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit.engine.fast.algebra import copy, dot, matrix_in, multiply, part_of, spectral_bound
+from fedbandit.engine.fast.choose import Scratch, choose
 from fedbandit.engine.fast.delayed import Late, send_later
 from fedbandit.engine.fast.inversion import invert
 from fedbandit.engine.fast.jit import compiled_free, compiled_inline, compiled_lean
 from fedbandit.engine.fast.outcome import Outcome, pull
 from fedbandit.engine.fast.packed import add_to_diagonal, pack
+from fedbandit.engine.fast.plan import PolicyPlan
 from fedbandit.engine.fast.rules import DONE, EVENT, REFUSED, Pause
 from fedbandit.engine.fast.sampling import cholesky
 from fedbandit.engine.fast.statistics import BIAS, LOGDET, SPECTRAL, STEPS, base_of, inverse_of, theta_of
 from fedbandit.environments.block import Block
-from fedbandit.policies import PolicyPlan, Scratch, choose
 from fedbandit.rewards import RewardPlan, learnt
 from fedbandit.types import Array, Ints
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from fedbandit.engine.fast.algebra import copy
+from fedbandit.engine.fast.choose import Scratch, choose_at
 from fedbandit.engine.fast.cohorts import Hub, has_room, keep_paths_short
 from fedbandit.engine.fast.delayed import Late, send_later
 from fedbandit.engine.fast.hub import catch_up, join, own_base, upload_row
@@ -12,6 +13,7 @@ from fedbandit.engine.fast.jit import compiled_free
 from fedbandit.engine.fast.light import CHOSEN, note_observation, start_light
 from fedbandit.engine.fast.outcome import Outcome, pull
 from fedbandit.engine.fast.packed import multiply_packed
+from fedbandit.engine.fast.plan import Code, PolicyPlan
 from fedbandit.engine.fast.prefetching import look_ahead, look_for_row
 from fedbandit.engine.fast.rules import DONE, EVENT, HUB_FULL, REFUSED, ROWS_FULL, Pause, Rules
 from fedbandit.engine.fast.scratch_row import (
@@ -27,8 +29,6 @@ from fedbandit.engine.fast.scratch_row import (
 from fedbandit.engine.fast.slots import BENCH, FULL, LIGHT, Seats, take_seat
 from fedbandit.engine.fast.statistics import N_OWN, REFRESH_EVERY, STEPS, UNREFRESHED, hold, inverse_of, observe
 from fedbandit.environments.block import Block
-from fedbandit.policies import PolicyPlan, Scratch, choose_at
-from fedbandit.policies.plan import Code
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import learnt
 from fedbandit.types import Array, Ints

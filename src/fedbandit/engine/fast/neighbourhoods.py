@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.engine.fast.algebra import add, add_outer, clear, matrix_in
+from fedbandit.engine.fast.choose import Scratch, choose, scratch
 from fedbandit.engine.fast.delayed import Late, no_late, send_later
 from fedbandit.engine.fast.jit import compiled_free, compiled_lean
 from fedbandit.engine.fast.outcome import Outcome, pull
 from fedbandit.engine.fast.packed import pack
+from fedbandit.engine.fast.plan import PolicyPlan, plan_of
 from fedbandit.engine.fast.statistics import STEPS, TIE, N, base_b_of, base_of, empty_rows, refresh, start_row
 from fedbandit.engine.partitions import Partitions
 from fedbandit.environments.block import Block, Environment
-from fedbandit.policies import PolicyPlan, Scratch, choose, scratch
 from fedbandit.rewards import AS_THEY_ARE, RewardPlan, learnt, refused, reward_plan
 from fedbandit.schedule import NEVER
 from fedbandit.state import State
@@ -81,7 +82,7 @@ class NeighbourhoodsLearner:
             perturbed=system.privacy.reward_rule != AS_THEY_ARE,
             rewards=reward_plan(system.privacy.reward_rule, seed),
         )
-        self.plan = system.policy.plan(seen, system.ridge, policy_key(seed))
+        self.plan = plan_of(system.policy, seen, system.ridge, policy_key(seed))
         zeros = np.zeros(n, dtype=np.int64)
         self.users = Users(
             V=np.zeros((n, d, d)),

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from fedbandit.engine.fast.plan import PolicyPlan, exact_width
+from fedbandit.engine.fast.row_sums import pending_sums, shared_row
 from fedbandit.engine.fast.statistics import VERSION, adopt, mark_sent, scratch_matrix, take_over
 from fedbandit.machines.mixing import mix
 from fedbandit.messages import Download
-from fedbandit.policies import PolicyPlan
-from fedbandit.policies.plan import exact_width
 from fedbandit.privacy.privacy import Releases
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.state import State
 from fedbandit.streams import Stream, generator
-from fedbandit.sums import Sums, pending_sums, shared_row, zero_sums
+from fedbandit.sums import Sums, zero_sums
 from fedbandit.system import System
 from fedbandit.types import Array
 

@@ -6,10 +6,10 @@ import math
 
 from fedbandit.engine.fast.outcome import Outcome
 from fedbandit.engine.fast.outlets import Outlets
+from fedbandit.engine.fast.plan import PolicyPlan
 from fedbandit.engine.fast.slots import Seats
 from fedbandit.engine.fast.statistics import N_PENDING
 from fedbandit.messages import Ask, Tell
-from fedbandit.policies import PolicyPlan
 from fedbandit.protocols import Gossip, PeerNode
 from fedbandit.protocols.peer_node import heard
 from fedbandit.sharing import Noise

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fedbandit.engine.fast.choose import ready_for, scratch
 from fedbandit.engine.fast.cohorts import FREE, USED, Hub, empty_hub
 from fedbandit.engine.fast.delayed import Late, no_late
 from fedbandit.engine.fast.exchange import Exchange
@@ -17,6 +18,8 @@ from fedbandit.engine.fast.loop import run
 from fedbandit.engine.fast.memory import enlarged, room_for, unknown
 from fedbandit.engine.fast.outcome import Outcome
 from fedbandit.engine.fast.peer_exchange import PeerExchange
+from fedbandit.engine.fast.plan import plan_of
+from fedbandit.engine.fast.row_sums import shared_row
 from fedbandit.engine.fast.rules import DONE, EVENT, HUB_FULL, REFUSED, Rules
 from fedbandit.engine.fast.scratch_row import settle_all
 from fedbandit.engine.fast.slots import FULL, Seats
@@ -25,13 +28,11 @@ from fedbandit.engine.ledger import Ledger, keep_books
 from fedbandit.engine.partitions import Partitions
 from fedbandit.environments.block import Block, Environment
 from fedbandit.messages import Join
-from fedbandit.policies import ready_for, scratch
 from fedbandit.protocols import Coordinator, Kind, MemberKeeper
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.sharing import NEVER, Assembled, Assembly, prior_share
 from fedbandit.state import State
 from fedbandit.streams import policy_key
-from fedbandit.sums import shared_row
 from fedbandit.system import System
 from fedbandit.types import Ints
 from fedbandit.world import World
@@ -70,7 +71,7 @@ class RowsLearner:
             perturbed=system.privacy.reward_rule != AS_THEY_ARE,
             rewards=reward_plan(system.privacy.reward_rule, seed),
         )
-        self.plan = system.policy.plan(system.as_seen(world), system.ridge, policy_key(seed))
+        self.plan = plan_of(system.policy, system.as_seen(world), system.ridge, policy_key(seed))
         at_once = known_one_by_one is not None or 8 * n_rows * row_length(env.dim) <= LARGEST_AT_ONCE
         capacity = n_rows if at_once else min(n_rows, 4096)
         self.rows = room_for((capacity + 1, row_length(env.dim)))  # one is the bench
@@ -104,7 +105,7 @@ class RowsLearner:
                 counted=layout.counted,
                 fresh=layout.fresh,
             )
-        self.explore = system.explorer.plan(world, system.ridge, policy_key(seed))
+        self.explore = plan_of(system.explorer, world, system.ridge, policy_key(seed))
         self.clusters: Partitions | None = None
         if known_one_by_one is not None:
             self._seat_everyone(known_one_by_one.assembly)

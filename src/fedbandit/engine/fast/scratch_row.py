@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from fedbandit.engine.fast.algebra import copy_away, dot
+from fedbandit.engine.fast.choose import Scratch
 from fedbandit.engine.fast.cohorts import ISSUE, SNAPSHOT, Hub, current_cohort, of
 from fedbandit.engine.fast.hub import is_stale, measure, renew, take_in_one
 from fedbandit.engine.fast.jit import compiled_apart, compiled_inline
@@ -31,7 +32,6 @@ from fedbandit.engine.fast.statistics import (
     next_line,
     shared_length,
 )
-from fedbandit.policies import Scratch
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.types import Array
 

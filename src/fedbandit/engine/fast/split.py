@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fedbandit.engine.fast.choose import scratch
 from fedbandit.engine.fast.choose_split import split_scratch
 from fedbandit.engine.fast.cohorts import Hub, empty_hub
 from fedbandit.engine.fast.delayed import Late, no_late
@@ -14,13 +15,13 @@ from fedbandit.engine.fast.housekeeping import make_room, pack_hub, unpack_hub
 from fedbandit.engine.fast.hub import upload_row
 from fedbandit.engine.fast.memory import lazy_zeros
 from fedbandit.engine.fast.outcome import Outcome
+from fedbandit.engine.fast.plan import plan_of
 from fedbandit.engine.fast.rules import EVENT, HUB_FULL, REFUSED
 from fedbandit.engine.fast.slots import Seats
 from fedbandit.engine.fast.split_loop import BEGIN, RUNNING, SplitRows, SplitRules, run_split
 from fedbandit.engine.fast.split_model import begin, may_begin
 from fedbandit.engine.fast.statistics import VERSION, empty_rows, row_length, scratch_matrix, start_row
 from fedbandit.environments.block import Block, Environment
-from fedbandit.policies import scratch
 from fedbandit.protocols import Coordinator, MemberKeeper
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
@@ -73,7 +74,7 @@ class SplitLearner:
             blank_own=_blank(max(parts.own, 1), self.ridge),
             blank_first=_blank(world.dim, self.ridge),
         )
-        plan = system.policy.plan(system.as_seen(world), system.ridge, policy_key(seed))
+        plan = plan_of(system.policy, system.as_seen(world), system.ridge, policy_key(seed))
         self.plan = plan._replace(sigma=plan.sigma + structure.partial_noise)
         group_of = np.zeros(1, dtype=np.int64)
         self._hub = empty_hub(

@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 from fedbandit.engine.fast.algebra import copy
+from fedbandit.engine.fast.choose import Scratch, choose
 from fedbandit.engine.fast.choose_split import SplitScratch, choose_split
 from fedbandit.engine.fast.cohorts import Hub, has_room
 from fedbandit.engine.fast.delayed import Late, send_later
@@ -13,11 +14,11 @@ from fedbandit.engine.fast.hub import catch_up, join, upload_row
 from fedbandit.engine.fast.jit import compiled_free, compiled_lean
 from fedbandit.engine.fast.outcome import Outcome, pull
 from fedbandit.engine.fast.packed import multiply_packed
+from fedbandit.engine.fast.plan import PolicyPlan
 from fedbandit.engine.fast.rules import DONE, EVENT, HUB_FULL, REFUSED, Pause
 from fedbandit.engine.fast.split_model import Parts, cut, mask, observe_split
 from fedbandit.engine.fast.statistics import N_OWN, VERSION, inverse_of, observe, scratch_in
 from fedbandit.environments.block import Block
-from fedbandit.policies import PolicyPlan, Scratch, choose
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import RewardPlan, learnt
 from fedbandit.types import Array, Ints

@@ -1,26 +1,25 @@
-"""What every policy has in common: the plan its compiled chooser reads, and the confidence width."""
+"""A policy as kernels see it: a code and a few numbers."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.engine.fast.jit import compiled_inline
 from fedbandit.engine.fast.statistics import BIAS, INFLATION, LOGDET, NOISE, SPECTRAL
-from fedbandit.errors import number, require
-from fedbandit.machines.mixing import Width
+from fedbandit.model import Width
+from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, SquaredBonus, Uniform, WidthRule
 from fedbandit.sums import Sums
 from fedbandit.types import Array
 from fedbandit.world import World
 
 
 class Code(IntEnum):
-    """Which compiled chooser a policy uses."""
+    """Which compiled chooser stands for a policy."""
 
     UNIFORM = 0
     GREEDY = 1
@@ -28,6 +27,17 @@ class Code(IntEnum):
     THOMPSON = 3
     PERTURBED = 4
     SQUARED = 5
+
+
+CODES: dict[type[Policy], Code] = {
+    Uniform: Code.UNIFORM,
+    Greedy: Code.GREEDY,
+    UCB: Code.UCB,
+    LinTS: Code.THOMPSON,
+    LinPHE: Code.PERTURBED,
+    SquaredBonus: Code.SQUARED,
+}
+"""The policies that have a kernel. A subclass may choose otherwise, so it has none."""
 
 
 class PolicyPlan(NamedTuple):
@@ -43,50 +53,21 @@ class PolicyPlan(NamedTuple):
     key: NDArray[np.uint64]  # of the counter-based random stream
 
 
-@runtime_checkable
-class Policy(Protocol):
-    """Anything that can say which chooser to use, and with what numbers."""
-
-    def plan(self, world: World, ridge: float, key: NDArray[np.uint64]) -> PolicyPlan:
-        """The numbers for this world."""
-        ...
-
-
-@dataclass(frozen=True)
-class WidthRule:
-    """The width α of the confidence ellipsoid, shared by the policies that use one.
-
-    α = σ √(log det V(λ)/det λI + 2 log 1/δ) + √λ, or the fixed `alpha` if one is given.
-
-    `noise` is σ; when omitted it is what the world declares. `confidence` is δ.
-
-    Reference: Async-LinUCB (Li & Wang 2022), Eq. (5).
-    """
-
-    alpha: float | None = None
-    noise: float | None = None
-    confidence: float = 0.1
-
-    def __post_init__(self) -> None:
-        """Refuse numbers that mean nothing."""
-        for name in ("alpha", "noise"):
-            if getattr(self, name) is not None:
-                number(getattr(self, name), name, "a finite number ≥ 0, or None", at_least=0.0)
-        between = "a probability strictly between 0 and 1"
-        require(0 < number(self.confidence, "confidence", between) < 1, "confidence", self.confidence, between)
-
-    def plan_with(self, code: Code, world: World, ridge: float, key: NDArray[np.uint64]) -> PolicyPlan:
-        """The plan of a policy with this width."""
-        return PolicyPlan(
-            code=int(code),
-            alpha=math.nan if self.alpha is None else float(self.alpha),
-            sigma=float(world.noise if self.noise is None else self.noise),
-            confidence_term=2 * math.log(1 / self.confidence),
-            bias=math.sqrt(ridge),
-            bound=float(world.bound),
-            ridge=float(ridge),
-            key=key,
-        )
+def plan_of(policy: Policy, world: World, ridge: float, key: NDArray[np.uint64]) -> PolicyPlan:
+    """The plan of a policy that has a kernel, told the world."""
+    told = policy.told(world)
+    rule = told if isinstance(told, WidthRule) else WidthRule(alpha=0.0, noise=world.noise)
+    assert rule.noise is not None
+    return PolicyPlan(
+        code=int(CODES[type(policy)]),
+        alpha=math.nan if rule.alpha is None else float(rule.alpha),
+        sigma=float(rule.noise),
+        confidence_term=2 * math.log(1 / rule.confidence),
+        bias=math.sqrt(ridge),
+        bound=float(world.bound),
+        ridge=float(ridge),
+        key=key,
+    )
 
 
 @compiled_inline

@@ -1,0 +1,286 @@
+"""What is learnt: ridge regression on sufficient statistics, in plain NumPy.
+
+A model of n observations (x, y) with regulariser λ is
+
+    V = Σ x xᵀ,   b = Σ x y,   V(λ) = V + λI,   θ̂ = V(λ)⁻¹ b,   logdet = log det V(λ)/det λI.
+
+V and b are kept in two parts: what the model has in common with its coordinator (`shared`), and what it has observed
+and not yet uploaded (`pending`): V = V_shared + ΔV, b = b_shared + Δb. The inverse, θ̂ and logdet follow each
+observation by the Sherman–Morrison formula and the matrix determinant lemma, in O(d²), and are computed afresh now and
+then.
+
+A policy sees any model as a sum of independent linear *parts*, each an ordinary ridge regression on its own entries of
+a context (`Model.parts`): one part here, two in a global and local model, one per user on a graph.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from fedbandit.errors import FedbanditError
+from fedbandit.sums import EXACT, Slack, Sums
+from fedbandit.types import Array
+
+TIE = 1e-9
+"""Two scores, or a measure and its threshold, closer than this are equal: summation order must not decide."""
+
+REFRESH_EVERY = 256
+"""Rank-one updates after which an inverse is computed afresh: bounds rounding."""
+
+
+class Width(NamedTuple):
+    """What a policy says about widths: α of exact statistics, σ, and whether α is fixed by hand."""
+
+    alpha: float
+    sigma: float = 0.0
+    fixed: bool = False
+
+
+class Part(Protocol):
+    """One linear part of a model: what a policy may ask of it. X holds one context a row, cut to this part."""
+
+    ridge: float
+    theta: Array
+    """θ̂."""
+    inverse: Array
+    """V(λ)⁻¹."""
+    logdet: float
+    """log det V(λ)/det λI, and more where V does not show all that is known (`Slack.offset`)."""
+    slack: Slack
+    partial_noise: float
+    """What is added to σ, where observations are themselves estimates."""
+
+    @property
+    def V(self) -> Array:
+        """Σ x xᵀ of what the part has learnt from, without ridge."""
+        ...
+
+    def means(self, X: Array) -> Array:
+        """xᵀθ̂ of each context."""
+        ...
+
+    def norms(self, X: Array) -> Array:
+        """‖x‖_{V(λ)⁻¹} = √(xᵀ V(λ)⁻¹ x) of each context."""
+        ...
+
+    def lengths(self, X: Array) -> Array:
+        """‖V(λ)⁻¹ x‖₂ of each context."""
+        ...
+
+
+class Model(Protocol):
+    """What a policy chooses with, whatever its structure."""
+
+    n: int
+    """Observations that it has learnt from, own and received."""
+
+    def parts(self, contexts: Array) -> Sequence[tuple[Part, Array]]:
+        """The parts that a mean is the sum of, each with its own entries of the contexts."""
+        ...
+
+    def means(self, contexts: Array) -> Array:
+        """The estimated mean reward of each context."""
+        ...
+
+
+class Solved(NamedTuple):
+    """The ridge regression of given sums."""
+
+    inverse: Array
+    theta: Array
+    logdet: float
+
+
+def invert(V: Array, ridge: float) -> tuple[Array, float]:
+    """(V + λI)⁻¹ and log det (V + λI)/det λI; V must be positive semi-definite, or nearly so."""
+    d = len(V)
+    A = V + 0.0
+    A.flat[:: d + 1] += ridge
+    sign, logdet = np.linalg.slogdet(A)
+    if sign <= 0:
+        raise FedbanditError("A matrix of statistics is not positive definite, even with its ridge.")
+    inverse = np.linalg.inv(A)
+    inverse += inverse.T
+    inverse *= 0.5
+    return inverse, float(logdet) - d * math.log(ridge)
+
+
+_solved: dict[tuple[int, float], tuple[weakref.ref[Any], Solved]] = {}
+
+
+def solve(sums: Sums, ridge: float) -> Solved:
+    """The ridge regression of these sums; all members that are sent the same download share its inverse.
+
+    >>> solve(Sums(np.eye(2), np.ones(2), 2), 1.0).theta.tolist()
+    [0.5, 0.5]
+    """
+    key = id(sums.V), ridge
+    kept = _solved.get(key)
+    if kept is not None and kept[0]() is sums.V:
+        return kept[1]
+    inverse, logdet = invert(sums.V, ridge)
+    solved = Solved(inverse, inverse @ sums.b, logdet)
+    _solved[key] = weakref.ref(sums.V, lambda _: _solved.pop(key, None)), solved
+    return solved
+
+
+class RidgeModel:
+    """One model: a client's, a local cluster's, or one part of either.
+
+    A `fresh` model learns from an observation at once. One that is not learns only from what it `adopt`s: its own
+    observations wait in `pending`, and reach it as the release that a privacy mechanism made of them.
+
+    >>> model = RidgeModel(2, ridge=1.0)
+    >>> model.observe(np.array([1.0, 0.0]), 1.0)
+    >>> model.theta.tolist(), model.pending().n
+    ([0.5, 0.0], 1)
+    """
+
+    def __init__(self, dim: int, ridge: float, *, fresh: bool = True, partial_noise: float = 0.0) -> None:
+        self.dim = dim
+        self.ridge = ridge
+        self.fresh = fresh
+        self.partial_noise = partial_noise
+        self.inverse: Array = np.eye(dim) / ridge
+        self.theta: Array = np.zeros(dim)
+        self.logdet = 0.0
+        self.shared_logdet = 0.0  # of what coordinator and model have in common; triggers compare logdet with it
+        self.slack = EXACT
+        self.n = 0
+        self.n_own = 0  # own observations, pending or not
+        self.n_pending = 0
+        self.version = 0  # of the download that the shared part stems from
+        self._shared_V: Array = np.zeros((dim, dim))
+        self._shared_b: Array = np.zeros(dim)
+        self._pending_V: Array = np.zeros((dim, dim))
+        self._pending_b: Array = np.zeros(dim)
+        self._updates = 0
+
+    # What a policy asks
+
+    def parts(self, contexts: Array) -> Sequence[tuple[Part, Array]]:
+        """Itself alone."""
+        return ((self, contexts),)
+
+    def means(self, X: Array) -> Array:
+        """xᵀθ̂ of each context."""
+        return X @ self.theta
+
+    def norms(self, X: Array) -> Array:
+        """‖x‖_{V(λ)⁻¹} of each context."""
+        squares: Array = np.einsum("ij,ij->i", X @ self.inverse, X)
+        return np.sqrt(np.maximum(squares, 0.0, out=squares))
+
+    def lengths(self, X: Array) -> Array:
+        """‖V(λ)⁻¹ x‖₂ of each context."""
+        return np.asarray(np.linalg.norm(X @ self.inverse, axis=1))
+
+    @property
+    def V(self) -> Array:
+        """Σ x xᵀ of what the model has learnt from."""
+        return self._shared_V + self._pending_V if self.fresh else self._shared_V
+
+    # What a client does with it
+
+    @property
+    def silent(self) -> bool:
+        """Whether it has nothing to exchange yet, whatever its trigger says."""
+        return False
+
+    def observe(self, x: Array, y: float) -> None:
+        """Add the observation (x, y).
+
+        With u = V(λ)⁻¹x and q = xᵀu: V(λ)⁻¹ −= u uᵀ/(1+q), θ̂ += u (y − xᵀθ̂)/(1+q), logdet += log(1+q).
+        """
+        self._pending_V += np.multiply.outer(x, x)
+        self._pending_b += y * x
+        self.n_own += 1
+        self.n_pending += 1
+        if not self.fresh:
+            return
+        u = self.inverse @ x
+        growth = 1.0 + float(x @ u)
+        self.theta += ((y - float(x @ self.theta)) / growth) * u
+        self.inverse -= np.multiply.outer(u, u / growth)
+        self.logdet += math.log(growth)
+        self.n += 1
+        self._updates += 1
+        if self._updates >= REFRESH_EVERY:
+            self._recompute()
+
+    def pending(self) -> Sums:
+        """A copy of what has been observed and not uploaded."""
+        return Sums(self._pending_V.copy(), self._pending_b.copy(), self.n_pending)
+
+    def mark_sent(self) -> None:
+        """What was pending is now in common with the coordinator. The model itself does not change."""
+        if self.fresh:
+            self._shared_V = self._shared_V + self._pending_V
+            self._shared_b = self._shared_b + self._pending_b
+        self.shared_logdet = self.logdet
+        self._pending_V[:] = 0.0
+        self._pending_b[:] = 0.0
+        self.n_pending = 0
+
+    def adopt(self, sums: Sums, slack: Slack = EXACT, version: int = 0) -> None:
+        """Replace what is in common with the coordinator; a fresh model puts its pending observations back on top.
+
+        One that is not fresh leaves them aside: the arms that it chooses next, whose contexts are sent as they are,
+        must not depend on rewards that were never noised.
+        """
+        self._shared_V, self._shared_b = sums.V, sums.b
+        self.slack, self.version = slack, version
+        self.n = sums.n
+        given = solve(sums, self.ridge)
+        self.shared_logdet = given.logdet + slack.offset - (slack.headstart if self.fresh else 0.0)
+        if self.fresh and self.n_pending > 0:
+            self.n += self.n_pending
+            self._recompute()
+        else:
+            self.inverse, self.theta = given.inverse.copy(), given.theta.copy()
+            self.logdet = given.logdet + slack.offset
+            self._updates = 0
+
+    def _recompute(self) -> None:
+        self.inverse, logdet = invert(self._shared_V + self._pending_V, self.ridge)
+        self.theta = self.inverse @ (self._shared_b + self._pending_b)
+        self.logdet = logdet + self.slack.offset
+        self._updates = 0
+
+    # How it is kept
+
+    def dump(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Numbers and arrays from which `load` makes the same model, to rounding."""
+        numbers = {name: getattr(self, name) for name in ("n", "n_own", "n_pending", "version", "shared_logdet")}
+        arrays = {
+            "V": self._shared_V,
+            "b": self._shared_b,
+            "pending_V": self._pending_V,
+            "pending_b": self._pending_b,
+            "slack": np.array(self.slack),
+        }
+        return numbers, {name: array.copy() for name, array in arrays.items()}
+
+    def load(self, numbers: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+        """Go on from there."""
+        d = self.dim
+        shapes = {"V": (d, d), "b": (d,), "pending_V": (d, d), "pending_b": (d,), "slack": (len(EXACT),)}
+        for name, shape in shapes.items():
+            if arrays[name].shape != shape:
+                raise FedbanditError(f"The stored {name} is of shape {arrays[name].shape}, expected {shape}.")
+        self.n, self.n_own, self.n_pending = (int(numbers[name]) for name in ("n", "n_own", "n_pending"))
+        self.version, self.shared_logdet = int(numbers["version"]), float(numbers["shared_logdet"])
+        self._shared_V, self._shared_b = arrays["V"].copy(), arrays["b"].copy()
+        self._pending_V, self._pending_b = arrays["pending_V"].copy(), arrays["pending_b"].copy()
+        self.slack = Slack(*arrays["slack"].tolist())
+        if self.fresh:
+            self._recompute()
+        else:
+            given = solve(Sums(self._shared_V, self._shared_b, self.n), self.ridge)
+            self.inverse, self.theta = given.inverse.copy(), given.theta.copy()
+            self.logdet = given.logdet + self.slack.offset

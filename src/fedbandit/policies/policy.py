@@ -1,0 +1,105 @@
+"""What a policy is, and the confidence width that most have in common."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self, runtime_checkable
+
+import numpy as np
+
+from fedbandit.errors import number, require
+from fedbandit.model import TIE, Model, Part, Width
+from fedbandit.sums import Sums
+from fedbandit.types import Array
+from fedbandit.world import World
+
+if TYPE_CHECKING:
+    from fedbandit.streams import Draw
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Which arm to pull, given a model. Subclass it as a frozen dataclass, and write `choose`."""
+
+    name: ClassVar[str]
+    """What it is called on the command line."""
+
+    def choose(self, model: Model, contexts: Array, draw: Draw) -> int:
+        """The index of the arm to pull: a row of `contexts` (K, d). All randomness comes from `draw`."""
+        ...
+
+    def told(self, world: World) -> Policy:  # noqa: ARG002 - most have nothing open
+        """The policy with every parameter that was left open settled for this world."""
+        return self
+
+    def width_alone(self, sums: Sums, ridge: float, noise: float) -> Width:  # noqa: ARG002 - none by default
+        """The width of a model with exactly these statistics: by it a client weighs what others released."""
+        return Width(0.0, noise, fixed=True)
+
+
+def best(scores: Array) -> int:
+    """The lowest index whose score is within TIE of the largest: one rule for every policy.
+
+    >>> best(np.array([0.1, 0.5, 0.5 + 1e-12]))
+    1
+    """
+    return int((scores >= scores.max() - TIE).argmax())
+
+
+@dataclass(frozen=True)
+class WidthRule:
+    """The width α of the confidence ellipsoid, shared by the policies that use one.
+
+    α = σ √(log det V(λ)/det λI + 2 log 1/δ) + √λ, or the fixed `alpha` if one is given.
+
+    `noise` is σ; when omitted it is what the world declares. `confidence` is δ.
+
+    Reference: Async-LinUCB (Li & Wang 2022), Eq. (5).
+    """
+
+    alpha: float | None = None
+    noise: float | None = None
+    confidence: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that mean nothing."""
+        for name in ("alpha", "noise"):
+            if getattr(self, name) is not None:
+                number(getattr(self, name), name, "a finite number ≥ 0, or None", at_least=0.0)
+        between = "a probability strictly between 0 and 1"
+        require(0 < number(self.confidence, "confidence", between) < 1, "confidence", self.confidence, between)
+
+    def told(self, world: World) -> Self:
+        """With the world's σ, unless another is given."""
+        return self if self.noise is not None else replace(self, noise=world.noise)
+
+    def width(self, part: Part) -> float:
+        """α, the factor of ‖x‖_{V(λ)⁻¹}; more than the formula where statistics are not exact (`Slack`)."""
+        if self.alpha is not None:
+            return self.alpha
+        deviation = self._deviation(part.logdet, part.partial_noise)
+        return (1.0 + part.slack.inflation) * deviation + math.sqrt(part.ridge) + part.slack.bias
+
+    def noise_width(self, part: Part) -> float:
+        """The factor of ‖V(λ)⁻¹x‖₂: a bound of the noise in b − Vθ. A fixed α stands for everything."""
+        return part.slack.noise if self.alpha is None else 0.0
+
+    def sampling_width(self, part: Part) -> float:
+        """One factor for policies that sample a parameter: ‖V(λ)⁻¹x‖₂ ≤ λ_max(V(λ)⁻¹)^½ ‖x‖_{V(λ)⁻¹}."""
+        noise = self.noise_width(part)
+        if noise == 0.0:
+            return self.width(part)
+        return self.width(part) + noise * math.sqrt(float(np.linalg.eigvalsh(part.inverse)[-1]))
+
+    def width_alone(self, sums: Sums, ridge: float, noise: float) -> Width:
+        """The formula for exactly these statistics, or the fixed α."""
+        sigma = noise if self.noise is None else self.noise
+        if self.alpha is not None:
+            return Width(self.alpha, sigma, fixed=True)
+        _, logdet = np.linalg.slogdet(sums.V / ridge + np.eye(sums.b.size))
+        return Width(self._deviation(float(logdet), 0.0) + math.sqrt(ridge), sigma)
+
+    def _deviation(self, logdet: float, partial_noise: float) -> float:
+        assert self.noise is not None, "a policy is told the world before it chooses"
+        return (self.noise + partial_noise) * math.sqrt(max(logdet, 0.0) + 2 * math.log(1 / self.confidence))
