@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-from fedbandit.engine.fast.jit import compiled
-from fedbandit.streams import Stream, generator, normal, philox, policy_key, uniform_index
-from fedbandit.types import Array, Ints
+from fedbandit.streams import Draw, Stream, generator, philox, policy_key
 
 ONES = 0xFFFFFFFF
 
 
 def words_at(key: tuple[int, int], client: int, step: int, draw: int) -> list[int]:
     """The four words of the package."""
-    number: Any = step if step < 2**63 else np.uint64(step)  # the widest step fits only an unsigned type
-    return [int(word) for word in philox(np.array(key, dtype=np.uint64), client, number, draw)]
+    return list(philox(np.array(key, dtype=np.uint64), client, step, draw))
 
 
 def textbook_philox(counter: list[int], key: tuple[int, int]) -> list[int]:
@@ -80,25 +75,10 @@ def test_policy_key_is_two_words_of_the_seed() -> None:
     np.testing.assert_array_equal(policy_key(7), policy_key(7))
 
 
-@compiled
-def many_normals(key: NDArray[np.uint64], client: int, out: Array) -> None:
-    """One step after the other."""
-    for step in range(out.shape[0]):
-        normal(key, client, step, out[step])
-
-
-@compiled
-def many_indices(key: NDArray[np.uint64], client: int, count: int, out: Ints) -> None:
-    """One step after the other."""
-    for step in range(out.shape[0]):
-        out[step] = uniform_index(key, client, step, count)
-
-
 def test_normal_is_box_muller_of_the_words() -> None:
     """Four normals from every block of words, draw after draw."""
     key = (123, 456)
-    out = np.zeros(7)
-    normal(np.array(key, dtype=np.uint64), 5, 9, out)
+    out = Draw(np.array(key, dtype=np.uint64), 5, 9).normal(7)
     expected = []
     for draw in range(2):
         words = textbook_philox([draw, 9, 0, 5], key)
@@ -112,18 +92,14 @@ def test_normal_is_box_muller_of_the_words() -> None:
 @pytest.mark.parametrize("d", [1, 3, 4, 10])
 def test_normal_does_not_depend_on_how_many_are_drawn(d: int) -> None:
     """The first numbers of a step are the same for every dimension."""
-    key = policy_key(1)
-    long, short = np.zeros(12), np.zeros(d)
-    normal(key, 2, 3, long)
-    normal(key, 2, 3, short)
+    long, short = (Draw(policy_key(1), 2, 3).normal(n) for n in (12, d))
     np.testing.assert_array_equal(short, long[:d])
 
 
 def test_normal_moments() -> None:
     """Mean, variance, skewness, kurtosis, tail, and no correlation within a step or from step to step."""
-    n, d = 100_000, 6
-    z = np.zeros((n, d))
-    many_normals(policy_key(0), 11, z)
+    n, d, key = 30_000, 6, policy_key(0)
+    z = np.stack([Draw(key, 11, step).normal(d) for step in range(n)])
     assert np.isfinite(z).all()
     np.testing.assert_allclose(z.mean(axis=0), 0, atol=5 / math.sqrt(n))
     np.testing.assert_allclose(np.cov(z.T), np.eye(d), atol=5 * math.sqrt(2 / n))
@@ -136,9 +112,8 @@ def test_normal_moments() -> None:
 @pytest.mark.parametrize("count", [1, 2, 3, 10, 25])
 def test_uniform_index_frequencies(count: int) -> None:
     """Every index as often as any other: χ² within five standard deviations."""
-    n = 50_000
-    indices = np.zeros(n, dtype=np.int64)
-    many_indices(policy_key(3), 4, count, indices)
+    n, key = 30_000, policy_key(3)
+    indices = np.array([Draw(key, 4, step).index(count) for step in range(n)])
     assert indices.min() >= 0
     assert indices.max() == count - 1
     seen = np.bincount(indices, minlength=count)
@@ -150,10 +125,60 @@ def test_streams_of_clients_steps_and_seeds_differ() -> None:
     """Change any of the three and all numbers change."""
     drawn = []
     for seed, client, step in itertools.product((0, 1), (0, 1, 2**31), (0, 1, 2**33)):
-        out = np.zeros(4)
-        normal(policy_key(seed), client, step, out)
-        drawn += out.tolist()
+        drawn += Draw(policy_key(seed), client, step).normal(4).tolist()
     assert len(set(drawn)) == len(drawn)
+
+
+@given(st.lists(st.integers(0, 9), max_size=6))
+def test_normals_asked_for_piecemeal_are_the_same(pieces: list[int]) -> None:
+    """`normal(a)` and `normal(b)` are `normal(a + b)`, cut in two."""
+    draw = Draw(policy_key(5), 1, 7)
+    got = np.concatenate([draw.normal(n) for n in pieces] or [np.empty(0)])
+    np.testing.assert_array_equal(got, Draw(policy_key(5), 1, 7).normal(sum(pieces)))
+
+
+@given(st.lists(st.sampled_from(["index", "uniform", "normal"]), max_size=20))
+def test_no_word_is_used_twice(calls: list[str]) -> None:
+    """However calls are mixed: each kind of number continues in blocks of its own."""
+    key = (7, 8)
+    draw = Draw(np.array(key, dtype=np.uint64), 2, 3)
+    used: list[int] = []
+    uniform: list[int] = []
+    pairs: list[tuple[int, int]] = []
+    block = 0
+    for call in calls:
+        if call == "normal":
+            if len(pairs) == 0:
+                words = textbook_philox([block, 3, 0, 2], key)
+                block, pairs = block + 1, [(words[0], words[1]), (words[2], words[3])]
+            first, second = pairs.pop(0)
+            used += [first, second]
+            assert math.isclose((draw.normal(2) ** 2).sum(), -2 * math.log((first + 0.5) / 2**32), rel_tol=1e-9)
+            continue
+        if len(uniform) == 0:
+            block, uniform = block + 1, textbook_philox([block, 3, 0, 2], key)
+        word = uniform.pop(0)
+        used.append(word)
+        if call == "index":
+            assert draw.index(1000) == word * 1000 >> 32
+        else:
+            assert draw.uniform() == (word + 0.5) / 2**32
+    assert len(set(used)) == len(used)
+
+
+def test_uniform_is_inside_the_open_interval_and_uniform() -> None:
+    """Mean and variance of U(0, 1); the extreme words stay inside."""
+    draw = Draw(policy_key(2), 0, 0)
+    u = np.array([draw.uniform() for _ in range(30_000)])
+    assert abs(u.mean() - 0.5) < 5 * math.sqrt(1 / 12 / len(u))
+    assert abs(u.var() - 1 / 12) < 5 * math.sqrt(1 / 180 / len(u))
+    assert 0 < 0.5 / 2**32 < (ONES + 0.5) / 2**32 < 1
+
+
+def test_numpy_integers_do_not_overflow() -> None:
+    """A client and a step out of an array."""
+    key = policy_key(1)
+    assert Draw(key, np.int64(3), np.int64(2**40)).index(10**6) == Draw(key, 3, 2**40).index(10**6)  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------------------------------------------------- NumPy

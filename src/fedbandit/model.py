@@ -104,8 +104,8 @@ def invert(V: Array, ridge: float) -> tuple[Array, float]:
     sign, logdet = np.linalg.slogdet(A)
     if sign <= 0:
         raise FedbanditError("A matrix of statistics is not positive definite, even with its ridge.")
-    inverse = np.linalg.inv(A)
-    inverse += inverse.T
+    inverse: Array = np.linalg.inv(A).astype(np.float64, copy=False)
+    inverse += inverse.T  # symmetric to the last bit, or rank-one updates would drift apart
     inverse *= 0.5
     return inverse, float(logdet) - d * math.log(ridge)
 

@@ -8,11 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.engine.fast.jit import compiled_apart
 from fedbandit.errors import FedbanditError
 from fedbandit.streams import Stream, key_of, philox
-
-_ONE = 4294967296.0
 
 
 class RewardRule(NamedTuple):
@@ -43,7 +40,6 @@ def reward_plan(rule: RewardRule, seed: int) -> RewardPlan:
     return RewardPlan(*rule, key_of(seed, Stream.NOISE), np.zeros(1, dtype=np.int64))
 
 
-@compiled_apart
 def learnt(plan: RewardPlan, y: float, client: int, step: int) -> float:
     """The reward that a client learns from as its observation number `step`; NaN if y is refused."""
     if y < plan.low or y > plan.high:
@@ -53,8 +49,8 @@ def learnt(plan: RewardPlan, y: float, client: int, step: int) -> float:
         y = min(max(y, plan.low), plan.high)
     if plan.scale > 0.0:
         words = philox(plan.key, client, step, 0)
-        magnitude = -math.log((float(words[0]) + 0.5) / _ONE)
-        y += plan.scale * (magnitude if words[1] & np.uint64(1) else -magnitude)
+        magnitude = -math.log((words[0] + 0.5) / 2**32)
+        y += plan.scale * (magnitude if words[1] % 2 else -magnitude)
     return y
 
 

@@ -5,24 +5,22 @@ Two kinds, because two kinds of code draw:
 - `generator(seed, stream, part)` is a NumPy generator for arrays drawn in bulk: contexts, arrivals, reward noise. Each
   purpose has its own stream, so that systems compared on one seed see identical data, and each chunk of a stream its
   own part, so that any chunk can be drawn without the ones before it.
-- `uniform` and `normal` are counter-based (Philox 4×32, ten rounds; Salmon et al., SC 2011): the number depends on
-  (seed, client, own step, draw) alone, so N separate clients on a network repeat exactly what the simulator did.
+- `Draw(key, client, step)` is counter-based (Philox 4×32, ten rounds; Salmon et al., SC 2011): its numbers depend on
+  (seed, client, own step) alone, so N separate clients on a network repeat exactly what the simulator did.
 """
 
 from __future__ import annotations
 
 import math
 from enum import IntEnum
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.engine.fast.jit import compiled_lean
+from fedbandit.types import Array
 
-_LOW = np.uint64(0xFFFFFFFF)
-_SHIFT = np.uint64(32)
-_MULTIPLY_0, _MULTIPLY_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-_WEYL_0, _WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+_ONE = 4294967296.0  # 2³²
 
 
 class Stream(IntEnum):
@@ -53,42 +51,72 @@ def policy_key(seed: int) -> NDArray[np.uint64]:
     return key_of(seed, Stream.POLICY)
 
 
-@compiled_lean
-def philox(key: NDArray[np.uint64], client: int, step: int, draw: int) -> tuple[np.uint64, ...]:
+def philox(key: NDArray[np.uint64], client: int, step: int, draw: int) -> tuple[int, int, int, int]:
     """The four 32-bit words at counter (draw, step, step >> 32, client)."""
-    c0 = np.uint64(draw) & _LOW
-    c1 = np.uint64(step) & _LOW
-    c2 = np.uint64(step) >> _SHIFT
-    c3 = np.uint64(client) & _LOW
-    k0 = key[0]
-    k1 = key[1]
-    for _ in range(10):
-        p0 = _MULTIPLY_0 * c0
-        p1 = _MULTIPLY_1 * c2
-        c0 = (p1 >> _SHIFT) ^ c1 ^ k0
-        c2 = (p0 >> _SHIFT) ^ c3 ^ k1
-        c1 = p1 & _LOW
-        c3 = p0 & _LOW
-        k0 = (k0 + _WEYL_0) & _LOW
-        k1 = (k1 + _WEYL_1) & _LOW
+    step = int(step)  # NumPy's integers overflow below
+    c0, c1, c2, c3 = int(draw), step & 0xFFFFFFFF, step >> 32, int(client) & 0xFFFFFFFF
+    for k0, k1 in _round_keys(*key.tolist()):
+        p0 = 0xD2511F53 * c0
+        p1 = 0xCD9E8D57 * c2
+        c0, c2 = (p1 >> 32) ^ c1 ^ k0, (p0 >> 32) ^ c3 ^ k1
+        c1, c3 = p1 & 0xFFFFFFFF, p0 & 0xFFFFFFFF
     return c0, c1, c2, c3
 
 
-@compiled_lean
-def uniform_index(key: NDArray[np.uint64], client: int, step: int, count: int) -> int:
-    """A number of {0, …, count − 1}, all equally likely (to 2⁻³²)."""
-    words = philox(key, client, step, 0)
-    return int(np.int64((words[0] * np.uint64(count)) >> _SHIFT))
+@lru_cache(maxsize=1024)
+def _round_keys(k0: int, k1: int) -> tuple[tuple[int, int], ...]:
+    """The key of each of the ten rounds, counted up by Weyl's constants."""
+    return tuple(((k0 + i * 0x9E3779B9) % 2**32, (k1 + i * 0xBB67AE85) % 2**32) for i in range(10))
 
 
-@compiled_lean
-def normal(key: NDArray[np.uint64], client: int, step: int, out: NDArray[np.float64]) -> None:
-    """Fill `out` with independent standard normals (Box–Muller, four from every Philox block)."""
-    words = philox(key, client, step, 0)
-    for i in range(out.shape[0]):
-        if i % 4 == 0:
-            words = philox(key, client, step, i // 4)
-        pair = 2 * ((i % 4) // 2)
-        radius = math.sqrt(-2.0 * math.log((float(words[pair]) + 0.5) / 4294967296.0))
-        angle = 2.0 * math.pi * (float(words[pair + 1]) + 0.5) / 4294967296.0
-        out[i] = radius * (math.cos(angle) if i % 2 == 0 else math.sin(angle))
+class Draw:
+    """The random numbers of one decision: those of a client at its own step, in the order in which they are asked for.
+
+    Philox gives blocks of four words, numbered 0, 1, 2, … A call that needs words takes the next block: `index` and
+    `uniform` use one word each, `normal` a pair of words for two numbers (Box–Muller). What is left of a block serves
+    the next call of the same kind. So the numbers are independent, however calls are mixed, and `normal(a)` followed
+    by `normal(b)` gives `normal(a + b)`, cut in two.
+
+    >>> draw = Draw(policy_key(seed=0), client=3, step=0)
+    >>> draw.index(10), round(draw.uniform(), 4), draw.normal(2).round(4).tolist()
+    (3, 0.5877, [-1.3596, 0.298])
+    """
+
+    __slots__ = ("_client", "_key", "_next", "_normals", "_step", "_words")
+
+    def __init__(self, key: NDArray[np.uint64], client: int, step: int) -> None:
+        self._key = key
+        self._client = client
+        self._step = step
+        self._next = 0
+        self._words: list[int] = []  # left of the last block of index and uniform, last first
+        self._normals: list[float] = []  # left of the last block of normals, in order
+
+    def index(self, count: int) -> int:
+        """A number of {0, …, count − 1}, all equally likely (to 2⁻³²)."""
+        return (self._word() * int(count)) >> 32
+
+    def uniform(self) -> float:
+        """A number in the open interval (0, 1)."""
+        return (self._word() + 0.5) / _ONE
+
+    def normal(self, n: int) -> Array:
+        """N independent standard normals."""
+        drawn = self._normals
+        while len(drawn) < n:
+            words = self._block()
+            for first, second in ((words[0], words[1]), (words[2], words[3])):
+                radius = math.sqrt(-2.0 * math.log((first + 0.5) / _ONE))
+                angle = 2.0 * math.pi * (second + 0.5) / _ONE
+                drawn += (radius * math.cos(angle), radius * math.sin(angle))
+        self._normals = drawn[n:]
+        return np.array(drawn[:n])
+
+    def _word(self) -> int:
+        if not self._words:
+            self._words = list(reversed(self._block()))
+        return self._words.pop()
+
+    def _block(self) -> tuple[int, int, int, int]:
+        self._next += 1
+        return philox(self._key, self._client, self._step, self._next - 1)

@@ -10,10 +10,11 @@ from scipy import stats
 
 from fedbandit import mixing
 from fedbandit.engine.fast.packed import unpacked
-from fedbandit.engine.fast.plan import exact_width, noise_width, width
+from fedbandit.engine.fast.plan import exact_width, noise_width, plan_of, width
 from fedbandit.engine.fast.row_sums import shared_row
 from fedbandit.engine.fast.statistics import inverse_of, scratch_matrix, theta_of
-from fedbandit.machines.mixing import WEIGHTS, Width, mix
+from fedbandit.machines.mixing import WEIGHTS, mix
+from fedbandit.model import Width
 from fedbandit.policies import UCB
 from fedbandit.privacy.noise import draw_symmetric
 from fedbandit.privacy.pool_noise import PoolNoise
@@ -23,7 +24,7 @@ from fedbandit.types import Array
 from fedbandit.world import World
 
 DIM, RIDGE, SIGMA, CONFIDENCE, FAILURE, KAPPA = 4, 0.1, 0.5, 0.2, 0.1, 0.7
-PLAN = UCB(noise=SIGMA, confidence=CONFIDENCE).plan(World(2, DIM, 1000), RIDGE, policy_key(0))
+PLAN = plan_of(UCB(noise=SIGMA, confidence=CONFIDENCE), World(2, DIM, 1000), RIDGE, policy_key(0))
 
 
 def observed(rng: np.random.Generator, n: int, theta: Array) -> Sums:

@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.streams import normal, policy_key, uniform_index
+from fedbandit.streams import Draw, policy_key
 
 TIE = 1e-9
 
@@ -103,14 +103,13 @@ def semidefinite_factor(V: Array) -> Array:
 def choose(policy: Policy, V: Array, b: Array, X: Array, ridge: float, seed: int, client: int, step: int) -> int:
     """The arm that a model with these statistics pulls in its `step`-th action."""
     d = len(b)
-    key = policy_key(seed)
+    draw = Draw(policy_key(seed), client, step)
     if policy.kind == "uniform":
-        return int(uniform_index(key, client, step, len(X)))
+        return draw.index(len(X))
     inverse = np.linalg.inv(V + ridge * np.eye(d))
     theta = inverse @ b
     alpha = width(policy, V, ridge)
-    z = np.zeros(d)
-    normal(key, client, step, z)
+    z = draw.normal(d)
     if policy.kind == "ucb":
         scores = [float(x @ theta + alpha * math.sqrt(x @ inverse @ x)) for x in X]
     elif policy.kind == "squared":

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedbandit.streams import normal, policy_key, uniform_index
+from fedbandit.streams import Draw, policy_key
 from tests.oracles.naive import TIE, Array, Ints, Log, Policy, semidefinite_factor
 
 
@@ -103,12 +103,11 @@ def run_graph(
             S = math.sqrt(N) if model_width else 1.0
             alpha = policy.sigma * math.sqrt(max(grown, 0.0) + 2 * math.log(1 / policy.delta)) + math.sqrt(ridge) * S
             alpha += 0.0 if wider is None else wider(observed, np.asarray(inverse, dtype=np.float64), E)
-        z = np.zeros(d)
-        normal(key, u, int(steps[u]), z)
+        z = Draw(key, u, int(steps[u])).normal(d)
         means = np.array([features(u, x) @ theta for x in X])
         if policy.kind == "uniform":
             scores = np.zeros(len(X))
-            scores[uniform_index(key, u, int(steps[u]), len(X))] = 1.0
+            scores[Draw(key, u, int(steps[u])).index(len(X))] = 1.0
         elif policy.kind == "ucb":
             scores = means + [alpha * math.sqrt(features(u, x) @ inverse @ features(u, x)) for x in X]
         elif policy.kind == "greedy":

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from fedbandit.streams import normal, policy_key, uniform_index
+from fedbandit.streams import Draw, policy_key
 from tests.oracles.naive import TIE, Array, Async, Ints, Log, Policy, choose, semidefinite_factor, width
 
 SETTLED = 1e-14
@@ -125,10 +125,9 @@ class Split:
                 s = sum((x * y for x, y in self._masked(i)), np.zeros(log.dim))
                 a = choose(policy, S, s, seen, self.ridge, seed, i, step)
             elif policy.kind == "uniform":
-                a = int(uniform_index(policy_key(seed), i, step, len(X)))
+                a = Draw(policy_key(seed), i, step).index(len(X))
             else:
-                z = np.zeros(self.d_g + max(self.sizes))
-                normal(policy_key(seed), i, step, z)
+                z = Draw(policy_key(seed), i, step).normal(self.d_g + max(self.sizes))
                 scores = self.scores(i, policy, X, z)
                 a = next(k for k, score in enumerate(scores) if score >= max(scores) - TIE)
             arms[t] = a

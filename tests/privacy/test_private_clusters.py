@@ -19,7 +19,8 @@ from fedbandit.engine.fast.row_sums import pending_sums
 from fedbandit.engine.fast.rows import RowsLearner
 from fedbandit.engine.fast.statistics import N_PENDING
 from fedbandit.engine.simulation import Simulation
-from fedbandit.machines.mixing import Width, mix
+from fedbandit.machines.mixing import mix
+from fedbandit.model import Width
 from fedbandit.policies import UCB
 from fedbandit.privacy import NoisyRewards, PrivateStatistics, PublishedClusters
 from fedbandit.privacy.noise import draw_symmetric

@@ -16,6 +16,6 @@ from fedbandit.policies.uniform import Uniform
 __all__ = ["UCB", "Greedy", "LinPHE", "LinTS", "Policy", "SquaredBonus", "Uniform", "WidthRule", "best"]
 
 POLICIES: dict[str, type[Policy]] = {
-    kind.name: kind for kind in list(globals().values()) if isinstance(kind, type) and Policy in kind.__mro__[1:]
+    kind.name: kind for kind in list(globals().values()) if Policy in getattr(kind, "__mro__", ())[1:]
 }
 """Policies by name, as the command line and presets know them."""

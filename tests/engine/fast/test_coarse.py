@@ -14,6 +14,7 @@ from fedbandit.engine.fast.choose import choose, ready_for, scratch
 from fedbandit.engine.fast.coarse import LANES, LARGEST, LINE, coarse_copy, dot_each_coarsely, doubt
 from fedbandit.engine.fast.jit import compiled
 from fedbandit.engine.fast.packed import multiply_packed
+from fedbandit.engine.fast.plan import plan_of
 from fedbandit.engine.fast.rows import RowsLearner
 from fedbandit.engine.fast.statistics import N, empty_rows, inverse_of, observe, scratch_matrix, start_row, theta_of
 from fedbandit.engine.simulation import Simulation
@@ -112,7 +113,7 @@ def test_the_same_arm_is_chosen_with_and_without(d: int, n: int, apart: float, a
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     arms: Ints = rng.integers(0, 20, size=n)
     row = trained(d, rng, int(rng.integers(0, 3 * d)))
-    plan = UCB(alpha=alpha).plan(World(1, d, 10, bound=1.0, noise=0.5), 0.1, np.zeros(2, dtype=np.uint64))
+    plan = plan_of(UCB(alpha=alpha), World(1, d, 10, bound=1.0, noise=0.5), 0.1, np.zeros(2, dtype=np.uint64))
     work = scratch(n, d)
     expected = choose(plan, row.copy(), 0, X, arms, work)
     u = work.best_u.copy()
@@ -126,7 +127,7 @@ def test_what_single_precision_would_get_wrong() -> None:
     X = np.array([[0.5 + 2.5e-8, 0.0], [0.5 + 2.9e-8, 0.0]])
     row = trained(2, np.random.default_rng(0), 1)
     theta_of(row, 2)[:] = [1.0, 0.0]
-    plan = UCB(alpha=0.0).plan(World(1, 2, 10, bound=1.0), 0.1, np.zeros(2, dtype=np.uint64))
+    plan = plan_of(UCB(alpha=0.0), World(1, 2, 10, bound=1.0), 0.1, np.zeros(2, dtype=np.uint64))
     work = ready_for(scratch(2, 2), X, MANY)
     out = np.zeros(4)
     dot_each_coarsely(theta_of(row, 2), work.coarse, np.arange(2), out)
@@ -156,7 +157,7 @@ def test_parameters_too_large_for_single_precision(size: float) -> None:
     X = np.array([[1.0, 0.0], [0.0, 1.0]])
     row = trained(2, np.random.default_rng(0), 1)
     theta_of(row, 2)[:] = [-size, size]
-    plan = UCB(alpha=1.0).plan(World(1, 2, 10, bound=1.0), 0.1, np.zeros(2, dtype=np.uint64))
+    plan = plan_of(UCB(alpha=1.0), World(1, 2, 10, bound=1.0), 0.1, np.zeros(2, dtype=np.uint64))
     assert choose(plan, row, 0, X, np.arange(2), ready_for(scratch(2, 2), X, MANY)) == 1
 
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbandit.engine.fast.choose import choose, scratch
+from fedbandit.engine.fast.plan import plan_of
 from fedbandit.engine.fast.statistics import NOISE, TIE, empty_rows, start_row
 from fedbandit.policies import UCB
 from fedbandit.types import Array
@@ -44,7 +45,7 @@ def test_a_model_that_knows_nothing(kind: str, n: int, d: int, noise: float, bou
     start_row(row, d, RIDGE)
     row[NOISE] = noise
     world = World(n_clients=1, dim=d, horizon=10, bound=bound, noise=0.5)
-    plan = UCB().plan(world, RIDGE, np.zeros(2, dtype=np.uint64))
+    plan = plan_of(UCB(), world, RIDGE, np.zeros(2, dtype=np.uint64))
     work = scratch(n, d)
     chosen = choose(plan, row, 0, X, arms, work)
 

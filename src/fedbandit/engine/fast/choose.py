@@ -14,8 +14,8 @@ from fedbandit.engine.fast.packed import multiply_packed
 from fedbandit.engine.fast.plan import Code, PolicyPlan
 from fedbandit.engine.fast.sampling import spread_perturbed, spread_thompson
 from fedbandit.engine.fast.statistics import STEPS, inverse_of, scratch_matrix, theta_of
+from fedbandit.engine.fast.streams import normal, uniform_index
 from fedbandit.engine.fast.ties import winner
-from fedbandit.streams import normal, uniform_index
 from fedbandit.types import Array, Ints
 
 UNIFORM, GREEDY, UCB = int(Code.UNIFORM), int(Code.GREEDY), int(Code.UCB)

@@ -25,11 +25,12 @@ from fedbandit.engine.fast.jit import compiled_free, compiled_inline, compiled_l
 from fedbandit.engine.fast.outcome import Outcome, pull
 from fedbandit.engine.fast.packed import add_to_diagonal, pack
 from fedbandit.engine.fast.plan import PolicyPlan
+from fedbandit.engine.fast.rewards import learnt
 from fedbandit.engine.fast.rules import DONE, EVENT, REFUSED, Pause
 from fedbandit.engine.fast.sampling import cholesky
 from fedbandit.engine.fast.statistics import BIAS, LOGDET, SPECTRAL, STEPS, base_of, inverse_of, theta_of
 from fedbandit.environments.block import Block
-from fedbandit.rewards import RewardPlan, learnt
+from fedbandit.rewards import RewardPlan
 from fedbandit.types import Array, Ints
 
 CHANGES = 64

@@ -15,6 +15,7 @@ from fedbandit.engine.fast.outcome import Outcome, pull
 from fedbandit.engine.fast.packed import multiply_packed
 from fedbandit.engine.fast.plan import Code, PolicyPlan
 from fedbandit.engine.fast.prefetching import look_ahead, look_for_row
+from fedbandit.engine.fast.rewards import learnt
 from fedbandit.engine.fast.rules import DONE, EVENT, HUB_FULL, REFUSED, ROWS_FULL, Pause, Rules
 from fedbandit.engine.fast.scratch_row import (
     RENEWED,
@@ -30,7 +31,6 @@ from fedbandit.engine.fast.slots import BENCH, FULL, LIGHT, Seats, take_seat
 from fedbandit.engine.fast.statistics import N_OWN, REFRESH_EVERY, STEPS, UNREFRESHED, hold, inverse_of, observe
 from fedbandit.environments.block import Block
 from fedbandit.protocols.trigger import pick, triggered
-from fedbandit.rewards import learnt
 from fedbandit.types import Array, Ints
 
 PERTURBED = int(Code.PERTURBED)  # the policy that reads what is pending and base

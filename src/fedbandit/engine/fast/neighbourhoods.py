@@ -15,10 +15,11 @@ from fedbandit.engine.fast.jit import compiled_free, compiled_lean
 from fedbandit.engine.fast.outcome import Outcome, pull
 from fedbandit.engine.fast.packed import pack
 from fedbandit.engine.fast.plan import PolicyPlan, plan_of
+from fedbandit.engine.fast.rewards import learnt
 from fedbandit.engine.fast.statistics import STEPS, TIE, N, base_b_of, base_of, empty_rows, refresh, start_row
 from fedbandit.engine.partitions import Partitions
 from fedbandit.environments.block import Block, Environment
-from fedbandit.rewards import AS_THEY_ARE, RewardPlan, learnt, refused, reward_plan
+from fedbandit.rewards import AS_THEY_ARE, RewardPlan, refused, reward_plan
 from fedbandit.schedule import NEVER
 from fedbandit.state import State
 from fedbandit.streams import policy_key
