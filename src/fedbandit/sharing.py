@@ -1,8 +1,8 @@
-"""How a coordinator that knows its members one by one puts their statistics together.
+"""Who is sent what: how a coordinator puts its members' statistics together.
 
-Where everybody shares with everybody, a coordinator needs one sum (`protocols.hub`). Clusters that are found while
-running, that overlap, or a graph of users need more: what each member has released so far. A structure then is an
-*assembly*: it says what a member is to be sent. The protocol says when.
+A structure gives a *sharing*, which says what a member is to be sent; the protocol says when. Where groups are known
+beforehand a coordinator keeps one sum for each (`Groups`). Clusters that are found while running, that overlap, or a
+graph of users need more: what each member has released so far.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from fedbandit.model import Model
 from fedbandit.sums import EXACT, Slack, Sums
 from fedbandit.types import Array, Ints
-from fedbandit.world import World
 
 NEVER = 2**62
 """A round that never comes."""
@@ -100,11 +100,11 @@ def share_of(member: int, members: Members, group: Sequence[int], noise: Noise |
     return Share(sums, noise.known(variance), own=False)
 
 
-class Assembly(Protocol):
-    """The running state of such a structure, at the coordinator."""
+class Sharing(Protocol):
+    """Who is sent what, at the coordinator: the running state of a structure."""
 
     exploring: bool
-    """Whether clients still choose at random: the assembly ends that by its first regrouping."""
+    """Whether clients still explore (`Structure.explore`): the sharing ends that by its first regrouping."""
 
     def groups(self) -> list[list[int]]:
         """Who shares with whom now; groups may overlap."""
@@ -137,29 +137,20 @@ class Assembly(Protocol):
 
 @runtime_checkable
 class Grounded(Protocol):
-    """An assembly whose members know something before they hear anything, because it is public."""
+    """An sharing whose members know something before they hear anything, because it is public."""
 
     def prior(self, member: int) -> Share:
         """What a member starts with."""
         ...
 
 
-def prior_share(assembly: Assembly | None, member: int) -> Share | None:
+def prior_share(sharing: Sharing | None, member: int) -> Share | None:
     """What a member starts with, if it is more than nothing."""
-    return assembly.prior(member) if isinstance(assembly, Grounded) else None
-
-
-@runtime_checkable
-class Assembled(Protocol):
-    """A structure that needs to know members one by one."""
-
-    def assembly(self, world: World, ridge: float) -> Assembly:
-        """Its state before anything has happened."""
-        ...
+    return sharing.prior(member) if isinstance(sharing, Grounded) else None
 
 
 class Others:
-    """An assembly for groups that never change: a member is sent the sum of what the *others* of its group released.
+    """An sharing for groups that never change: a member is sent the sum of what the *others* of its group released.
 
     Under privacy a member's own data are exact on its own side and noisy at the coordinator; it is better off with the
     first, and mixes the others' in (`mixing`).
@@ -199,6 +190,83 @@ class Others:
             self._totals[g] = stamp, members.V[who].sum(axis=0), members.b[who].sum(axis=0), variance
         _, V, b, variance = self._totals[g]
         return V, b, int(members.n[who].sum()), variance
+
+    def next_wake(self, done: int) -> int:  # noqa: ARG002 - groups never change
+        """Never."""
+        return NEVER
+
+    def regroup(self, members: Members, done: int, noise: Noise | None = None) -> bool:  # noqa: ARG002 - groups never change
+        """Nothing changes."""
+        return False
+
+    def state(self) -> dict[str, Any]:
+        """Nothing is remembered."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Nothing is remembered."""
+
+
+class LocalModel(Model, Protocol):
+    """A model that takes part in a federation: what is exchanged is its shared part."""
+
+    n_own: int
+    n_pending: int
+    logdet: float
+    shared_logdet: float
+    version: int
+
+    @property
+    def silent(self) -> bool:
+        """Whether it has nothing to exchange yet, whatever its trigger says."""
+        ...
+
+    def observe(self, x: Array, y: float) -> None:
+        """Add an observation of its own."""
+        ...
+
+    def pending(self) -> Sums:
+        """A copy of what has been observed and not uploaded."""
+        ...
+
+    def mark_sent(self) -> None:
+        """What was pending is now in common with the coordinator."""
+        ...
+
+    def adopt(self, sums: Sums, slack: Slack = EXACT, version: int = 0) -> None:
+        """Replace what is in common with the coordinator."""
+        ...
+
+    def dump(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Numbers and arrays from which `load` makes the same model."""
+        ...
+
+    def load(self, numbers: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+        """Go on from there."""
+        ...
+
+
+class Groups:
+    """Groups that never change: a member is sent the sum of what its group released."""
+
+    exploring = False
+
+    def __init__(self, group_of: Ints, n_clients: int) -> None:
+        labels = np.resize(group_of, n_clients)
+        self._group_of = labels
+        self._groups = [np.flatnonzero(labels == g) for g in range(int(labels.max()) + 1)]
+
+    def groups(self) -> list[list[int]]:
+        """As they always were."""
+        return [group.tolist() for group in self._groups]
+
+    def affected(self, member: int) -> Sequence[int]:
+        """The whole group."""
+        return self._groups[self._group_of[member]].tolist()
+
+    def share(self, member: int, members: Members, noise: Noise | None, ridge: float) -> Share:
+        """The group's sum."""
+        return summed(members, self._groups[self._group_of[member]].tolist(), noise, ridge)
 
     def next_wake(self, done: int) -> int:  # noqa: ARG002 - groups never change
         """Never."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 
 from fedbandit.errors import FedbanditError, number
-from fedbandit.policies import UCB, Policy, SquaredBonus, Uniform
+from fedbandit.policies import UCB, Policy, Uniform
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
 from fedbandit.protocols import MemberKeeper, MessageProtocol, Never
-from fedbandit.sharing import Assembled, Assembly, Noise, Others
+from fedbandit.sharing import Groups, Noise, Others, Sharing
 from fedbandit.streams import Stream, generator
 from fedbandit.structures import Clustering, Everyone, GlobalLocal, OnGraph, Structure
 from fedbandit.world import World
@@ -60,12 +60,7 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
                 "with; use the protocol Never, or a structure with a row for each client."
             )
 
-        if isinstance(self.policy, SquaredBonus) and self.structure.model in ("split", "kernel"):
-            raise FedbanditError(
-                f"SquaredBonus with {type(self.structure).__name__} is refused: it scores arms with a single row of "
-                "statistics, which this structure has not; use UCB."
-            )
-        if self.protocol.one_by_one and not isinstance(self.structure, Assembled):
+        if self.protocol.one_by_one and not self.structure.by_member:
             raise FedbanditError(
                 f"{parts} is refused: this coordinator forms groups of members whom it knows one by one; use a "
                 "structure that says how, such as HomogeneityCliques or EvidenceClusters."
@@ -89,7 +84,7 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
             return
         if claim.basis == "as published":
             raise FedbanditError(f"{parts} is refused: the paper's noise is on the model of all users in one place.")
-        if getattr(self.structure, "fresh", True):
+        if self.structure.fresh:
             raise FedbanditError(
                 f"{parts} is refused: a model that learns from its own rewards at once chooses arms, whose contexts it "
                 "sends as they are, by rewards that were not noised; use a structure with fresh=False, or NoisyRewards."
@@ -99,7 +94,7 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
                 f"{parts} needs a protocol that reads counts, such as CountTriggered: a model that waits for releases "
                 "has no determinant that grows by itself."
             )
-        if self.privacy.site == "coordinator" and not isinstance(self.structure, Assembled):
+        if self.privacy.site == "coordinator" and not self.structure.by_member:
             raise FedbanditError(f"{parts} is refused: a coordinator that draws noise has to know its members.")
 
     def _check_soundness(self) -> None:
@@ -115,7 +110,7 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
                 f"{parts} is refused on a graph of users: noise in V would make its kernel indefinite; protect rewards "
                 "(PrivateRewards) instead."
             )
-        if self.structure.model == "split":
+        if isinstance(self.structure, GlobalLocal):
             raise FedbanditError(
                 f"{parts} is refused for a model in two parts: what is shared holds estimates made with the personal "
                 "part, whose sensitivity is not known; protect rewards (NoisyRewards) instead."
@@ -195,33 +190,34 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
         return replace(self, protocol=protocol, privacy=self.privacy.told(world, releases))
 
     def _calls(self, world: World) -> int:
-        """How often an assembly has everybody upload, beside what the protocol does."""
-        assembly, calls = self.assembly(world), 0
-        if assembly is not None and self.privacy.perturbs == "statistics":
-            done = assembly.next_wake(0)
+        """How often a sharing has everybody upload, beside what the protocol does."""
+        calls = 0
+        if self.structure.separate and self.privacy.perturbs == "statistics":
+            sharing = self.sharing(world)
+            done = sharing.next_wake(0)
             while done <= world.horizon // world.per_round:
-                calls, done = calls + 1, assembly.next_wake(done)
+                calls, done = calls + 1, sharing.next_wake(done)
         return calls
 
     def as_seen(self, world: World) -> World:
         """The world as a policy sees it: noise on rewards adds to their own (Laplace(s) has the variance 2s²)."""
         return replace(world, noise=math.hypot(world.noise, math.sqrt(2) * self.privacy.reward_rule.scale))
 
-    def assembly(self, world: World) -> Assembly | None:
-        """What puts members' statistics together, if the structure needs to know them one by one."""
-        if isinstance(self.structure, Assembled):
-            rows = self.structure.model == "rows"
-            return self.structure.assembly(self.as_seen(world), self.ridge) if rows else None
-        layout = self.structure.layout(world)
-        talks = self.protocol.says in ("upload", "request") and self.structure.separate
-        if self.privacy.keeps_own and layout.fresh and talks:
-            return Others(layout.group_of, world.n_clients)
-        return None
+    def sharing(self, world: World) -> Sharing:
+        """Who is sent what; under privacy a member that keeps its own data is sent the others'."""
+        talks = self.protocol.says in ("upload", "request")
+        if self.privacy.keeps_own and self.structure.fresh and talks and not self.structure.by_member:
+            return Others(self.structure.groups(world), world.n_clients)
+        return self.structure.sharing(self.as_seen(world), self.ridge)
+
+    def knows_members(self, world: World) -> bool:
+        """Whether the coordinator keeps what each member has released, not only the sums of groups."""
+        return self.structure.separate and not isinstance(self.sharing(world), Groups)
 
     @property
     def explorer(self) -> Policy:
         """How clients choose while a structure has them explore: at random, or what they know least about."""
-        return UCB(alpha=WIDEST) if getattr(self.structure, "explore", "random") == "widest" else Uniform()
+        return UCB(alpha=WIDEST) if self.structure.explore == "widest" else Uniform()
 
     def pool_noise(self) -> Noise | None:
         """What a coordinator knows about the noise in sums of uploads; of a system that was told the world."""
@@ -229,10 +225,9 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
 
     def member_coordinator(self, world: World, seed: int = 0) -> MemberKeeper | None:
         """The coordinator's machine, if members must be known one by one; of a system that was told the world."""
-        assembly = self.assembly(world)
-        if assembly is None:
+        if not self.knows_members(world):
             return None
-        machine = self.protocol.member_coordinator(assembly, world, self.ridge, self.pool_noise())
+        machine = self.protocol.member_coordinator(self.sharing(world), world, self.ridge, self.pool_noise())
         if machine is None:
             raise FedbanditError(
                 f"{type(self.structure).__name__} with {type(self.protocol).__name__} is refused: this protocol has no "
@@ -242,10 +237,6 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
         if self.privacy.site == "coordinator":
             machine.privatise = lambda i: self.privacy.stream(i, partial(generator, seed, Stream.NOISE, i))
         return machine
-
-    def shared_dim(self, world: World) -> int:
-        """The length of the vectors that messages carry."""
-        return self.structure.parts(world).shared if isinstance(self.structure, GlobalLocal) else world.dim
 
     def parameters(self) -> dict[str, object]:
         """All parameters, flat, as plain values: for reports, files and fingerprints."""

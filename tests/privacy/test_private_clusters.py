@@ -197,13 +197,13 @@ def test_without_noise_a_phase_is_fclubs(seed: int) -> None:
     V = np.stack([x.T @ x for x in X])
     b = np.stack([x.T @ (x @ theta[i % 3] + 0.1 * rng.standard_normal(len(x))) for i, x in enumerate(X)])
     structure = ReleasedPhases(alpha_split=0.8, alpha_merge=0.9, n_servers=3)
-    phases = structure.assembly(fb.World(users, d, 1000), 1.0)
+    phases = structure.sharing(fb.World(users, d, 1000), 1.0)
     assert phases.groups() == [[i] for i in range(users)]
     phases.regroup(Members(V, b, n, n), 100)
     label = naive_phase(V, b, n, np.arange(users) * 3 // users, 0.8, 0.9, 1.0)
     found = {tuple(group) for group in phases.groups()}
     assert found == {tuple(i for i in range(users) if label[i] == k) for k in set(label)}
-    again = structure.assembly(fb.World(users, d, 1000), 1.0)
+    again = structure.sharing(fb.World(users, d, 1000), 1.0)
     again.restore(phases.state())
     assert again.groups() == phases.groups()
     np.testing.assert_array_equal(again.edges, phases.edges)
@@ -220,7 +220,7 @@ def test_noise_that_hides_everything_leaves_users_alone_and_tears_nobody_apart()
     H = np.stack([20.0 * draw_symmetric(rng, (4, 4)) for _ in n])
     h = 20 / 0.7 * rng.standard_normal((12, 4))
     V, b, once = 125 * np.eye(4), 125 * np.ones(4) / 2, np.ones(12, dtype=np.int64)
-    phases = ReleasedPhases(n_servers=3).assembly(fb.World(12, 4, 1000), 1.0)
+    phases = ReleasedPhases(n_servers=3).sharing(fb.World(12, 4, 1000), 1.0)
     phases.regroup(Members(V + H, b + h, n, once), 100, noise)
     assert phases.groups() == [[i] for i in range(12)]
     assert phases.edges.sum() == 3 * 16

@@ -269,7 +269,7 @@ def test_the_server_refuses_what_nobody_asked_for_and_applies_a_retry_once() -> 
     upload = Upload(0, 1, Sums(np.eye(2), np.ones(2), 2), 1.0)
     with pytest.raises(fb.FedbanditError, match="was not asked for one"):
         server.receive(upload)
-    server.assembly.restore({"exploring": False, "cliques": [[0, 1], [2]], "home": [[0, 1], [0, 1], [2]]})
+    server.sharing.restore({"exploring": False, "cliques": [[0, 1], [2]], "home": [[0, 1], [0, 1], [2]]})
     server.size[:2] = 2
     assert server.receive(request) == []
     assert server.next_wake(4) == 5
@@ -354,7 +354,7 @@ def test_the_test_knows_the_noise() -> None:
     noise = std * rng.standard_normal((n, dim, dim))
     noisy = Members(members.V + (noise + noise.transpose(0, 2, 1)) / math.sqrt(2),
                     members.b + 2 * std * rng.standard_normal((n, dim)), members.n, members.n)  # fmt: skip
-    structure = HomogeneityCliques().assembly(fb.World(n, dim, 1000), 0.1)
+    structure = HomogeneityCliques().sharing(fb.World(n, dim, 1000), 0.1)
     assert structure.edges(weighted(noisy, 0.1, Known())).all()
     assert not structure.edges(weighted(noisy, 0.1, None)).all()
 

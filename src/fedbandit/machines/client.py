@@ -102,7 +102,7 @@ class ClientMachine:
         told = system.told(world)
         self.member = member
         self._row = row = member * told.protocol.period + estimator  # its number in a simulation
-        self.dim = told.shared_dim(world)
+        self.dim = told.structure.shared_dim(world)
         self.context_dim = world.dim
         self.bound = world.bound
         self.ridge = system.ridge
@@ -396,7 +396,7 @@ def make_coordinator(system: System, world: World, seed: int = 0) -> Coordinator
     known_one_by_one = told.member_coordinator(world, seed)
     if known_one_by_one is not None:
         return known_one_by_one
-    layout, dim = told.structure.layout(world), told.shared_dim(world)
+    layout, dim = told.structure.layout(world), told.structure.shared_dim(world)
     hub = empty_hub(
         dim,
         layout.n_rows,

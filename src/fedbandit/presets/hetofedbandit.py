@@ -17,7 +17,8 @@ from fedbandit.protocols import (
 )
 from fedbandit.protocols.queue import Order
 from fedbandit.structures import EvidenceClusters, HomogeneityCliques, Neighbourhoods
-from fedbandit.structures.homogeneity_cliques import Explore, Margin
+from fedbandit.structures.homogeneity_cliques import Margin
+from fedbandit.structures.structure import Explore
 from fedbandit.system import System
 
 ONCE_LEVEL = 0.5

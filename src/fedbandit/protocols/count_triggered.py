@@ -14,7 +14,7 @@ from fedbandit.protocols.factors import Factor, check_factor, count_releases, se
 from fedbandit.protocols.member_star import MemberStar
 from fedbandit.protocols.members import MemberKeeper
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
-from fedbandit.sharing import Assembly, Noise
+from fedbandit.sharing import Noise, Sharing
 from fedbandit.types import Array
 from fedbandit.world import World
 
@@ -76,10 +76,10 @@ class CountTriggered:
         rounds = max(world.horizon // world.per_round, 1)
         return count_releases(float(settled(self.factor_upload).min()), rounds, self.batch)
 
-    def member_coordinator(self, assembly: Assembly, world: World, ridge: float, noise: Noise | None) -> MemberKeeper:
+    def member_coordinator(self, sharing: Sharing, world: World, ridge: float, noise: Noise | None) -> MemberKeeper:
         """The same, member by member."""
         return MemberStar(
-            assembly,
+            sharing,
             world.n_clients,
             world.dim,
             ridge,

@@ -14,7 +14,7 @@ from fedbandit.protocols.factors import Factor, Rules, check_factor, growth_rele
 from fedbandit.protocols.member_star import MemberStar
 from fedbandit.protocols.members import MemberKeeper
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
-from fedbandit.sharing import Assembly, Noise
+from fedbandit.sharing import Noise, Sharing
 from fedbandit.types import Array
 from fedbandit.world import World
 
@@ -88,10 +88,10 @@ class EventTriggered:
         """At most as often as the determinant can grow by γ_U: d log(1 + TL²/(dλ)) / log γ_U, here for λ ≥ 10⁻³."""
         return growth_releases(world, float(np.log(settled(self.gamma_upload)).min()))
 
-    def member_coordinator(self, assembly: Assembly, world: World, ridge: float, noise: Noise | None) -> MemberKeeper:
+    def member_coordinator(self, sharing: Sharing, world: World, ridge: float, noise: Noise | None) -> MemberKeeper:
         """The same, member by member."""
         return MemberStar(
-            assembly,
+            sharing,
             world.n_clients,
             world.dim,
             ridge,

@@ -14,7 +14,7 @@ from fedbandit.protocols.coordinator import Coordinator
 from fedbandit.protocols.factors import count_releases
 from fedbandit.protocols.topology import Topology, neighbours_of
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
-from fedbandit.sharing import Assembly, Noise
+from fedbandit.sharing import Noise, Sharing
 from fedbandit.types import Array
 from fedbandit.world import World
 
@@ -105,7 +105,7 @@ class Gossip:
 
     def member_coordinator(
         self,
-        assembly: Assembly,  # noqa: ARG002
+        sharing: Sharing,  # noqa: ARG002
         world: World,  # noqa: ARG002
         ridge: float,  # noqa: ARG002
         noise: Noise | None,  # noqa: ARG002

@@ -12,7 +12,7 @@ from fedbandit.engine.fast.statistics import TIE
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Join, Message, Receipt, Upload
 from fedbandit.protocols.members import MemberKeeper, Messages
-from fedbandit.sharing import Assembly, Noise, Share
+from fedbandit.sharing import Noise, Share, Sharing
 from fedbandit.state import State
 from fedbandit.sums import Sums
 from fedbandit.types import Array
@@ -21,13 +21,13 @@ from fedbandit.types import Array
 class MemberStar(MemberKeeper):
     """Members upload on their own triggers; each that is stale is sent its share (Async-LinUCB, Alg. 1, per member).
 
-    A member is stale when measure(its share) − measure(what it has) > log γ_D, as in `protocols.hub`. When the assembly
+    A member is stale when measure(its share) − measure(what it has) > log γ_D, as in `protocols.hub`. When the sharing
     wakes, everybody is called, groups are formed anew, and whoever is in another group is sent its new share.
     """
 
     def __init__(
         self,
-        assembly: Assembly,
+        sharing: Sharing,
         n_clients: int,
         dim: int,
         ridge: float,
@@ -37,7 +37,7 @@ class MemberStar(MemberKeeper):
         warm: bool,
         counting: bool,
     ) -> None:
-        super().__init__(assembly, n_clients, dim, ridge, noise)
+        super().__init__(sharing, n_clients, dim, ridge, noise)
         self.log_gamma = np.resize(log_gamma, n_clients)
         self.warm = warm
         self.counting = counting
@@ -62,7 +62,7 @@ class MemberStar(MemberKeeper):
         """All is in: regroup."""
         everyone = range(self.members.n.size)
         before = [self._sum(j) for j in everyone]
-        if self.assembly.regroup(self.members, self.done, self.noise):
+        if self.sharing.regroup(self.members, self.done, self.noise):
             moved = [j for j in everyone if not np.array_equal(self._sum(j), before[j])]
             self.known[moved] = -np.inf  # whatever they have, it is not their group's
         return self._refresh(everyone)
@@ -80,7 +80,7 @@ class MemberStar(MemberKeeper):
                 if member in self.awaited:
                     return [Receipt(member, sequence), *self.answered(member)]
                 self.answered(member)
-                stale = [] if self.awaited else [j for j in self.assembly.affected(member) if self.joined[j]]
+                stale = [] if self.awaited else [j for j in self.sharing.affected(member) if self.joined[j]]
                 return [Receipt(member, sequence), *self._refresh(stale)]
             case _:
                 raise FedbanditError(f"This coordinator does not take a {type(message).__name__}.")
@@ -90,7 +90,7 @@ class MemberStar(MemberKeeper):
         return self._refresh([member]) if self.warm else []
 
     def _sum(self, member: int) -> Array:
-        return self.assembly.share(member, self.members, None, self.ridge).sums.V
+        return self.sharing.share(member, self.members, None, self.ridge).sums.V
 
     def _refresh(self, candidates: Iterable[int]) -> Messages:
         sent: Messages = []
@@ -98,7 +98,7 @@ class MemberStar(MemberKeeper):
         for j in candidates:
             limit = self.known[j] + self.log_gamma[j] + TIE
             if self.counting:
-                group = self.assembly.affected(j)
+                group = self.sharing.affected(j)
                 if id(group) not in counts:
                     counts[id(group)] = self._log_count(int(self.members.n[group].sum()))
                 if counts[id(group)] <= limit:

@@ -5,22 +5,22 @@ from __future__ import annotations
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Join, Message, Receipt, Request, Upload
 from fedbandit.protocols.members import MemberKeeper, Messages
-from fedbandit.sharing import Assembly, Noise
+from fedbandit.sharing import Noise, Sharing
 from fedbandit.state import State
 
 
 class MemberSync(MemberKeeper):
     """When one asks, all of its group upload, and then all are sent their shares (Async-LinUCB, Alg. 4, per member).
 
-    One group is called at a time; who asks meanwhile is heard when it asks again. When the assembly wakes, everybody is
+    One group is called at a time; who asks meanwhile is heard when it asks again. When the sharing wakes, everybody is
     called, and groups are formed anew first.
     """
 
     called: list[int]
     regrouping: bool
 
-    def __init__(self, assembly: Assembly, n_clients: int, dim: int, ridge: float, noise: Noise | None) -> None:
-        super().__init__(assembly, n_clients, dim, ridge, noise)
+    def __init__(self, sharing: Sharing, n_clients: int, dim: int, ridge: float, noise: Noise | None) -> None:
+        super().__init__(sharing, n_clients, dim, ridge, noise)
         self.called = []
         self.regrouping = False
 
@@ -39,7 +39,7 @@ class MemberSync(MemberKeeper):
     def collected(self) -> Messages:
         """Everybody who was called is sent its share."""
         if self.regrouping:
-            self.assembly.regroup(self.members, self.done, self.noise)
+            self.sharing.regroup(self.members, self.done, self.noise)
             self.regrouping = False
         return [self.download(j, self.share(j)) for j in self.called]
 
@@ -52,7 +52,7 @@ class MemberSync(MemberKeeper):
                 self.check_member(member)
                 if self.awaited:
                     return []
-                self.called = list(self.assembly.affected(member))
+                self.called = list(self.sharing.affected(member))
                 return self.collect(self.called)
             case Upload(member, sequence):
                 self.check_member(member)

@@ -1,6 +1,6 @@
 """A coordinator that knows its members one by one: for clusters that change or overlap, and for graphs of users.
 
-It keeps what each member has released (never what it was sent), an `Assembly` says what a member is to be sent, and
+It keeps what each member has released (never what it was sent), an `Sharing` says what a member is to be sent, and
 answers are addressed downloads. An upload costs as much as it concerns members; for thousands of clients that all share
 with one another, `protocols.hub` is the faster memory.
 """
@@ -17,7 +17,7 @@ from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Download, Join, Message, Upload
 from fedbandit.protocols.coordinator import Broadcast
 from fedbandit.protocols.sequence import check_upload, is_retry
-from fedbandit.sharing import NEVER, Assembly, Members, Noise, Share, no_members
+from fedbandit.sharing import NEVER, Members, Noise, Share, Sharing, no_members
 from fedbandit.state import State
 from fedbandit.sums import Sums
 
@@ -48,8 +48,8 @@ class MemberKeeper:
     does not answer can be excused: it owes the answer, which is taken when it comes, but nobody waits for it.
     """
 
-    def __init__(self, assembly: Assembly, n_clients: int, dim: int, ridge: float, noise: Noise | None) -> None:
-        self.assembly = assembly
+    def __init__(self, sharing: Sharing, n_clients: int, dim: int, ridge: float, noise: Noise | None) -> None:
+        self.sharing = sharing
         self.members = no_members(n_clients, dim)
         self.dim = dim
         self.ridge = ridge
@@ -70,7 +70,7 @@ class MemberKeeper:
     @property
     def exploring(self) -> bool:
         """Whether clients choose at random for now."""
-        return self.assembly.exploring
+        return self.sharing.exploring
 
     def gathered(self) -> Sums:
         """All that was ever uploaded; noised, if this coordinator is trusted to do that."""
@@ -78,7 +78,7 @@ class MemberKeeper:
 
     def groups(self) -> list[list[int]] | None:
         """Who shares with whom; None if everyone does."""
-        groups = self.assembly.groups()
+        groups = self.sharing.groups()
         return None if len(groups) == 1 else groups
 
     def start_over(self, member: int) -> None:
@@ -100,7 +100,7 @@ class MemberKeeper:
             "called_in": {str(i): epoch for i, epoch in self.called_in.items()},
             "done": self.done,
             "mixed": sorted(self.mixed),
-            "assembly": self.assembly.state(),
+            "sharing": self.sharing.state(),
         }
         arrays = {f"members.{k}": v for k, v in self.members._asdict().items()}
         for i, stream in self.streams.items():
@@ -117,7 +117,7 @@ class MemberKeeper:
         self.awaited, self.mixed = set(header["awaited"]), set(header["mixed"])
         self.owed = {int(i): n for i, n in header["owed"].items()}
         self.called_in = {int(i): epoch for i, epoch in header["called_in"].items()}
-        self.assembly.restore(header["assembly"])
+        self.sharing.restore(header["sharing"])
         self.joined = arrays["joined"].astype(np.bool_)
         self.sent = arrays["sent"].copy()
         self.members = Members(*(arrays[f"members.{k}"].copy() for k in Members._fields))
@@ -138,7 +138,7 @@ class MemberKeeper:
 
     def next_wake(self, done: int) -> int:
         """After how many rounds `end_round` has something to do next."""
-        return self.assembly.next_wake(done)
+        return self.sharing.next_wake(done)
 
     def end_round(self, done: int) -> Messages:
         """What to send between rounds."""
@@ -235,7 +235,7 @@ class MemberKeeper:
 
     def share(self, member: int) -> Share:
         """What a member is to be sent now."""
-        return self.assembly.share(member, self.members, self.noise, self.ridge)
+        return self.sharing.share(member, self.members, self.noise, self.ridge)
 
     def logdet(self, share: Share) -> float:
         """log det V(λ)/det λI of a share, as a row that adopts it has it."""

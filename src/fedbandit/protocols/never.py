@@ -11,7 +11,7 @@ import numpy as np
 from fedbandit.engine.fast.cohorts import Hub
 from fedbandit.protocols.coordinator import Coordinator
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
-from fedbandit.sharing import Assembly, Noise
+from fedbandit.sharing import Noise, Sharing
 from fedbandit.types import Array
 from fedbandit.world import World
 
@@ -46,7 +46,7 @@ class Never:
 
     def member_coordinator(
         self,
-        assembly: Assembly,  # noqa: ARG002
+        sharing: Sharing,  # noqa: ARG002
         world: World,  # noqa: ARG002
         ridge: float,  # noqa: ARG002
         noise: Noise | None,  # noqa: ARG002

@@ -10,7 +10,7 @@ from fedbandit.engine.fast.hub import measure
 from fedbandit.protocols.coordinator import Coordinator
 from fedbandit.protocols.members import MemberKeeper
 from fedbandit.protocols.trigger import Joining, Reads, Says, Trigger
-from fedbandit.sharing import Assembly, Noise
+from fedbandit.sharing import Noise, Sharing
 from fedbandit.types import Array
 from fedbandit.world import World
 
@@ -61,7 +61,7 @@ class MessageProtocol(typing.Protocol):
         ...
 
     def member_coordinator(
-        self, assembly: Assembly, world: World, ridge: float, noise: Noise | None
+        self, sharing: Sharing, world: World, ridge: float, noise: Noise | None
     ) -> MemberKeeper | None:
         """The coordinator's machine for a structure that needs to know members one by one; None if it has none."""
         ...

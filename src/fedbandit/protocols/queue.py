@@ -17,7 +17,7 @@ from fedbandit.protocols.coordinator import Coordinator
 from fedbandit.protocols.factors import growth_releases
 from fedbandit.protocols.members import MemberKeeper, Messages
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
-from fedbandit.sharing import Assembly, Noise, summed
+from fedbandit.sharing import Noise, Sharing, summed
 from fedbandit.state import State
 from fedbandit.types import Array
 from fedbandit.world import World
@@ -112,11 +112,9 @@ class ServerQueue:
         """Never more than one a round; FedUCB's Prop. 1 would bound it better, but nothing here is private."""
         return growth_releases(world, 0.0)
 
-    def member_coordinator(
-        self, assembly: Assembly, world: World, ridge: float, noise: Noise | None
-    ) -> QueueCoordinator:
+    def member_coordinator(self, sharing: Sharing, world: World, ridge: float, noise: Noise | None) -> QueueCoordinator:
         """The server."""
-        return QueueCoordinator(self, assembly, world, ridge, noise)
+        return QueueCoordinator(self, sharing, world, ridge, noise)
 
     def coordinator(self, hub: Hub, ridge: float, dim: int, noise: Noise | None = None) -> Coordinator | None:  # noqa: ARG002
         """There is none that does not know its members."""
@@ -138,10 +136,10 @@ class QueueCoordinator(MemberKeeper):
     """
 
     def __init__(
-        self, protocol: ServerQueue, assembly: Assembly, world: World, ridge: float, noise: Noise | None
+        self, protocol: ServerQueue, sharing: Sharing, world: World, ridge: float, noise: Noise | None
     ) -> None:
         N = world.n_clients
-        super().__init__(assembly, N, world.dim, ridge, noise)
+        super().__init__(sharing, N, world.dim, ridge, noise)
         self.protocol = protocol
         self.queue: list[list[int]] = []
         self.serving: list[int] | None = None
@@ -174,14 +172,14 @@ class QueueCoordinator(MemberKeeper):
 
     def next_wake(self, done: int) -> int:
         """The next round, while somebody waits."""
-        return done + 1 if self.queue or self.asked else self.assembly.next_wake(done)
+        return done + 1 if self.queue or self.asked else self.sharing.next_wake(done)
 
     def end_round(self, done: int) -> Messages:
         """Form clusters anew if that is due, and serve one."""
         self.done = done
         if self.awaited:
             return []
-        if self.asked or self.assembly.next_wake(done - 1) == done:
+        if self.asked or self.sharing.next_wake(done - 1) == done:
             self.regrouping, self.asked = True, False
             return self.collect(range(self.members.n.size))
         return self._serve(already=())
@@ -199,7 +197,7 @@ class QueueCoordinator(MemberKeeper):
                 if self.protocol.recluster:
                     self.asked = True
                 else:
-                    self._wait([c for c in self.assembly.groups() if member in c and len(c) == self.size[member]])
+                    self._wait([c for c in self.sharing.groups() if member in c and len(c) == self.size[member]])
                 return []
             case Upload(member, sequence, sums, known):
                 self.check_member(member)
@@ -219,10 +217,10 @@ class QueueCoordinator(MemberKeeper):
         self.regrouping = False
         last = len(self.queue)
         place = {i: k for k, clique in reversed(list(enumerate(self.queue))) for i in clique}
-        changed = self.assembly.regroup(self.members, self.done, self.noise)
+        changed = self.sharing.regroup(self.members, self.done, self.noise)
         terms = self._terms() if changed else []
         self.queue = []
-        due = [c for c in self.assembly.groups() if self.growth[c].max() > self.protocol.limit(len(c)) + TIE]
+        due = [c for c in self.sharing.groups() if self.growth[c].max() > self.protocol.limit(len(c)) + TIE]
         # Whoever waits keeps its turn; of cliques, a member's largest only.
         due = [c for c in due if any(self.size[i] == len(c) for i in c)]
         self._wait(sorted(due, key=lambda c: min(place.get(i, last) for i in c)))
@@ -230,7 +228,7 @@ class QueueCoordinator(MemberKeeper):
 
     def _terms(self) -> Messages:
         size = np.ones_like(self.size)
-        for clique in self.assembly.groups():
+        for clique in self.sharing.groups():
             size[clique] = np.maximum(size[clique], len(clique))
         changed = np.flatnonzero(size != self.size)
         self.size = size

@@ -14,7 +14,7 @@ from fedbandit.protocols.coordinator import Coordinator
 from fedbandit.protocols.members import MemberKeeper, Messages
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
 from fedbandit.schedule import next_growth
-from fedbandit.sharing import Assembly, Noise
+from fedbandit.sharing import Noise, Sharing
 from fedbandit.types import Array
 from fedbandit.world import World
 
@@ -71,10 +71,10 @@ class Scheduled:
         return max(count, 1)
 
     def member_coordinator(
-        self, assembly: Assembly, world: World, ridge: float, noise: Noise | None
+        self, sharing: Sharing, world: World, ridge: float, noise: Noise | None
     ) -> ScheduledCoordinator:
         """The machine that calls."""
-        return ScheduledCoordinator(self, assembly, world, ridge, noise)
+        return ScheduledCoordinator(self, sharing, world, ridge, noise)
 
     def coordinator(self, hub: Hub, ridge: float, dim: int, noise: Noise | None = None) -> Coordinator | None:  # noqa: ARG002
         """There is none that does not know its members."""
@@ -84,16 +84,14 @@ class Scheduled:
 class ScheduledCoordinator(MemberKeeper):
     """The machine: at the end of some rounds a Collect to all; after the last Upload, Downloads."""
 
-    def __init__(
-        self, protocol: Scheduled, assembly: Assembly, world: World, ridge: float, noise: Noise | None
-    ) -> None:
-        super().__init__(assembly, world.n_clients, world.dim, ridge, noise)
+    def __init__(self, protocol: Scheduled, sharing: Sharing, world: World, ridge: float, noise: Noise | None) -> None:
+        super().__init__(sharing, world.n_clients, world.dim, ridge, noise)
         self.protocol = protocol
         self.world = world
 
     def next_wake(self, done: int) -> int:
-        """What protocol or assembly want, whichever is first; nothing but the assembly's time while exploring."""
-        wanted = self.assembly.next_wake(done)
+        """What protocol or sharing want, whichever is first; nothing but the sharing's time while exploring."""
+        wanted = self.sharing.next_wake(done)
         return wanted if self.exploring else min(wanted, self.protocol.next_time(done, self.world))
 
     def end_round(self, done: int) -> Messages:
@@ -115,6 +113,6 @@ class ScheduledCoordinator(MemberKeeper):
 
     def collected(self) -> Messages:
         """Form groups, and send everybody its share."""
-        self.assembly.regroup(self.members, self.done, self.noise)
+        self.sharing.regroup(self.members, self.done, self.noise)
         shares = [self.share(j) for j in range(self.members.n.size)]
         return [self.download(j, share) for j, share in enumerate(shares) if self.is_news(j, share)]

@@ -18,7 +18,7 @@ from fedbandit.protocols.factors import count_releases
 from fedbandit.protocols.member_sync import MemberSync
 from fedbandit.protocols.members import MemberKeeper
 from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
-from fedbandit.sharing import Assembly, Noise
+from fedbandit.sharing import Noise, Sharing
 from fedbandit.state import State
 from fedbandit.types import Array
 from fedbandit.world import World
@@ -114,9 +114,9 @@ class Synchronous:
         largest = math.log1p(world.horizon * world.bound**2 / (world.dim * 1e-3))
         return min(rounds, int(2 * math.sqrt(world.dim * rounds / D * largest)) + 4)
 
-    def member_coordinator(self, assembly: Assembly, world: World, ridge: float, noise: Noise | None) -> MemberKeeper:
+    def member_coordinator(self, sharing: Sharing, world: World, ridge: float, noise: Noise | None) -> MemberKeeper:
         """The same, member by member."""
-        return MemberSync(assembly, world.n_clients, world.dim, ridge, noise)
+        return MemberSync(sharing, world.n_clients, world.dim, ridge, noise)
 
     def coordinator(self, hub: Hub, ridge: float, dim: int, noise: Noise | None = None) -> Coordinator | None:
         """Alg. 4 lines 11–16."""

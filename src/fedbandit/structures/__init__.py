@@ -5,22 +5,19 @@ what arms are scored with. `Layout` keeps them apart. Structures that change whi
 more than one row (graphs) or that split a model (global and local parts) plug in here.
 """
 
-from fedbandit.structures.alone import Alone
-from fedbandit.structures.central import Central
 from fedbandit.structures.clustering import Clustering, Law, Rule
-from fedbandit.structures.everyone import Everyone
 from fedbandit.structures.evidence_clusters import EvidenceClusters
-from fedbandit.structures.fixed_groups import FixedGroups
 from fedbandit.structures.global_local import GlobalLocal
 from fedbandit.structures.homogeneity_cliques import HomogeneityCliques
 from fedbandit.structures.laplacian import Laplacian
-from fedbandit.structures.layout import Layout, Structure
 from fedbandit.structures.neighbourhoods import Neighbourhoods
 from fedbandit.structures.phased_clusters import PhasedClusters
 from fedbandit.structures.pruned_graph import PrunedGraph
 from fedbandit.structures.released_phases import ReleasedPhases
 from fedbandit.structures.servers import Servers
 from fedbandit.structures.split_and_merge import SplitAndMerge
+from fedbandit.structures.static import Alone, Central, Everyone, FixedGroups
+from fedbandit.structures.structure import Structure
 from fedbandit.structures.user_graph import OnGraph
 from fedbandit.structures.weighted_graph import WeightedGraph
 
@@ -35,7 +32,6 @@ __all__ = [
     "HomogeneityCliques",
     "Laplacian",
     "Law",
-    "Layout",
     "Neighbourhoods",
     "OnGraph",
     "PhasedClusters",

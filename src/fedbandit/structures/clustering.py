@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.engine.fast.jit import compiled_lean
-from fedbandit.engine.fast.statistics import TIE
 from fedbandit.errors import number, require, whole_number
-from fedbandit.structures.layout import Layout, Structure
+from fedbandit.model import TIE
+from fedbandit.structures.structure import Structure
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
@@ -85,16 +85,6 @@ def servers_of(world: World, n_servers: int | None, otherwise: int) -> Ints:
         f"at most {world.n_clients}, the number of clients (a server without users has nothing to do)",
     )
     return np.arange(world.n_clients) * count // world.n_clients
-
-
-def one_row_per_server(server_of: Ints, *, federated: bool) -> Layout:
-    """How every structure here begins: the users of a server are one local cluster, called after its first user."""
-    first = np.unique(server_of, return_index=True)[1]
-    row_of = first[server_of]
-    if federated:
-        return Layout(server_of.size, 1, row_of, np.zeros(1, dtype=np.int64))
-    group = np.unique(row_of, return_inverse=True)[1]
-    return Layout(server_of.size, first.size, row_of, group.astype(np.int64))
 
 
 @compiled_lean

@@ -14,7 +14,7 @@ from fedbandit.errors import number
 from fedbandit.schedule import NEVER, next_growth
 from fedbandit.sharing import Members, Noise, Share, share_of
 from fedbandit.structures.homogeneity import LEAST_NOISE, Weighted, eliminate, weighted
-from fedbandit.structures.layout import Layout, Model
+from fedbandit.structures.structure import Structure
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
@@ -22,7 +22,7 @@ MOST_SWEEPS = 10
 
 
 @dataclass(frozen=True)
-class EvidenceClusters:
+class EvidenceClusters(Structure):
     """The partition with the largest evidence: Σ over clusters G of log p(data of G) − odds · (number of clusters).
 
     With θ ~ N(0, I/d) for each cluster, and A, c the members' weighted statistics (`homogeneity`) summed,
@@ -46,8 +46,7 @@ class EvidenceClusters:
     recluster: float | None = None
     noise: float | None = None
 
-    model: ClassVar[Model] = "rows"
-    separate: ClassVar[bool] = True
+    by_member: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check every parameter."""
@@ -57,11 +56,7 @@ class EvidenceClusters:
         if self.noise is not None:
             number(self.noise, "noise", "a finite number ≥ 0, or None", at_least=0.0)
 
-    def layout(self, world: World) -> Layout:
-        """A row a client; the groups are the assembly's."""
-        return Layout(world.n_clients, 1, None, np.zeros(1, dtype=np.int64))
-
-    def assembly(self, world: World, ridge: float) -> Partition:  # noqa: ARG002 - the prior has its own
+    def sharing(self, world: World, ridge: float) -> Partition:  # noqa: ARG002 - the prior has its own
         """Everybody alone."""
         return Partition(self, world)
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from fedbandit.engine.fast.split_model import Parts
 from fedbandit.errors import number, require, whole_number
-from fedbandit.structures.layout import Layout, Model
+from fedbandit.structures.structure import Structure
 from fedbandit.types import Ints
 from fedbandit.world import World
 
 
 @dataclass(frozen=True)
-class GlobalLocal:
+class GlobalLocal(Structure):
     """E y = θ^(g)ᵀx^(g) + θ^(i)ᵀx^(l): the first d_global entries of a context concern all clients, others each one.
 
     Only statistics of the shared part are exchanged; see `split_model` for the alternating minimisation.
@@ -43,9 +42,6 @@ class GlobalLocal:
     startup: bool = True
     partial_noise: float = 0.0
 
-    model: ClassVar[Model] = "split"
-    separate: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         """Check what can be checked without a world."""
         if self.d_global is not None:
@@ -55,10 +51,6 @@ class GlobalLocal:
             sizes = [whole_number("d_local", d, 0) for d in (self.d_local if several else [self.d_local])]  # type: ignore[union-attr]
             object.__setattr__(self, "d_local", tuple(sizes) if several else sizes[0])
         number(self.partial_noise, "partial_noise", "a finite number ≥ 0", at_least=0.0)
-
-    def layout(self, world: World) -> Layout:
-        """A row a client, one group."""
-        return Layout(world.n_clients, 1, None, np.zeros(1, dtype=np.int64))
 
     def parts(self, world: World) -> Parts:
         """Which entries of a context belong to which part."""
@@ -82,6 +74,10 @@ class GlobalLocal:
                 f"{d}, the length of contexts (d_global = {d_g}, largest d_local = {largest})",
             )
         return Parts(d_g, first, largest)
+
+    def shared_dim(self, world: World) -> int:
+        """That of the shared part."""
+        return self.parts(world).shared
 
     def sizes(self, world: World) -> Ints:
         """d_i of each client."""

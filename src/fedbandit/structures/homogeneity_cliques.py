@@ -23,15 +23,14 @@ from fedbandit.structures.homogeneity import (
     parallel_sum,
     weighted,
 )
-from fedbandit.structures.layout import Layout, Model
+from fedbandit.structures.structure import Explore, Structure
 from fedbandit.world import World
 
 Margin = Literal["data", "tight", "published"]
-Explore = Literal["random", "widest"]
 
 
 @dataclass(frozen=True)
-class HomogeneityCliques:
+class HomogeneityCliques(Structure):
     """An edge between clients whose homogeneity statistic is s ≤ vᶜ; the clusters are the maximal cliques of the graph.
 
     exploration: T₀, the times that every client first explores, in silence (Alg. 3); then clusters are found. None for
@@ -69,8 +68,7 @@ class HomogeneityCliques:
     noise: float | None = None
     explore: Explore = "random"
 
-    model: ClassVar[Model] = "rows"
-    separate: ClassVar[bool] = True
+    by_member: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check every parameter."""
@@ -84,11 +82,7 @@ class HomogeneityCliques:
         if self.noise is not None:
             number(self.noise, "noise", "a finite number ≥ 0, or None", at_least=0.0)
 
-    def layout(self, world: World) -> Layout:
-        """A row a client; the groups are the assembly's."""
-        return Layout(world.n_clients, 1, None, np.zeros(1, dtype=np.int64))
-
-    def assembly(self, world: World, ridge: float) -> Cliques:  # noqa: ARG002 - tests know no ridge
+    def sharing(self, world: World, ridge: float) -> Cliques:  # noqa: ARG002 - tests know no ridge
         """Everybody alone, exploring if there is a time for that."""
         return Cliques(self, world)
 

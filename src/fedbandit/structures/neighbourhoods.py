@@ -10,13 +10,13 @@ import numpy as np
 from fedbandit.errors import number
 from fedbandit.structures.homogeneity import critical_value
 from fedbandit.structures.homogeneity_cliques import LEVEL, check_test
-from fedbandit.structures.layout import Layout, Model
+from fedbandit.structures.structure import Structure
 from fedbandit.types import Array
 from fedbandit.world import World
 
 
 @dataclass(frozen=True)
-class Neighbourhoods:
+class Neighbourhoods(Structure):
     """A user's arms are scored with the statistics of all users j for which s(i, j) ≤ v, summed; all data are central.
 
     test_level: δ of v = F⁻¹(1 − δ/N²; df), χ² with df = rank X_i + rank X_j − rank [X_i; X_j].
@@ -37,7 +37,6 @@ class Neighbourhoods:
     retest: float = 1.02
     noise: float | None = None
 
-    model: ClassVar[Model] = "neighbourhoods"
     separate: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -46,10 +45,6 @@ class Neighbourhoods:
         number(self.retest, "retest", "a finite number ≥ 1", at_least=1.0)
         if self.noise is not None:
             number(self.noise, "noise", "a finite number ≥ 0, or None", at_least=0.0)
-
-    def layout(self, world: World) -> Layout:
-        """One place for all data."""
-        return Layout(1, 1, np.zeros(world.n_clients, dtype=np.int64), np.zeros(1, dtype=np.int64))
 
     def thresholds(self, world: World) -> Array:
         """v for df = 0, …, d; without degrees of freedom nothing is tested."""

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.engine.fast.jit import compiled_lean
-from fedbandit.structures.clustering import Law, Rule, alike, check_alpha, components, one_row_per_server, servers_of
-from fedbandit.structures.layout import Layout, Model
+from fedbandit.structures.clustering import Law, Rule, alike, check_alpha, components, servers_of
+from fedbandit.structures.structure import Structure
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
 
 @dataclass(frozen=True)
-class PhasedClusters:
+class PhasedClusters(Structure):
     """Phase s begins after 2^s − 2 rounds and has 2^s. At its beginning
 
     1. each server deletes the edges of its graph of users (at first complete) for which
@@ -62,7 +62,6 @@ class PhasedClusters:
     within: bool = False
     n_servers: int | None = None
 
-    model: ClassVar[Model] = "clusters"
     separate: ClassVar[bool] = False
     federated: ClassVar[bool] = True
 
@@ -78,10 +77,6 @@ class PhasedClusters:
     def servers(self, world: World) -> Ints:
         """The local server of each user."""
         return servers_of(world, self.n_servers, world.n_clients)
-
-    def layout(self, world: World) -> Layout:
-        """At first all users of a server are alike, and all servers."""
-        return one_row_per_server(self.servers(world), federated=True)
 
 
 def next_phase(done: int) -> int:

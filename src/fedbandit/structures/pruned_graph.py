@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedbandit.structures.clustering import Law, Rule, check_alpha, one_row_per_server, servers_of
-from fedbandit.structures.layout import Layout, Model
+from fedbandit.structures.clustering import Law, Rule, check_alpha, servers_of
+from fedbandit.structures.structure import Structure
 from fedbandit.types import Ints
 from fedbandit.world import World
 
 
 @dataclass(frozen=True)
-class PrunedGraph:
+class PrunedGraph(Structure):
     """Each server keeps a graph of its users, at first complete. After an observation of user i it deletes the edges
 
         (i, j) with ‖θ̂_i − θ̂_j‖ > α (F(n_i) + F(n_j)),   F(n) = √((1 + ln(1 + n))/(1 + n))
@@ -33,7 +33,6 @@ class PrunedGraph:
     alpha_split: float = 2.5
     n_servers: int | None = None
 
-    model: ClassVar[Model] = "clusters"
     separate: ClassVar[bool] = False
     federated: ClassVar[bool] = False
 
@@ -48,7 +47,3 @@ class PrunedGraph:
     def servers(self, world: World) -> Ints:
         """The local server of each user."""
         return servers_of(world, self.n_servers, 1)
-
-    def layout(self, world: World) -> Layout:
-        """At first all users of a server are alike."""
-        return one_row_per_server(self.servers(world), federated=False)

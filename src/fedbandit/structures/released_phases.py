@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.engine.fast.statistics import TIE
 from fedbandit.errors import whole_number
+from fedbandit.model import TIE
 from fedbandit.schedule import own_rounds
 from fedbandit.sharing import Members, Noise, Share, share_of
 from fedbandit.structures.clustering import check_alpha, components, radius, servers_of
-from fedbandit.structures.layout import Layout, Model
 from fedbandit.structures.phased_clusters import next_phase
+from fedbandit.structures.structure import Structure
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
@@ -24,7 +24,7 @@ BLIND = 0.5
 
 
 @dataclass(frozen=True)
-class ReleasedPhases:
+class ReleasedPhases(Structure):
     """`PhasedClusters` for users whose statistics are noised before they leave: every user is a member of its own.
 
     When a phase begins, everybody releases what is new, and with V_i, b_i, n_i all that user i has released so far
@@ -70,8 +70,7 @@ class ReleasedPhases:
     first: int = 1
     n_servers: int | None = None
 
-    model: ClassVar[Model] = "rows"
-    separate: ClassVar[bool] = True
+    by_member: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check every parameter."""
@@ -79,11 +78,7 @@ class ReleasedPhases:
         object.__setattr__(self, "alpha_merge", check_alpha("alpha_merge", self.alpha_merge))
         whole_number("first", self.first, 1)
 
-    def layout(self, world: World) -> Layout:
-        """A row a user; the groups are the assembly's."""
-        return Layout(world.n_clients, 1, None, np.zeros(1, dtype=np.int64))
-
-    def assembly(self, world: World, ridge: float) -> Phases:
+    def sharing(self, world: World, ridge: float) -> Phases:
         """Everybody alone."""
         return Phases(self, world, ridge)
 

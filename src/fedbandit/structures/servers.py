@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedbandit.structures.clustering import Law, Rule, one_row_per_server, servers_of
-from fedbandit.structures.layout import Layout, Model
+from fedbandit.structures.clustering import Law, Rule, servers_of
+from fedbandit.structures.structure import Structure
 from fedbandit.types import Ints
 from fedbandit.world import World
 
 
 @dataclass(frozen=True)
-class Servers:
+class Servers(Structure):
     """One model row for each local server, and all servers share with one another: no clustering at all.
 
     `n_servers` blocks of consecutive users; None for the servers of the environment, or a server for each client
@@ -23,7 +23,6 @@ class Servers:
 
     n_servers: int | None = None
 
-    model: ClassVar[Model] = "clusters"
     separate: ClassVar[bool] = False
     federated: ClassVar[bool] = True
 
@@ -34,7 +33,3 @@ class Servers:
     def servers(self, world: World) -> Ints:
         """The local server of each user."""
         return servers_of(world, self.n_servers, world.n_clients)
-
-    def layout(self, world: World) -> Layout:
-        """A row a server, one group."""
-        return one_row_per_server(self.servers(world), federated=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedbandit.structures.clustering import Law, Rule, check_alpha, one_row_per_server, servers_of
-from fedbandit.structures.layout import Layout, Model
+from fedbandit.structures.clustering import Law, Rule, check_alpha, servers_of
+from fedbandit.structures.structure import Structure
 from fedbandit.types import Ints
 from fedbandit.world import World
 
 
 @dataclass(frozen=True)
-class SplitAndMerge:
+class SplitAndMerge(Structure):
     """Each server keeps sets of its users, at first one. With τ its interactions so far, n_i those of user i,
     p_i = n_i/τ, n_C = Σ n_i and p_C = n_C/(|C| τ), and θ̃_C, ñ_C what the set C had when its phase began:
 
@@ -45,7 +45,6 @@ class SplitAndMerge:
     alpha_frequency: float = 1.0
     n_servers: int | None = None
 
-    model: ClassVar[Model] = "clusters"
     separate: ClassVar[bool] = False
     federated: ClassVar[bool] = False
 
@@ -61,7 +60,3 @@ class SplitAndMerge:
     def servers(self, world: World) -> Ints:
         """The local server of each user."""
         return servers_of(world, self.n_servers, 1)
-
-    def layout(self, world: World) -> Layout:
-        """At first all users of a server are alike."""
-        return one_row_per_server(self.servers(world), federated=False)

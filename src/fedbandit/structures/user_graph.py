@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit.errors import FedbanditError, number, require
-from fedbandit.sharing import Assembly
+from fedbandit.sharing import Sharing
 from fedbandit.structures.graph_share import GraphShare
-from fedbandit.structures.layout import Layout, Model
+from fedbandit.structures.structure import Structure
 from fedbandit.types import Array
 from fedbandit.world import World
 
@@ -49,7 +49,7 @@ class OnGraph(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class UserGraph:
+class UserGraph(Structure):
     """Parameters that the two graph structures share.
 
     graph: weights between users (N, N); the world's if omitted.
@@ -87,18 +87,14 @@ class UserGraph:
             object.__setattr__(self, "graph", checked_weights(self.graph, None, isolated=self.isolated))
 
     @property
-    def model(self) -> Model:
-        """One kernel, or a row for each user."""
-        return "kernel" if self.central else "rows"
-
-    @property
     def separate(self) -> bool:
         """Whether users have models of their own."""
         return not self.central
 
-    def layout(self, world: World) -> Layout:
-        """A row a user, one group."""
-        return Layout(world.n_clients, 1, None, np.zeros(1, dtype=np.int64), fresh=self.fresh)
+    @property
+    def by_member(self) -> bool:
+        """What a user is sent depends on everybody's statistics."""
+        return not self.central
 
     def weights(self, world: World) -> Array:
         """The graph that was given, or the world's."""
@@ -124,7 +120,7 @@ class UserGraph:
         usual = math.sqrt(world.n_clients) if self.whole else 1.0
         return np.full(world.n_clients, math.sqrt(ridge) * ((usual if self.norm is None else self.norm) - 1))
 
-    def assembly(self, world: World, ridge: float) -> Assembly:
+    def sharing(self, world: World, ridge: float) -> Sharing:
         """What a coordinator sends to a user, if users have rows of their own."""
         return GraphShare(self.mixing(world), world.dim, ridge, self.biases(world, ridge), whole=self.whole)
 

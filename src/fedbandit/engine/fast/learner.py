@@ -15,6 +15,7 @@ from fedbandit.engine.ledger import Ledger
 from fedbandit.engine.partitions import Partitions
 from fedbandit.environments.block import Block, Environment
 from fedbandit.state import State
+from fedbandit.structures import Clustering, GlobalLocal, Neighbourhoods, OnGraph, Structure
 from fedbandit.system import System
 from fedbandit.world import World
 
@@ -67,16 +68,16 @@ class Bookkeeper(Protocol):
         ...
 
 
-LEARNERS: dict[str, Callable[..., Learner]] = {
-    "rows": RowsLearner,
-    "clusters": ClustersLearner,
-    "neighbourhoods": NeighbourhoodsLearner,
-    "kernel": GraphLearner,
-    "split": SplitLearner,
-}
-"""By `Structure.model`."""
+def _kind(structure: Structure) -> Callable[..., Learner]:
+    if isinstance(structure, Clustering):
+        return ClustersLearner
+    if isinstance(structure, Neighbourhoods):
+        return NeighbourhoodsLearner
+    if isinstance(structure, OnGraph) and not structure.separate:
+        return GraphLearner
+    return SplitLearner if isinstance(structure, GlobalLocal) else RowsLearner
 
 
 def make_learner(system: System, env: Environment, world: World, seed: int, *, fuse: bool) -> Learner:
     """The learner of a system that has been told its world; `fuse=False` sends every message through the machines."""
-    return LEARNERS[system.structure.model](system, env, world, seed, fuse=fuse)
+    return _kind(system.structure)(system, env, world, seed, fuse=fuse)

@@ -13,6 +13,7 @@ from fedbandit.engine.fast.exchange import Exchange
 from fedbandit.engine.fast.frontier import Frontier
 from fedbandit.engine.fast.housekeeping import make_room, pack_hub, unpack_hub
 from fedbandit.engine.fast.hub import own_all
+from fedbandit.engine.fast.layout import layout_of
 from fedbandit.engine.fast.light import light_length, tidy
 from fedbandit.engine.fast.loop import run
 from fedbandit.engine.fast.memory import enlarged, room_for, unknown
@@ -30,7 +31,7 @@ from fedbandit.environments.block import Block, Environment
 from fedbandit.messages import Join
 from fedbandit.protocols import Coordinator, Kind, MemberKeeper
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
-from fedbandit.sharing import NEVER, Assembled, Assembly, prior_share
+from fedbandit.sharing import NEVER, Sharing, prior_share
 from fedbandit.state import State
 from fedbandit.streams import policy_key
 from fedbandit.system import System
@@ -47,7 +48,7 @@ class RowsLearner:
     def __init__(self, system: System, env: Environment, world: World, seed: int, *, fuse: bool = True) -> None:
         self.dim = env.dim
         self.private = system.guarantee.basis != "none"
-        protocol, layout = system.protocol, system.structure.layout(world)
+        protocol, layout = system.protocol, layout_of(system.structure, world)
         noise, known_one_by_one = system.pool_noise(), system.member_coordinator(world, seed)
         n_rows = layout.n_rows * protocol.period
         trigger = protocol.trigger()
@@ -108,13 +109,13 @@ class RowsLearner:
         self.explore = plan_of(system.explorer, world, system.ridge, policy_key(seed))
         self.clusters: Partitions | None = None
         if known_one_by_one is not None:
-            self._seat_everyone(known_one_by_one.assembly)
+            self._seat_everyone(known_one_by_one.sharing)
             if protocol.join == "member":
                 for i in range(world.n_clients):
                     known_one_by_one.receive(Join(i))  # there is nothing yet to answer with
-            if isinstance(system.structure, Assembled):
+            if system.structure.by_member:
                 self.clusters = Partitions()
-                self.clusters.record_clusters(0, known_one_by_one.assembly.groups())
+                self.clusters.record_clusters(0, known_one_by_one.sharing.groups())
         self._frontiers = Frontier(), Frontier(), Frontier(), Frontier()
         self._used = 0, 0, 0, 0  # of what they watch, when they last looked
         self.late = no_late(min(env.longest_delay, world.horizon), env.dim)
@@ -140,12 +141,12 @@ class RowsLearner:
         machine = self.exchange.coordinator if isinstance(self.exchange, Exchange) else None
         return machine if isinstance(machine, MemberKeeper) else None
 
-    def _seat_everyone(self, assembly: Assembly) -> None:
+    def _seat_everyone(self, sharing: Sharing) -> None:
         """Give every row its seat at once: an addressed download finds it, whether or not it has acted."""
         n = len(self.seats.seat_of)
         self.rows[:n] = self.rules.blank
         for i, row in enumerate(self.rows[:n]):
-            prior = prior_share(assembly, i)
+            prior = prior_share(sharing, i)
             if prior is not None:
                 given = shared_row([prior.sums], prior.slack, self.dim, self.rules.ridge, scratch_matrix(self.dim))
                 adopt(row, given, self.dim, self.rules.ridge, scratch_matrix(self.dim))
@@ -247,10 +248,10 @@ class RowsLearner:
         if isinstance(self.exchange, PeerExchange):
             self.exchange.end_round(self.rows, self.seats, out, s)
         elif self.exchange is not None and self.members is not None:
-            before = self.members.assembly.groups()
+            before = self.members.sharing.groups()
             self.exchange.deliver(self.members.end_round(done), self.rows, self.seats, out, s)
-            if self.clusters is not None and self.members.assembly.groups() != before:
-                self.clusters.record_clusters(done, self.members.assembly.groups())
+            if self.clusters is not None and self.members.sharing.groups() != before:
+                self.clusters.record_clusters(done, self.members.sharing.groups())
 
     def settle(self) -> None:
         """Give every row that has acted a full seat, so that `rows` shows them all. It changes no outcome."""

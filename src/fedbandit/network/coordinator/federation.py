@@ -63,7 +63,7 @@ class Federation:
         self.snapshot_every = snapshot_every
         self.system = terms.build()
         self.patience = whole_number("patience", patience)
-        self.dim = self.system.shared_dim(terms.world)
+        self.dim = self.system.structure.shared_dim(terms.world)
         self.limits = Limits.of(self.system, terms.world, terms.reward_bound)
         self.most_bytes = SIZE + encoded_size(Upload, self.dim)
         self.refused: deque[Refused] = deque(maxlen=50)

@@ -12,6 +12,7 @@ from fedbandit.messages import Upload
 from fedbandit.network.refusal import Refusal
 from fedbandit.privacy.bounds import chi_bound, gram_bound, reward_noise_bound
 from fedbandit.privacy.mechanism import Mechanism, noise_std
+from fedbandit.structures import GlobalLocal
 from fedbandit.system import System
 from fedbandit.types import Array
 from fedbandit.world import World
@@ -51,9 +52,9 @@ class Limits:
         largest = min(reward_bound, max(abs(rule.low), abs(rule.high)))
         if rule.scale > 0:
             largest += rule.scale * math.log(world.horizon / FAILURE)
-        if system.structure.model == "split":
+        if isinstance(system.structure, GlobalLocal):
             largest = math.inf
-        return cls(system.shared_dim(world), world.bound, largest, gram, reward)
+        return cls(system.structure.shared_dim(world), world.bound, largest, gram, reward)
 
     def check(self, upload: Upload) -> None:
         """Refuse an upload that no observations can have led to."""

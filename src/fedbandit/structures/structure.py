@@ -1,0 +1,65 @@
+"""What a structure is: who shares with whom, and which model a client has."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol, runtime_checkable
+
+import numpy as np
+
+from fedbandit.model import RidgeModel
+from fedbandit.sharing import Groups, LocalModel, Sharing
+from fedbandit.types import Ints
+from fedbandit.world import World
+
+Explore = Literal["random", "widest"]
+"""How clients choose while a structure has them explore: random arms, or those they know least about."""
+
+
+@runtime_checkable
+class Structure(Protocol):
+    """Subclass it as a frozen dataclass.
+
+    Groups that are known beforehand: write `groups`. Groups that are found while running: set `by_member`, and write
+    `sharing`. Users who share models in one place: `separate` is False, see `fedbandit.structures.serving`.
+    """
+
+    @property
+    def separate(self) -> bool:
+        """Whether each client has a model of its own, so that it can be a machine of its own on a network."""
+        return True
+
+    @property
+    def by_member(self) -> bool:
+        """Whether the coordinator has to know its members one by one, because `sharing` looks at them."""
+        return False
+
+    @property
+    def fresh(self) -> bool:
+        """Whether a model learns from its own observations at once, not only from what was released."""
+        return True
+
+    @property
+    def counted(self) -> bool:
+        """Whether releases are messages that cross the network."""
+        return True
+
+    @property
+    def explore(self) -> Explore:
+        """How clients choose while `Sharing.exploring`."""
+        return "random"
+
+    def groups(self, world: World) -> Ints:  # noqa: ARG002 - one for all
+        """The group of each client, numbered from 0, for groups that are known beforehand; (1,) if it holds for all."""
+        return np.zeros(1, dtype=np.int64)
+
+    def sharing(self, world: World, ridge: float) -> Sharing:  # noqa: ARG002 - groups know no ridge
+        """Who is sent what, at the coordinator, before anything has happened."""
+        return Groups(self.groups(world), world.n_clients)
+
+    def model(self, world: World, member: int, ridge: float) -> LocalModel:  # noqa: ARG002 - all are alike
+        """What a client chooses with and learns, before it has heard anything."""
+        return RidgeModel(world.dim, ridge, fresh=self.fresh)
+
+    def shared_dim(self, world: World) -> int:
+        """The length of the vectors that messages carry."""
+        return world.dim
