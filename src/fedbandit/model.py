@@ -185,6 +185,11 @@ class RidgeModel:
         """Σ x xᵀ of what the model has learnt from."""
         return self._shared_V + self._pending_V if self.fresh else self._shared_V
 
+    @property
+    def b(self) -> Array:
+        """Σ x y of what the model has learnt from."""
+        return self._shared_b + self._pending_b if self.fresh else self._shared_b
+
     # What a client does with it
 
     @property
@@ -211,6 +216,16 @@ class RidgeModel:
         self.n += 1
         self._updates += 1
         if self._updates >= REFRESH_EVERY:
+            self._recompute()
+
+    def observe_sums(self, sums: Sums) -> None:
+        """Add many observations of its own at once."""
+        self._pending_V += sums.V
+        self._pending_b += sums.b
+        self.n_own += sums.n
+        self.n_pending += sums.n
+        if self.fresh:
+            self.n += sums.n
             self._recompute()
 
     def pending(self) -> Sums:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedbandit.engine.fast.split_model import Parts
 from fedbandit.errors import number, require, whole_number
 from fedbandit.structures.structure import Structure
+from fedbandit.structures.two_part_model import Parts, TwoPartModel
 from fedbandit.types import Ints
 from fedbandit.world import World
 
@@ -18,7 +18,7 @@ from fedbandit.world import World
 class GlobalLocal(Structure):
     """E y = θ^(g)ᵀx^(g) + θ^(i)ᵀx^(l): the first d_global entries of a context concern all clients, others each one.
 
-    Only statistics of the shared part are exchanged; see `split_model` for the alternating minimisation.
+    Only statistics of the shared part are exchanged; see `two_part_model` for the alternating minimisation.
 
     d_global: d_g; what the world says if omitted. If the world does not know either, both parts see the whole
         context (x^(g) ≡ x^(l)): what all have in common, and how each differs.
@@ -32,7 +32,7 @@ class GlobalLocal(Structure):
     Reference: Li & Wang, Async-LinUCB, 2022: §3.4, Alg. 3, and Alg. 5 for the start-up.
 
     Deviations:
-        D1. See `split_model`. D2. partial_noise is 0 by default. D3. Clients with d_i = 0 have no start-up: there is
+        D1. See `two_part_model`. D2. partial_noise is 0 by default. D3. Clients with d_i = 0 have no start-up: there is
         nothing to keep apart, and they do what Async-LinUCB does.
     """
 
@@ -74,6 +74,13 @@ class GlobalLocal(Structure):
                 f"{d}, the length of contexts (d_global = {d_g}, largest d_local = {largest})",
             )
         return Parts(d_g, first, largest)
+
+    def model(self, world: World, member: int, ridge: float) -> TwoPartModel:
+        """A shared and a personal part."""
+        size = int(self.sizes(world)[member])
+        return TwoPartModel(
+            self.parts(world), size, world.dim, ridge, startup=self.startup, partial_noise=self.partial_noise
+        )
 
     def shared_dim(self, world: World) -> int:
         """That of the shared part."""

@@ -27,8 +27,6 @@ Deviations from the paper:
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from fedbandit.engine.fast.algebra import copy, dot
@@ -52,17 +50,10 @@ from fedbandit.engine.fast.statistics import (
     scratch_matrix,
     theta_of,
 )
+from fedbandit.structures.two_part_model import Parts
 from fedbandit.types import Array
 
 FULL_RANK = 1e-6
-
-
-class Parts(NamedTuple):
-    """Which entries of a context belong to which part: x^(g) = x[:shared], x^(l) = x[first : first + own]."""
-
-    shared: int  # d_g
-    first: int
-    own: int  # the largest d_i; a client with a smaller one sees zeros beyond
 
 
 @compiled_inline

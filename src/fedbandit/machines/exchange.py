@@ -1,0 +1,244 @@
+"""One model's half of a federation: when it speaks, what it uploads, and what it adopts. No I/O, no clock.
+
+Theory of operation
+-------------------
+
+| it gets                      | it does                                                     | it sends            |
+|------------------------------|-------------------------------------------------------------|---------------------|
+| `speak()` after observations | if its trigger fires: numbers what is pending               | Upload, or Request  |
+| Collect                      | numbers what is pending, if it has not in this epoch        | Upload              |
+| Receipt                      | need not send uploads up to that number again               | –                   |
+| Threshold                    | compares its trigger with this number from now on           | –                   |
+| Download, newer than its own | adopts it, with its own unacknowledged uploads on top       | –                   |
+
+An upload is applied exactly once: it is numbered, its noise is drawn once, and it stays in `outbox`, unchanged, until
+the coordinator acknowledges it; send it as often as you like. Until a *download* contains it, it is also kept to be put
+on top of downloads, which receipts may overtake.
+
+A download is adopted when the model is next looked at (`model`): of several that come in between, only the last one
+costs an inverse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbandit.errors import FedbanditError, require
+from fedbandit.machines.mixing import mix
+from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Terms, Upload, decode, encode
+from fedbandit.privacy.noise import Source
+from fedbandit.privacy.release_stream import ReleaseStream
+from fedbandit.protocols.protocol import known_by
+from fedbandit.protocols.trigger import timed_growth
+from fedbandit.sharing import LocalModel, prior_share
+from fedbandit.state import State
+from fedbandit.streams import Stream, generator
+from fedbandit.sums import Sums, zero_sums
+from fedbandit.system import System
+from fedbandit.world import World
+
+
+class Exchange:
+    """A model, its trigger, its privacy mechanism, and what it has sent and not been acknowledged.
+
+    `system` has been told the world. `number` is the model's number in a simulation, which its random streams follow;
+    by default that of its member. `source(k)` draws the noise of release k; without one it is that of the seed.
+    """
+
+    def __init__(
+        self,
+        member: int,
+        model: LocalModel,
+        system: System,
+        world: World,
+        seed: int = 0,
+        *,
+        number: int | None = None,
+        source: Callable[[int], Source] | None = None,
+    ) -> None:
+        self.member = member
+        self.dim = system.structure.shared_dim(world)
+        self.ridge = system.ridge
+        self.protocol = system.protocol
+        self.exploring = False
+        self.outbox: dict[int, Upload] = {}
+        self.sequence = 0
+        """The number of the last upload."""
+        self.trigger = system.protocol.trigger()
+        thresholds = self.trigger.thresholds
+        self.threshold = self._agreed = float(thresholds[member if thresholds.size > 1 else 0])
+        self._policy = system.policy.told(system.as_seen(world))
+        self._noise = system.as_seen(world).noise
+        self._counts_only = system.counts_only
+        self._model = model
+        self._unread: Download | None = None
+        self._on_top: dict[int, Upload] = {}  # uploads that no download has contained yet
+        self._epoch = 0
+        self._told = zero_sums(self.dim)  # what a peer has told the others itself
+        drawn = source or partial(generator, seed, Stream.NOISE, member if number is None else number)
+        trusted = system.privacy.site == "coordinator"
+        self.stream = None if trusted else system.privacy.stream(member, drawn)
+
+    @property
+    def model(self) -> LocalModel:
+        """The model as it is now."""
+        if self._unread is not None:
+            message, self._unread = self._unread, None
+            self._adopt(message)
+        return self._model
+
+    @property
+    def version(self) -> int:
+        """Of the last download."""
+        return self._model.version if self._unread is None else self._unread.version
+
+    @property
+    def spent(self) -> bool:
+        """Whether the privacy budget forbids what is pending to leave; the client then goes on learning alone."""
+        return self.stream is not None and not self.stream.may_release(self._model.n_pending)
+
+    def join(self) -> list[Message]:
+        """The message to begin with, and with which to ask for what may have been missed."""
+        return [] if self.protocol.says == "nothing" else [Join(self.member, self.version)]
+
+    def speak(self) -> list[Message]:
+        """What to send now, if the trigger says so and the privacy budget allows it."""
+        model = self.model
+        if self.exploring or model.silent or not self.trigger.fires(model, self.threshold) or self.spent:
+            return []
+        if self.protocol.says == "upload":
+            return [self.upload()]
+        if not self.protocol.one_by_one:
+            return [Request(self.member)]
+        growth = timed_growth(model)
+        self.threshold = 2 * growth  # it has asked, and waits; it asks again if nobody has answered by then
+        return [Request(self.member, growth)]
+
+    def upload(self) -> Upload:
+        """Number what is pending, noised if there is a mechanism, to be sent until it is acknowledged."""
+        model = self.model
+        sums = model.pending()
+        if self.spent and sums.n > 0:
+            sums = zero_sums(self.dim)
+        else:
+            if self.stream is not None and sums.n > 0:
+                sums = self.stream.release(sums)
+            model.mark_sent()
+        self.sequence += 1
+        upload = Upload(self.member, self.sequence, sums, known_by(model, self.protocol, self._counts_only))
+        self.outbox[self.sequence] = self._on_top[self.sequence] = upload
+        return upload
+
+    def receive(self, message: Message) -> list[Message]:
+        """Take a message from the coordinator, and say what to send."""
+        require(message.member == self.member, "the addressee", message.member, f"client {self.member}")
+        match message:
+            case Receipt(_, sequence):
+                self._acknowledged(sequence)
+            case Terms(_, threshold):
+                self.threshold = self._agreed = threshold
+            case Download():
+                require(message.sums.b.size == self.dim, "the dimension", message.sums.b.size, f"{self.dim}")
+                self.threshold = self._agreed
+                self._acknowledged(message.acknowledged)
+                if message.version > self.version:
+                    self._on_top = {n: upload for n, upload in self._on_top.items() if n > message.acknowledged}
+                    self._unread = message
+            case Collect(_, epoch) if epoch > self._epoch:
+                self._epoch = epoch
+                self.exploring = False
+                self.threshold = self._agreed
+                return [self.upload()]
+            case Collect():
+                pass
+            case _:
+                raise FedbanditError(f"A client does not take a {type(message).__name__}.")
+        return []
+
+    def hear(self, message: Download, told: Sums) -> None:
+        """Take what peers have told, given what this one told itself: as a download, but nothing is acknowledged."""
+        self.outbox.clear()
+        self._on_top.clear()
+        self._told = told
+        self._unread = message
+
+    def remember_told(self, told: Sums) -> None:
+        """What this one has told itself, after a restart."""
+        self._told = told
+
+    def _acknowledged(self, sequence: int) -> None:
+        self.outbox = {number: upload for number, upload in self.outbox.items() if number > sequence}
+
+    def _adopt(self, message: Download) -> None:
+        """What coordinator and model have in common: the download, and uploads that it does not contain."""
+        if not message.own:
+            own = self.stream.own if isinstance(self.stream, ReleaseStream) else self._told
+            width = self._policy.width_alone(own, self.ridge, self._noise)
+            mixed, slack = mix(own, message.sums, message.slack, self.ridge, width)
+            self._model.adopt(mixed, slack, message.version)
+            return
+        sums = message.sums
+        for upload in self._on_top.values():
+            V, b, n = upload.sums
+            sums = Sums(sums.V + V, sums.b + b, sums.n + n)
+        self._model.adopt(sums, message.slack, message.version)
+
+    # How it is kept
+
+    def state(self) -> State:
+        """All that an exchange with the same arguments needs in order to go on; uploads as the bytes that are sent."""
+        numbers, statistics = self.model.dump()
+        header: dict[str, Any] = {
+            "member": self.member,
+            "dim": self.dim,
+            "model": numbers,
+            "sequence": self.sequence,
+            "epoch": self._epoch,
+            "unacknowledged": list(self.outbox),
+            "exploring": self.exploring,
+            "threshold": [self.threshold, self._agreed],
+        }
+        arrays: dict[str, NDArray[Any]] = {f"model.{name}": array for name, array in statistics.items()}
+        for sequence, upload in self._on_top.items():
+            arrays[f"upload.{sequence}"] = np.frombuffer(encode(upload), dtype=np.uint8)
+        if self.stream is not None:
+            arrays |= {f"stream.{key}": np.asarray(value) for key, value in self.stream.state().items()}
+        return State(header, arrays)
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        header, arrays = state
+        for name, value in (("member", self.member), ("dim", self.dim)):
+            require(header[name] == value, f"the stored {name}", header[name], f"{value}")
+        self._unread = None
+        self._model.load(header["model"], _named(arrays, "model."))
+        self.sequence, self._epoch = header["sequence"], header["epoch"]
+        self.exploring = header["exploring"]
+        self.threshold, self._agreed = header["threshold"]
+        self._on_top = {}
+        for data in _named(arrays, "upload.").values():
+            upload = decode(data.tobytes())
+            if not isinstance(upload, Upload):
+                raise FedbanditError(f"The stored state has a {type(upload).__name__} where an Upload is expected.")
+            self._on_top[upload.sequence] = upload
+        self.outbox = {number: self._on_top[number] for number in header["unacknowledged"]}
+        if self.stream is not None:
+            self.stream.restore(_named(arrays, "stream."))
+
+
+def start_with(exchange: Exchange, system: System, world: World) -> None:
+    """What a model begins with, if the structure says so: exploration, and what is public before anything is heard."""
+    sharing = system.sharing(world)
+    exchange.exploring = sharing.exploring
+    prior = prior_share(sharing, exchange.member)
+    if prior is not None:
+        exchange.model.adopt(prior.sums, prior.slack)
+
+
+def _named(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
