@@ -76,8 +76,10 @@ class Part(Protocol):
 class Model(Protocol):
     """What a policy chooses with, whatever its structure."""
 
-    n: int
-    """Observations that it has learnt from, own and received."""
+    @property
+    def n(self) -> int:
+        """Observations that it has learnt from, own and received."""
+        ...
 
     def parts(self, contexts: Array) -> Sequence[tuple[Part, Array]]:
         """The parts that a mean is the sum of, each with its own entries of the contexts."""
@@ -231,6 +233,10 @@ class RidgeModel:
     def pending(self) -> Sums:
         """A copy of what has been observed and not uploaded."""
         return Sums(self._pending_V.copy(), self._pending_b.copy(), self.n_pending)
+
+    def in_common(self) -> Sums:
+        """What coordinator and model have in common."""
+        return Sums(self._shared_V, self._shared_b, self.n - (self.n_pending if self.fresh else 0))
 
     def mark_sent(self) -> None:
         """What was pending is now in common with the coordinator. The model itself does not change."""

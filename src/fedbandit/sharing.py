@@ -210,11 +210,35 @@ class Others:
 class LocalModel(Model, Protocol):
     """A model that takes part in a federation: what is exchanged is its shared part."""
 
-    n_own: int
-    n_pending: int
-    logdet: float
-    shared_logdet: float
-    version: int
+    @property
+    def theta(self) -> Array:
+        """θ̂ of the shared part."""
+        ...
+
+    @property
+    def n_own(self) -> int:
+        """Own observations, pending or not."""
+        ...
+
+    @property
+    def n_pending(self) -> int:
+        """Own observations in no upload yet."""
+        ...
+
+    @property
+    def logdet(self) -> float:
+        """log det V(λ)/det λI of the shared part."""
+        ...
+
+    @property
+    def shared_logdet(self) -> float:
+        """The same of what coordinator and model have in common."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Of the last download."""
+        ...
 
     @property
     def silent(self) -> bool:
@@ -227,6 +251,10 @@ class LocalModel(Model, Protocol):
 
     def pending(self) -> Sums:
         """A copy of what has been observed and not uploaded."""
+        ...
+
+    def in_common(self) -> Sums:
+        """What coordinator and model have in common."""
         ...
 
     def mark_sent(self) -> None:

@@ -64,3 +64,22 @@ def unpack(data: bytes) -> State:
         return State(described["header"], arrays)
     except (ValueError, KeyError, TypeError) as error:
         raise FedbanditError(f"A stored state cannot be read: {error}.") from None
+
+
+def joined(header: dict[str, Any], parts: dict[str, State]) -> State:
+    """One state of many; `parts_of` takes it apart again.
+
+    >>> parts_of(joined({}, {"a": State({"n": 1}, {})}))["a"].header
+    {'n': 1}
+    """
+    arrays = {f"{name}/{key}": array for name, state in parts.items() for key, array in state.arrays.items()}
+    return State({**header, "parts": {name: state.header for name, state in parts.items()}}, arrays)
+
+
+def parts_of(state: State) -> dict[str, State]:
+    """The states that `joined` made one of."""
+    parts = {name: State(header, {}) for name, header in state.header["parts"].items()}
+    for key, array in state.arrays.items():
+        name, _, rest = key.partition("/")
+        parts[name].arrays[rest] = array
+    return parts

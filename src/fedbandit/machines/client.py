@@ -14,6 +14,7 @@ from fedbandit.machines.exchange import Exchange, start_with
 from fedbandit.messages import Message
 from fedbandit.privacy.noise import Source, label_of, perturb
 from fedbandit.rewards import learnt, refused, reward_plan
+from fedbandit.sharing import Sharing
 from fedbandit.state import State
 from fedbandit.streams import Draw, policy_key
 from fedbandit.system import System
@@ -33,7 +34,8 @@ class ClientMachine(Exchange):
 
     Of choices whose reward has not come the latest `waiting` are kept. Noise for privacy comes from the simulation's
     streams, which follow from the seed, unless `source` is given: on a network it must be
-    `privacy.secure.SecureSource()`. `estimator` numbers the models of a peer that has several (`PeerMachine`).
+    `privacy.secure.SecureSource()`. `estimator` numbers the models of a peer that has several (`PeerMachine`). `sharing`
+    is the system's, for whoever makes many clients and has it at hand.
 
     >>> import fedbandit as fb
     >>> client = ClientMachine(0, fb.async_linucb(), fb.World(n_clients=3, dim=2, horizon=100), seed=0)
@@ -52,6 +54,7 @@ class ClientMachine(Exchange):
         *,
         estimator: int = 0,
         source: Source | None = None,
+        sharing: Sharing | None = None,
     ) -> None:
         require(0 <= member < world.n_clients, "member", member, f"a client number below {world.n_clients}")
         if not system.structure.separate:
@@ -61,7 +64,7 @@ class ClientMachine(Exchange):
         model = told.structure.model(told.as_seen(world), member, told.ridge)
         drawn = None if source is None else (lambda _: source)
         super().__init__(member, model, told, world, seed, number=self._number, source=drawn)
-        start_with(self, told, world)
+        start_with(self, told.sharing(world) if sharing is None else sharing)
         self.context_dim = world.dim
         self.bound = world.bound
         self.steps = 0

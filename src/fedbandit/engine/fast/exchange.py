@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from fedbandit.engine.fast.outcome import Outcome
+from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.fast.outlets import Outlets
 from fedbandit.engine.fast.plan import PolicyPlan
 from fedbandit.engine.fast.slots import Seats

@@ -12,7 +12,8 @@ from fedbandit.engine.fast.algebra import add, add_outer, clear, matrix_in
 from fedbandit.engine.fast.choose import Scratch, choose, scratch
 from fedbandit.engine.fast.delayed import Late, no_late, send_later
 from fedbandit.engine.fast.jit import compiled_free, compiled_lean
-from fedbandit.engine.fast.outcome import Outcome, pull
+from fedbandit.engine.outcome import Outcome
+from fedbandit.engine.fast.outcome import pull
 from fedbandit.engine.fast.packed import pack
 from fedbandit.engine.fast.plan import PolicyPlan, plan_of
 from fedbandit.engine.fast.rewards import learnt
@@ -120,6 +121,9 @@ class NeighbourhoodsLearner:
             raise refused(self.rules.rewards, float(out.reward[bad]))
         self.done = (before + stop) // self.per_round
         return stop
+
+    def ledger(self) -> None:
+        """Nothing is booked."""
 
     def next_wake(self, done: int) -> int:  # noqa: ARG002
         """Nothing happens between rounds."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fedbandit.engine.fast.outcome import Outcome
+from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.fast.outlets import Outlets
 from fedbandit.engine.fast.plan import PolicyPlan
 from fedbandit.engine.fast.slots import Seats

@@ -17,7 +17,7 @@ from fedbandit.engine.fast.layout import layout_of
 from fedbandit.engine.fast.light import light_length, tidy
 from fedbandit.engine.fast.loop import run
 from fedbandit.engine.fast.memory import enlarged, room_for, unknown
-from fedbandit.engine.fast.outcome import Outcome
+from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.fast.peer_exchange import PeerExchange
 from fedbandit.engine.fast.plan import plan_of
 from fedbandit.engine.fast.row_sums import shared_row

@@ -14,7 +14,7 @@ from fedbandit.engine.fast.exchange import Exchange
 from fedbandit.engine.fast.housekeeping import make_room, pack_hub, unpack_hub
 from fedbandit.engine.fast.hub import upload_row
 from fedbandit.engine.fast.memory import lazy_zeros
-from fedbandit.engine.fast.outcome import Outcome
+from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.fast.plan import plan_of
 from fedbandit.engine.fast.rules import EVENT, HUB_FULL, REFUSED
 from fedbandit.engine.fast.slots import Seats
@@ -168,6 +168,9 @@ class SplitLearner:
             M = scratch_matrix(d_g)
             out.uploads[s] += 1
             out.downloads[s] += upload_row(self.hub, i, rows.shared[i], d_g, self.ridge, self.rules.counting, M)
+
+    def ledger(self) -> None:
+        """Nothing is booked."""
 
     def next_wake(self, done: int) -> int:  # noqa: ARG002
         """There is nothing to do between rounds."""

@@ -12,7 +12,8 @@ from fedbandit.engine.fast.cohorts import Hub, has_room
 from fedbandit.engine.fast.delayed import Late, send_later
 from fedbandit.engine.fast.hub import catch_up, join, upload_row
 from fedbandit.engine.fast.jit import compiled_free, compiled_lean
-from fedbandit.engine.fast.outcome import Outcome, pull
+from fedbandit.engine.outcome import Outcome
+from fedbandit.engine.fast.outcome import pull
 from fedbandit.engine.fast.packed import multiply_packed
 from fedbandit.engine.fast.plan import PolicyPlan
 from fedbandit.engine.fast.rewards import learnt

@@ -23,7 +23,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fedbandit.errors import FedbanditError, whole_number
-from fedbandit.machines.client import make_coordinator
 from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Upload, decode, encoded_size
 from fedbandit.network.coordinator.activity import Activity
 from fedbandit.network.coordinator.limits import Limits
@@ -71,7 +70,7 @@ class Federation:
         self._recover()
 
     def _recover(self) -> None:
-        machine = make_coordinator(self.system, self.terms.world)
+        machine = self.system.told(self.terms.world).coordinator(self.terms.world)
         if machine is None:
             raise FedbanditError(f"{self.terms.system} has no coordinator: its clients exchange nothing.")
         self.machine = machine
