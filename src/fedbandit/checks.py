@@ -25,7 +25,7 @@ from fedbandit.machines.link import Link
 from fedbandit.policies import Policy, Uniform
 from fedbandit.privacy import Privacy
 from fedbandit.protocols import EventTriggered, MessageProtocol, Never, Synchronous
-from fedbandit.structures import Alone, Everyone, EvidenceClusters, GlobalLocal, Laplacian, OnGraph, Structure
+from fedbandit.structures import Alone, EvidenceClusters, GlobalLocal, Laplacian, OnGraph, Structure
 from fedbandit.system import System
 from fedbandit.world import World
 

@@ -122,7 +122,7 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
                 f"{parts} is refused: nothing is ever released, so there is nothing to make private; to protect the "
                 "model of a client that learns alone, use the structure Alone with CountTriggered (preset dp_linucb)."
             )
-        if getattr(self.privacy, "contribution", None) is not None and self.protocol.period > 1:
+        if self.privacy.contribution is not None and self.protocol.period > 1:
             raise FedbanditError(
                 f"{parts} is refused: a client has {self.protocol.period} estimators with a stream each, so that "
                 "`contribution` would not bound what it contributes; use ttl=1, or one interaction as the unit."

@@ -11,8 +11,8 @@ import numpy as np
 from fedbandit.audit.neighbours import History
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.client import ClientMachine
-from fedbandit.model import RidgeModel
 from fedbandit.messages import Collect, Message, Request, Upload, encode
+from fedbandit.model import RidgeModel
 from fedbandit.types import Array
 
 MakeMachine = Callable[[int], ClientMachine]

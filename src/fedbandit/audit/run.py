@@ -56,7 +56,7 @@ def audit_system(
     claim = told.guarantee
     rng = generator(seed, Stream.NOISE)
     limits = Limits.of(world, told.privacy.reward_rule, claim.protects)
-    records = getattr(told.privacy, "contribution", None) or 1
+    records = told.privacy.contribution or 1
     by_client = _mechanisms(told, n_clients)
     if not by_client:
         mechanism, sample = reward_noise(told.privacy.reward_rule, claim)

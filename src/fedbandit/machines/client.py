@@ -101,7 +101,7 @@ class ClientMachine(Exchange):
             raise FedbanditError(f"arms is {shown(arms)}, but must be a (K, {d}) array of numbers.") from None
         if X.ndim != 2 or len(X) == 0 or X.shape[1] != d:
             raise FedbanditError(f"The shape of arms is {X.shape}, but must be (K, {d}) with at least one arm.")
-        longest = math.sqrt(float(np.einsum("ij,ij->i", X, X).max()))
+        longest = math.sqrt(float((X * X).sum(axis=1).max()))
         if not longest <= self.bound * (1 + 1e-9):
             if not np.isfinite(X).all():
                 raise FedbanditError("An arm's context is not finite.")

@@ -51,9 +51,7 @@ class Link:
     def client(self, i: int) -> ClientMachine:
         """The machine of client i."""
         if i not in self.clients:
-            self.clients[i] = ClientMachine(
-                i, self.system, self.world, self.seed, self._waiting, sharing=self._start
-            )
+            self.clients[i] = ClientMachine(i, self.system, self.world, self.seed, self._waiting, sharing=self._start)
         return self.clients[i]
 
     def greet(self, i: int) -> None:

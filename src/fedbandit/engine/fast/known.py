@@ -80,7 +80,9 @@ def _unknown_pair(system: System) -> str | None:
     """Parts that have kernels, but not together."""
     policy, structure = type(system.policy).__name__, type(system.structure).__name__
     two_parts = isinstance(system.structure, GlobalLocal)
-    if isinstance(system.policy, SquaredBonus) and (two_parts or isinstance(system.structure, Laplacian | WeightedGraph)):
+    if isinstance(system.policy, SquaredBonus) and (
+        two_parts or isinstance(system.structure, Laplacian | WeightedGraph)
+    ):
         return f"the policy {policy} with the structure {structure}"
     sampled = isinstance(system.policy, LinTS | LinPHE)
     if sampled and (system.privacy.perturbs == "statistics" or not system.structure.fresh):

@@ -12,12 +12,12 @@ from fedbandit.engine.fast.algebra import add, add_outer, clear, matrix_in
 from fedbandit.engine.fast.choose import Scratch, choose, scratch
 from fedbandit.engine.fast.delayed import Late, no_late, send_later
 from fedbandit.engine.fast.jit import compiled_free, compiled_lean
-from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.fast.outcome import pull
 from fedbandit.engine.fast.packed import pack
 from fedbandit.engine.fast.plan import PolicyPlan, plan_of
 from fedbandit.engine.fast.rewards import learnt
 from fedbandit.engine.fast.statistics import STEPS, TIE, N, base_b_of, base_of, empty_rows, refresh, start_row
+from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.partitions import Partitions
 from fedbandit.environments.block import Block, Environment
 from fedbandit.rewards import AS_THEY_ARE, RewardPlan, refused, reward_plan

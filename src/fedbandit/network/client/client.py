@@ -313,7 +313,7 @@ def _source(system: System, report: bool, *, lasts: bool) -> SecureSource | None
         return None
     if report:
         raise FedbanditError("report=True would tell rewards that this federation keeps private.")
-    if not lasts and getattr(system.privacy, "contribution", None) is not None:
+    if not lasts and system.privacy.contribution is not None:
         raise FedbanditError("This federation protects whole clients, so the ledger must last: give state=FILE.")
     return SecureSource()
 

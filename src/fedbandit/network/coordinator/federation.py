@@ -242,7 +242,7 @@ class Federation:
         applied = self.machine.applied.get(seat.member, 0)
         match message:
             case Join():
-                if seat.check_join(envelope, applied) and getattr(self.system.privacy, "contribution", None):
+                if seat.check_join(envelope, applied) and self.system.privacy.contribution:
                     raise Refusal("session", f"Client {name!r} has lost its privacy ledger and may contribute no more.")
             case Upload():
                 seat.check_session(envelope)
