@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from fedbandit.errors import FedbanditError, shown, unknown
@@ -16,7 +16,7 @@ from fedbandit.errors import FedbanditError, shown, unknown
 Part = TypeVar("Part")
 
 
-def found_in(namespace: Mapping[str, Any], kind: type[Part]) -> dict[str, type[Part]]:
+def found_in(namespace: Mapping[str, Any], kind: Callable[..., Part]) -> dict[str, Callable[..., Part]]:
     """The parts of a kind that a package exports, by name."""
     exported = (namespace.get(name) for name in namespace["__all__"])  # the registry itself is not there yet
     kinds = [thing for thing in exported if isinstance(thing, type) and kind in thing.__mro__[1:]]
@@ -33,18 +33,17 @@ def name_of(part: type) -> str:
     return getattr(part, "name", None) or re.sub(r"(?<=[a-z])(?=[A-Z])", "-", part.__name__).lower()
 
 
-def build_part(role: str, text: str, kinds: Mapping[str, type[Part]]) -> Part:
+def build_part(role: str, text: str, kinds: Mapping[str, Callable[..., Part]]) -> Part:
     """The part that text such as `count-triggered(factor_upload=1.5)` describes.
 
     >>> from fedbandit.protocols import PROTOCOLS
     >>> build_part("protocol", "count-triggered(batch=4)", PROTOCOLS).batch
     4
     """
-    name, bracket, rest = text.strip().partition("(")
-    name = name.strip().replace("_", "-")
+    name = text.partition("(")[0].strip().replace("_", "-")
     if name not in kinds:
         raise unknown(role, name, kinds)
-    keywords = _keywords(role, text) if bracket else {}
+    keywords = _keywords(role, text) if "(" in text else {}
     taken = inspect.signature(kinds[name]).parameters
     for keyword in keywords:
         if keyword not in taken:
@@ -59,15 +58,14 @@ def _keywords(role: str, text: str) -> dict[str, Any]:
     """The keywords in `name(key=value, …)`; values are Python literals, or inf."""
     try:
         call = ast.parse("part" + text[text.index("(") :].strip(), mode="eval").body
-        if not isinstance(call, ast.Call) or call.args or any(keyword.arg is None for keyword in call.keywords):
-            raise SyntaxError
-        values = {str(keyword.arg): _literal(keyword.value) for keyword in call.keywords}
+        if isinstance(call, ast.Call) and not call.args and all(keyword.arg for keyword in call.keywords):
+            return {str(keyword.arg): _literal(keyword.value) for keyword in call.keywords}
     except (SyntaxError, ValueError):
-        raise FedbanditError(
-            f"The {role} is {shown(text)}, but must be a name, or a name with keywords such as "
-            "count-triggered(factor_upload=1.5)."
-        ) from None
-    return values
+        pass
+    raise FedbanditError(
+        f"The {role} is {shown(text)}, but must be a name, or a name with keywords such as "
+        "count-triggered(factor_upload=1.5)."
+    )
 
 
 def _literal(node: ast.expr) -> Any:
