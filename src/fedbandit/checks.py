@@ -35,8 +35,8 @@ CLIENTS, HORIZON = 4, 240
 def checks_for(thing: Any) -> Iterator[tuple[str, Callable[[], None]]]:
     """Names and checks for a system, or for a part, which is tried in the systems of `systems_with`."""
     if isinstance(thing, System):
-        for check in (repeats_itself, loses_no_observation, pulls_what_is_offered, engines_agree, bytes_agree):
-            yield check.__name__, partial(check, thing)
+        for rule in (repeats_itself, loses_no_observation, pulls_what_is_offered, engines_agree, bytes_agree):
+            yield rule.__name__, partial(rule, thing)
     if isinstance(thing, Policy):
         yield policy_beats_uniform.__name__, partial(policy_beats_uniform, thing)
     if isinstance(thing, Structure) and thing.separate:
@@ -168,7 +168,7 @@ def bytes_agree(system: System) -> None:
     env = small_world(system)
     world = world_of(env, HORIZON, 3)
     block = env.open(3).block(0, world.horizon)
-    arms = []
+    arms: list[list[int]] = []
     for encoded in (False, True):
         link = Link(system, world, 3, encoded=encoded)
         arms.append([])

@@ -94,8 +94,8 @@ class Communication:
 class Result:
     """One run of one system: curves with one point per round, arms, communication, guarantee.
 
-    `arms` is (T,), or (T, N) if all clients act in every round. `engine` is the one that ran. `privacy` says what the guarantee has cost so far; it
-    is None where there is none.
+    `arms` is (T,), or (T, N) if all clients act in every round. `engine` is the one that ran. `privacy` says what the
+    guarantee has cost so far; it is None where there is none.
     """
 
     system: str

@@ -34,8 +34,8 @@ class ClientMachine(Exchange):
 
     Of choices whose reward has not come the latest `waiting` are kept. Noise for privacy comes from the simulation's
     streams, which follow from the seed, unless `source` is given: on a network it must be
-    `privacy.secure.SecureSource()`. `estimator` numbers the models of a peer that has several (`PeerMachine`). `sharing`
-    is the system's, for whoever makes many clients and has it at hand.
+    `privacy.secure.SecureSource()`. `estimator` numbers the models of a peer that has several (`PeerMachine`).
+    `sharing` is the system's, for whoever makes many clients and has it at hand.
 
     >>> import fedbandit as fb
     >>> client = ClientMachine(0, fb.async_linucb(), fb.World(n_clients=3, dim=2, horizon=100), seed=0)

@@ -79,9 +79,8 @@ def unknown_part(system: System) -> str | None:
 def _unknown_pair(system: System) -> str | None:
     """Parts that have kernels, but not together."""
     policy, structure = type(system.policy).__name__, type(system.structure).__name__
-    two_parts = isinstance(system.structure, GlobalLocal)
     if isinstance(system.policy, SquaredBonus) and (
-        two_parts or isinstance(system.structure, Laplacian | WeightedGraph)
+        isinstance(system.structure, GlobalLocal | Laplacian | WeightedGraph)
     ):
         return f"the policy {policy} with the structure {structure}"
     sampled = isinstance(system.policy, LinTS | LinPHE)
