@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 
-from fedbandit.engine.fast.statistics import TIE
+from fedbandit.model import TIE
 from fedbandit.world import World
-
-NEVER = 2**62
-"""A round that does not come."""
 
 
 def own_rounds(actions: int, world: World) -> int:
