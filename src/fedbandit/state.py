@@ -33,6 +33,15 @@ class State(NamedTuple):
     arrays: dict[str, NDArray[Any]]
 
 
+def stored(state: State, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
+    """An array of a state, if it is there and has this shape."""
+    if name not in state.arrays:
+        raise FedbanditError(f"The stored state has no {name}.")
+    if state.arrays[name].shape != shape:
+        raise FedbanditError(f"The stored {name} is of shape {state.arrays[name].shape}, expected {shape}.")
+    return state.arrays[name]
+
+
 def pack(state: State) -> bytes:
     """The state as bytes."""
     arrays = {name: np.asarray(array, order="C") for name, array in state.arrays.items()}

@@ -11,8 +11,8 @@ import numpy as np
 
 from fedbandit.engine.fast.jit import compiled_lean
 from fedbandit.errors import number
-from fedbandit.schedule import NEVER, next_growth
-from fedbandit.sharing import Members, Noise, Share, share_of
+from fedbandit.schedule import next_growth
+from fedbandit.sharing import NEVER, Members, Noise, Share, Sharing, share_of
 from fedbandit.structures.homogeneity import LEAST_NOISE, Weighted, eliminate, weighted
 from fedbandit.structures.structure import Structure
 from fedbandit.types import Array, Ints
@@ -61,16 +61,20 @@ class EvidenceClusters(Structure):
         return Partition(self, world)
 
 
-class Partition:
+class Partition(Sharing):
     """The clusters at a time, at the coordinator."""
 
-    exploring = False
+    disjoint = True
 
     def __init__(self, structure: EvidenceClusters, world: World) -> None:
         self.structure = structure
         self.world = world
         self.sigma = max(world.noise if structure.noise is None else structure.noise, LEAST_NOISE)
         self._use([[i] for i in range(world.n_clients)])
+
+    def alike(self, noise: Noise | None) -> bool:
+        """Unless members weigh what the others released."""
+        return noise is None or not noise.weighed
 
     def groups(self) -> list[list[int]]:
         """The clusters."""

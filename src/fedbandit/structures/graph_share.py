@@ -19,19 +19,18 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit.sharing import Members, Noise, NoiseInSums, Share
+from fedbandit.sharing import Members, Noise, NoiseInSums, Share, Sharing
 from fedbandit.sums import Slack, Sums
 from fedbandit.types import Array
 
-NEVER = 2**62
 REBUILD = 256
 """Updates after which P is computed afresh: bounds rounding."""
 
 
-class GraphShare:
+class GraphShare(Sharing):
     """P, kept up to date with what members have released. It never regroups."""
 
-    exploring = False
+    disjoint = True
 
     def __init__(self, M: Array, dim: int, ridge: float, biases: Array, *, whole: bool) -> None:
         self.dim = dim
@@ -56,18 +55,6 @@ class GraphShare:
     def affected(self, member: int) -> Sequence[int]:  # noqa: ARG002 - log det A changes for all
         """Everybody."""
         return range(self.n_users)
-
-    def next_wake(self, done: int) -> int:  # noqa: ARG002
-        """It never has to look."""
-        return NEVER
-
-    def regroup(self, members: Members, done: int, noise: Noise | None = None) -> bool:  # noqa: ARG002
-        """There is nothing to regroup."""
-        return False
-
-    def state(self) -> dict[str, Any]:
-        """Nothing that members' statistics do not say."""
-        return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Compute everything afresh when next asked."""

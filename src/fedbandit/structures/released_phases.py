@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedbandit.errors import whole_number
 from fedbandit.model import TIE
 from fedbandit.schedule import own_rounds
-from fedbandit.sharing import Members, Noise, Share, share_of
+from fedbandit.sharing import Members, Noise, Share, Sharing, share_of
 from fedbandit.structures.clustering import check_alpha, components, radius, servers_of
 from fedbandit.structures.phased_clusters import next_phase
 from fedbandit.structures.structure import Structure
@@ -83,10 +83,10 @@ class ReleasedPhases(Structure):
         return Phases(self, world, ridge)
 
 
-class Phases:
+class Phases(Sharing):
     """The clusters at a time, at the coordinator."""
 
-    exploring = False
+    disjoint = True
 
     def __init__(self, structure: ReleasedPhases, world: World, ridge: float) -> None:
         self.structure = structure
@@ -95,6 +95,10 @@ class Phases:
         self.edges = self.server_of[:, None] == self.server_of
         self._earliest = own_rounds(structure.first, world)
         self._use(np.arange(world.n_clients))
+
+    def alike(self, noise: Noise | None) -> bool:
+        """Unless members weigh what the others released."""
+        return noise is None or not noise.weighed
 
     def groups(self) -> list[list[int]]:
         """The global clusters."""

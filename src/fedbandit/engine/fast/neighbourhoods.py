@@ -21,7 +21,7 @@ from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.partitions import Partitions
 from fedbandit.environments.block import Block, Environment
 from fedbandit.rewards import AS_THEY_ARE, RewardPlan, refused, reward_plan
-from fedbandit.schedule import NEVER
+from fedbandit.sharing import NEVER
 from fedbandit.state import State
 from fedbandit.streams import policy_key
 from fedbandit.structures import Neighbourhoods
