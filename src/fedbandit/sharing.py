@@ -336,3 +336,50 @@ class Groups(Sharing):
             return usable(sums, who.tolist() if noise is not None else (), members, noise, ridge)
 
         return members.once((g, noise is None), share)
+
+
+class FoundGroups(Sharing):
+    """Groups that are found while running and do not overlap; at first everybody is alone. Write `find`."""
+
+    disjoint = True
+
+    def __init__(self, n_clients: int) -> None:
+        self._use([[i] for i in range(n_clients)])
+
+    def find(self, members: Members, done: int, noise: Noise | None) -> list[list[int]]:
+        """Who belongs together after `done` rounds, given what was released with this noise; sorted."""
+        raise NotImplementedError
+
+    def _use(self, groups: list[list[int]]) -> None:
+        self._groups = groups
+        self._home = {i: group for group in groups for i in group}
+
+    def alike(self, noise: Noise | None) -> bool:
+        """All members of a group are sent its sum, unless they weigh the others' noise."""
+        return noise is None or not noise.weighed
+
+    def groups(self) -> list[list[int]]:
+        """As they are now."""
+        return self._groups
+
+    def affected(self, member: int) -> Sequence[int]:
+        """The member's group."""
+        return self._home[member]
+
+    def share(self, member: int, members: Members, noise: Noise | None, ridge: float) -> Share:
+        """The sum over the member's group."""
+        return share_of(member, members, self._home[member], noise, ridge)
+
+    def regroup(self, members: Members, done: int, noise: Noise | None = None) -> bool:
+        """Look again; True if groups have changed."""
+        before = self._groups
+        self._use(self.find(members, done, noise))
+        return self._groups != before
+
+    def state(self) -> dict[str, Any]:
+        """The groups."""
+        return {"groups": self._groups}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self._use(state["groups"])

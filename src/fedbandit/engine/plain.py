@@ -12,7 +12,6 @@ from fedbandit.engine.partitions import Partitions
 from fedbandit.environments.block import Block, Environment
 from fedbandit.machines.client import Choice
 from fedbandit.machines.link import Account, Link
-from fedbandit.machines.local_server import ServedUsers
 from fedbandit.machines.peer import PeerLink
 from fedbandit.privacy.privacy import Releases
 from fedbandit.state import State, joined, parts_of
@@ -78,8 +77,11 @@ def make_federation(system: System, world: World, seed: int, waiting: int) -> Fe
     """The machines of a system that was told the world."""
     if system.protocol.says == "gossip":
         return PeerLink(system, world, seed, waiting=waiting)
-    kind = Link if system.structure.separate else ServedUsers
-    return kind(system, world, seed, waiting=waiting)
+    if system.structure.separate:
+        return Link(system, world, seed, waiting=waiting)
+    from fedbandit.machines.local_server import ServedUsers
+
+    return ServedUsers(system, world, seed, waiting=waiting)
 
 
 class PlainLearner:
@@ -102,11 +104,14 @@ class PlainLearner:
         return self.federation.control_messages
 
     def run(self, start: int, stop: int, before: int, block: Block, out: Outcome) -> int:
-        """Interactions start, …, stop − 1 of a block that `before` interactions precede; all of them."""
+        """Interactions start, …, stop − 1 of a block that `before` interactions precede, until somebody has spoken.
+
+        What was said may have to be answered at the end of this round, so whoever keeps the time is asked again.
+        """
         federation, delayed = self.federation, block.delays.size > 0
         for s in range(start, stop):
             now = before + s
-            sent = federation.uploads, federation.downloads
+            sent = self._sent()
             for user, choice, y in self._late.pop(now, ()):
                 federation.observe(user, choice, y)
             user = int(block.clients[s])
@@ -116,10 +121,17 @@ class PlainLearner:
                 self._late.setdefault(now + int(block.delays[s]), []).append((user, choice, y))
             else:
                 federation.observe(user, choice, y)
-            out.uploads[s] += federation.uploads - sent[0]
-            out.downloads[s] += federation.downloads - sent[1]
-            self._note_groups(now // self.per_round + 1)
+            if self._sent() != sent:
+                out.uploads[s] += federation.uploads - sent[0]
+                out.downloads[s] += federation.downloads - sent[1]
+                self._note_groups(now // self.per_round + 1)
+                return s + 1
         return stop
+
+    def _sent(self) -> tuple[int, int, int]:
+        """Messages so far."""
+        federation = self.federation
+        return federation.uploads, federation.downloads, federation.control_messages
 
     def next_wake(self, done: int) -> int:
         """After how many rounds `end_round` must be called next, if `done` are over."""
@@ -127,7 +139,7 @@ class PlainLearner:
 
     def end_round(self, done: int, out: Outcome, s: int) -> None:
         """Do what is due after `done` rounds; what is sent counts for interaction s of the block."""
-        sent = self.federation.uploads, self.federation.downloads
+        sent = self._sent()
         self.federation.end_round(done)
         out.uploads[s] += self.federation.uploads - sent[0]
         out.downloads[s] += self.federation.downloads - sent[1]

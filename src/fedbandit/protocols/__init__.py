@@ -5,6 +5,7 @@ machine that answers, a subclass of `Coordinator`, in the same file (`Synchronou
 the product: what answers on a network is what answers in a simulation.
 """
 
+from fedbandit.parts import found_in
 from fedbandit.protocols.coordinator import Coordinator
 from fedbandit.protocols.factors import Factor
 from fedbandit.protocols.gossip import Gossip
@@ -18,6 +19,7 @@ from fedbandit.protocols.trigger import CountGrowth, Growth, Silence, TimedGrowt
 from fedbandit.protocols.triggered import CountTriggered, EventTriggered, Star, always
 
 __all__ = [
+    "PROTOCOLS",
     "Coordinator",
     "CountGrowth",
     "CountTriggered",
@@ -41,3 +43,6 @@ __all__ = [
     "always",
     "timed_growth",
 ]
+
+PROTOCOLS = found_in(globals(), MessageProtocol)
+"""Protocols by name."""

@@ -75,8 +75,10 @@ class MessageProtocol(Protocol):
 class Known(Growing, Protocol):
     """What an upload may say of its client's model."""
 
-    n: int
-    """Observations that it has learnt from, own and received."""
+    @property
+    def n(self) -> int:
+        """Observations that it has learnt from, own and received."""
+        ...
 
 
 def measure(model: Known, counting: bool) -> float:
