@@ -58,7 +58,7 @@ class Link:
         """Client i acts for the first time: it joins."""
         if self.coordinator is not None and i not in self._joined:
             self._joined.add(i)
-            self.say([Join(i, 0)])
+            self.say([Join(i, self.clients[i].version if i in self.clients else 0)])
 
     def select(self, i: int, arms: Array) -> Choice:
         """Client i chooses one of the arms."""
