@@ -174,8 +174,9 @@ class Sharing(Protocol):
         """What it remembers, as plain values: for checkpoints and for a coordinator that restarts."""
         return {}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:  # noqa: ARG002 - nothing was remembered
         """Go on from there."""
+        return
 
 
 @runtime_checkable
