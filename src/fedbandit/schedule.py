@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fedbandit.engine.fast.statistics import TIE
+from fedbandit.model import TIE
 from fedbandit.world import World
 
 NEVER = 2**62

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +32,14 @@ class State(NamedTuple):
 
     header: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
+
+
+def check_shapes(arrays: Mapping[str, NDArray[Any]], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse stored arrays that are not there, or of another size."""
+    for name, shape in shapes.items():
+        found = arrays[name].shape if name in arrays else "missing"
+        if found != shape:
+            raise FedbanditError(f"The shape of the stored {name} is {found}, but must be {shape}.")
 
 
 def pack(state: State) -> bytes:
@@ -64,3 +73,22 @@ def unpack(data: bytes) -> State:
         return State(described["header"], arrays)
     except (ValueError, KeyError, TypeError) as error:
         raise FedbanditError(f"A stored state cannot be read: {error}.") from None
+
+
+def joined(header: dict[str, Any], parts: dict[str, State]) -> State:
+    """One state of many; `parts_of` takes it apart again.
+
+    >>> parts_of(joined({}, {"a": State({"n": 1}, {})}))["a"].header
+    {'n': 1}
+    """
+    arrays = {f"{name}/{key}": array for name, state in parts.items() for key, array in state.arrays.items()}
+    return State({**header, "parts": {name: state.header for name, state in parts.items()}}, arrays)
+
+
+def parts_of(state: State) -> dict[str, State]:
+    """The states that `joined` made one of."""
+    parts = {name: State(header, {}) for name, header in state.header["parts"].items()}
+    for key, array in state.arrays.items():
+        name, _, rest = key.partition("/")
+        parts[name].arrays[rest] = array
+    return parts

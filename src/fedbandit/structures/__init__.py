@@ -5,7 +5,7 @@ what arms are scored with. `Layout` keeps them apart. Structures that change whi
 more than one row (graphs) or that split a model (global and local parts) plug in here.
 """
 
-from fedbandit.structures.clustering import Clustering, Law, Rule
+from fedbandit.structures.clustering import Clustering, FederatedClustering
 from fedbandit.structures.evidence_clusters import EvidenceClusters
 from fedbandit.structures.global_local import GlobalLocal
 from fedbandit.structures.homogeneity_cliques import HomogeneityCliques
@@ -27,17 +27,16 @@ __all__ = [
     "Clustering",
     "Everyone",
     "EvidenceClusters",
+    "FederatedClustering",
     "FixedGroups",
     "GlobalLocal",
     "HomogeneityCliques",
     "Laplacian",
-    "Law",
     "Neighbourhoods",
     "OnGraph",
     "PhasedClusters",
     "PrunedGraph",
     "ReleasedPhases",
-    "Rule",
     "Servers",
     "SplitAndMerge",
     "Structure",
