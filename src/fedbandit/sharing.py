@@ -64,10 +64,15 @@ class NoiseOnGraph(Protocol):
     The estimates of all users become θ̃ = P (vec(s) + h) + g, in the notation of `structures.user_graph`.
     """
 
-    shift: Array
-    """h, (dN,)."""
-    lift: Array | None
-    """g, (dN,), if there is one."""
+    @property
+    def shift(self) -> Array:
+        """h, (dN,)."""
+        ...
+
+    @property
+    def lift(self) -> Array | None:
+        """g, (dN,), if there is one."""
+        ...
 
     def observed(self, user: int, V: Array) -> None:
         """The user has one more observation, and so one more release; V (N, d, d) is every user's Σ x xᵀ by now."""

@@ -25,12 +25,11 @@ from fedbandit.world import World
 class NoiseStreams:
     """One stream for each member that has one, and what it has come to: h (`NoiseOnGraph`)."""
 
-    lift: Array | None = None
-
     def __init__(self, system: System, world: World, seed: int) -> None:
         self.dim, self.seed = world.dim, seed
         self.privacy = system.privacy
-        self.shift = np.zeros(world.n_clients * world.dim)
+        self.shift: Array = np.zeros(world.n_clients * world.dim)
+        self.lift: Array | None = None
         self.observations = np.zeros(world.n_clients, dtype=np.int64)
         self.streams: dict[int, Releases] = {}
 
@@ -79,7 +78,7 @@ class NoiseOnSums(NoiseStreams):
 
     def radius(self, block: Array, columns: Array) -> float:
         """That of all users' noise, in the norm of P_uu⁻¹."""
-        return self._known.radius(np.linalg.inv(block), columns, self.observations)
+        return self._known.radius(np.asarray(np.linalg.inv(block)), columns, self.observations)
 
 
 class NoiseOnModel(NoiseStreams):
@@ -91,7 +90,7 @@ class NoiseOnModel(NoiseStreams):
 
     def __init__(self, system: System, world: World, seed: int, published: PublishedSums, M: Array) -> None:
         super().__init__(system, world, seed)
-        self.lift: Array = np.zeros(world.n_clients * world.dim)
+        self.lift: Array = self.shift.copy()
         self._published, self._M, self._ridge = published, M, system.ridge
 
     def observed(self, user: int, V: Array) -> None:

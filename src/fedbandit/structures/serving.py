@@ -32,7 +32,7 @@ class Serving(Protocol):
         ...
 
     def groups(self) -> list[list[int]] | None:
-        """Who learns together now, the same object while nothing changes; None if that is not followed while running."""
+        """Who learns together now, the same object while nothing changes; None if that is not followed meanwhile."""
         return None
 
     def groups_at_end(self) -> list[list[int]] | None:
