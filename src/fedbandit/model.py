@@ -76,8 +76,10 @@ class Part(Protocol):
 class Model(Protocol):
     """What a policy chooses with, whatever its structure."""
 
-    n: int
-    """Observations that it has learnt from, own and received."""
+    @property
+    def n(self) -> int:
+        """Observations that it has learnt from, own and received."""
+        ...
 
     def parts(self, contexts: Array) -> Sequence[tuple[Part, Array]]:
         """The parts that a mean is the sum of, each with its own entries of the contexts."""
@@ -145,7 +147,7 @@ class LinearModel:
 
     def norms(self, X: Array) -> Array:
         """‖x‖_{V(λ)⁻¹} of each context."""
-        squares: Array = np.einsum("ij,ij->i", X @ self.inverse, X)
+        squares: Array = ((X @ self.inverse) * X).sum(axis=1)
         return np.sqrt(np.maximum(squares, 0.0, out=squares))
 
     def lengths(self, X: Array) -> Array:
@@ -193,6 +195,7 @@ class RidgeModel(LinearModel):
         self._shared_b: Array = np.zeros(dim)
         self._pending_V: Array = np.zeros((dim, dim))
         self._pending_b: Array = np.zeros(dim)
+        self._pending_X: list[Array] | None = []  # the contexts of ΔV while they are few, else None
         self._updates = 0
 
     @property
@@ -221,6 +224,10 @@ class RidgeModel(LinearModel):
         self._pending_b += y * x
         self.n_own += 1
         self.n_pending += 1
+        if self._pending_X is not None:
+            self._pending_X.append(x)
+            if 2 * len(self._pending_X) > self.dim:
+                self._pending_X = None
         if not self.fresh:
             return
         u = self.inverse @ x
@@ -237,6 +244,7 @@ class RidgeModel(LinearModel):
         """Add many observations of its own at once."""
         self._pending_V += sums.V
         self._pending_b += sums.b
+        self._pending_X = None
         self.n_own += sums.n
         self.n_pending += sums.n
         if self.fresh:
@@ -247,6 +255,10 @@ class RidgeModel(LinearModel):
         """A copy of what has been observed and not uploaded."""
         return Sums(self._pending_V.copy(), self._pending_b.copy(), self.n_pending)
 
+    def in_common(self) -> Sums:
+        """What coordinator and model have in common."""
+        return Sums(self._shared_V, self._shared_b, self.n - (self.n_pending if self.fresh else 0))
+
     def mark_sent(self) -> None:
         """What was pending is now in common with the coordinator. The model itself does not change."""
         if self.fresh:
@@ -255,6 +267,7 @@ class RidgeModel(LinearModel):
         self.shared_logdet = self.logdet
         self._pending_V[:] = 0.0
         self._pending_b[:] = 0.0
+        self._pending_X = []
         self.n_pending = 0
 
     def adopt(self, sums: Sums, slack: Slack = EXACT, version: int = 0) -> None:
@@ -268,13 +281,29 @@ class RidgeModel(LinearModel):
         self.n = sums.n
         given = solve(sums, self.ridge)
         self.shared_logdet = given.logdet + slack.offset - (slack.headstart if self.fresh else 0.0)
-        if self.fresh and self.n_pending > 0:
-            self.n += self.n_pending
-            self._recompute()
-        else:
+        if not self.fresh or self.n_pending == 0:
             self.inverse, self.theta = given.inverse.copy(), given.theta.copy()
             self.logdet = given.logdet + slack.offset
             self._updates = 0
+            return
+        self.n += self.n_pending
+        if self._pending_X:
+            self._build_on(given, np.array(self._pending_X))
+        else:
+            self._recompute()
+
+    def _build_on(self, given: Solved, X: Array) -> None:
+        """Put few observations on a given model: (A + XᵀX)⁻¹ = A⁻¹ − U (I + XU)⁻¹ Uᵀ with U = A⁻¹Xᵀ (Woodbury).
+
+        For a handful of observations that is a third of the time of a new inverse.
+        """
+        U = given.inverse @ X.T
+        L = np.linalg.cholesky(np.eye(len(X)) + X @ U)
+        W = np.linalg.solve(L, U.T)
+        self.inverse = given.inverse - W.T @ W
+        self.theta = self.inverse @ (self._shared_b + self._pending_b)
+        self.logdet = given.logdet + self.slack.offset + 2.0 * float(np.log(L.diagonal()).sum())
+        self._updates = len(X)
 
     def _recompute(self) -> None:
         self.inverse, logdet = invert(self._shared_V + self._pending_V, self.ridge)
@@ -307,6 +336,7 @@ class RidgeModel(LinearModel):
         self.version, self.shared_logdet = int(numbers["version"]), float(numbers["shared_logdet"])
         self._shared_V, self._shared_b = arrays["V"].copy(), arrays["b"].copy()
         self._pending_V, self._pending_b = arrays["pending_V"].copy(), arrays["pending_b"].copy()
+        self._pending_X = None if self.n_pending else []
         self.slack = Slack(*arrays["slack"].tolist())
         if self.fresh:
             self._recompute()

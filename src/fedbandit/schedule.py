@@ -7,9 +7,6 @@ import math
 from fedbandit.model import TIE
 from fedbandit.world import World
 
-NEVER = 2**62
-"""A round that does not come."""
-
 
 def own_rounds(actions: int, world: World) -> int:
     """After how many rounds each client has acted `actions` times, on average if one client acts a round."""

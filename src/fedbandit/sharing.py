@@ -7,7 +7,8 @@ graph of users need more: what each member has released so far.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -91,13 +92,36 @@ class NoiseOnGraph(Protocol):
         ...
 
 
-class Members(NamedTuple):
-    """What each member has released so far: its own data, never what it downloaded."""
+@dataclass(eq=False)
+class Members:
+    """What each member has released so far: its own data, never what it downloaded.
 
-    V: Array  # (N, d, d)
-    b: Array  # (N, d)
+    V and b stand in slots: one a member, or where groups never change one a group (`Groups`).
+    """
+
+    V: Array  # (slots, d, d)
+    b: Array  # (slots, d)
     n: Ints  # (N,)
     releases: Ints  # (N,) uploads that carried something
+    _shares: dict[Hashable, Share] = field(default_factory=dict, repr=False)
+
+    def add(self, member: int, slot: int, sums: Sums) -> None:
+        """A member releases these statistics."""
+        self.V[slot] += sums.V
+        self.b[slot] += sums.b
+        self.n[member] += sums.n
+        self.releases[member] += sums.n > 0
+        self.forget_shares()
+
+    def forget_shares(self) -> None:
+        """Statistics have changed."""
+        self._shares.clear()
+
+    def once(self, key: Hashable, share: Callable[[], Share]) -> Share:
+        """The share of this key, computed once until somebody releases something: many are sent the same one."""
+        if key not in self._shares:
+            self._shares[key] = share()
+        return self._shares[key]
 
 
 class Share(NamedTuple):
@@ -108,20 +132,30 @@ class Share(NamedTuple):
     own: bool = True  # what the member itself released is in it
 
 
-def no_members(n_clients: int, dim: int) -> Members:
+def no_members(n_clients: int, dim: int, slots: int | None = None) -> Members:
     """Nobody has released anything."""
+    S = n_clients if slots is None else slots
     counts = np.zeros(n_clients, dtype=np.int64)
-    return Members(np.zeros((n_clients, dim, dim)), np.zeros((n_clients, dim)), counts, counts.copy())
+    return Members(np.zeros((S, dim, dim)), np.zeros((S, dim)), counts, counts.copy())
+
+
+def usable(sums: Sums, group: Sequence[int], members: Members, noise: Noise | None, ridge: float) -> Share:
+    """The share that the sums of a group are; noisy ones are made usable."""
+    if noise is None:
+        return Share(sums)
+    V, slack = noise.repair(sums.V, {i: int(members.releases[i]) for i in group if members.releases[i] > 0}, ridge)
+    return Share(Sums(V, sums.b, sums.n), slack)
 
 
 def summed(members: Members, group: Sequence[int], noise: Noise | None, ridge: float) -> Share:
     """The statistics of a group together; noisy ones are made usable."""
-    who = np.asarray(group, dtype=np.int64)
-    V, b, n = members.V[who].sum(axis=0), members.b[who].sum(axis=0), int(members.n[who].sum())
-    if noise is None:
-        return Share(Sums(V, b, n))
-    V, slack = noise.repair(V, {i: int(members.releases[i]) for i in group if members.releases[i] > 0}, ridge)
-    return Share(Sums(V, b, n), slack)
+
+    def share() -> Share:
+        who = np.asarray(group, dtype=np.int64)
+        sums = Sums(members.V[who].sum(axis=0), members.b[who].sum(axis=0), int(members.n[who].sum()))
+        return usable(sums, group, members, noise, ridge)
+
+    return members.once((tuple(group), noise is None), share)
 
 
 def share_of(member: int, members: Members, group: Sequence[int], noise: Noise | None, ridge: float) -> Share:
@@ -135,16 +169,26 @@ def share_of(member: int, members: Members, group: Sequence[int], noise: Noise |
 
 
 class Sharing(Protocol):
-    """Who is sent what, at the coordinator: the running state of a structure."""
+    """Who is sent what, at the coordinator: the running state of a structure. Subclass it.
 
-    exploring: bool
+    By default it is one that never changes and has nothing to remember.
+    """
+
+    exploring: bool = False
     """Whether clients still explore (`Structure.explore`): the sharing ends that by its first regrouping."""
+
+    disjoint: bool = False
+    """Whether groups do not overlap, and a release affects its member's group, all members alike in numbers."""
+
+    def alike(self, noise: Noise | None) -> bool:  # noqa: ARG002 - if in doubt, no
+        """Whether all members of a group are sent the same share, given the noise in it; only if `disjoint`."""
+        return False
 
     def groups(self) -> list[list[int]]:
         """Who shares with whom now; groups may overlap."""
         ...
 
-    def affected(self, member: int) -> Sequence[int]:
+    def affected(self, member: int) -> Sequence[int] | Ints:
         """Whose share changes when this member releases something, the member itself included."""
         ...
 
@@ -152,26 +196,25 @@ class Sharing(Protocol):
         """What this member is to be sent."""
         ...
 
-    def next_wake(self, done: int) -> int:
+    def next_wake(self, done: int) -> int:  # noqa: ARG002 - never
         """After `done` rounds: after how many it wants to look at everybody's statistics next (or a large number)."""
-        ...
+        return NEVER
+
+    def regroup(self, members: Members, done: int, noise: Noise | None = None) -> bool:  # noqa: ARG002
+        """Look, after `done` rounds, at what was released with this noise; True if groups have changed."""
+        return False
 
     def state(self) -> dict[str, Any]:
         """What it remembers, as plain values: for checkpoints and for a coordinator that restarts."""
-        ...
+        return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
-        ...
-
-    def regroup(self, members: Members, done: int, noise: Noise | None = None) -> bool:
-        """Look, after `done` rounds, at what was released with this noise; True if groups have changed."""
-        ...
 
 
 @runtime_checkable
 class Grounded(Protocol):
-    """An sharing whose members know something before they hear anything, because it is public."""
+    """A sharing whose members know something before they hear anything, because it is public."""
 
     def prior(self, member: int) -> Share:
         """What a member starts with."""
@@ -183,14 +226,14 @@ def prior_share(sharing: Sharing | None, member: int) -> Share | None:
     return sharing.prior(member) if isinstance(sharing, Grounded) else None
 
 
-class Others:
-    """An sharing for groups that never change: a member is sent the sum of what the *others* of its group released.
+class Others(Sharing):
+    """A sharing for groups that never change: a member is sent the sum of what the *others* of its group released.
 
     Under privacy a member's own data are exact on its own side and noisy at the coordinator; it is better off with the
     first, and mixes the others' in (`mixing`).
     """
 
-    exploring = False
+    disjoint = True
 
     def __init__(self, group_of: Ints, n_clients: int) -> None:
         labels = np.resize(group_of, n_clients)
@@ -225,30 +268,39 @@ class Others:
         _, V, b, variance = self._totals[g]
         return V, b, int(members.n[who].sum()), variance
 
-    def next_wake(self, done: int) -> int:  # noqa: ARG002 - groups never change
-        """Never."""
-        return NEVER
-
-    def regroup(self, members: Members, done: int, noise: Noise | None = None) -> bool:  # noqa: ARG002 - groups never change
-        """Nothing changes."""
-        return False
-
-    def state(self) -> dict[str, Any]:
-        """Nothing is remembered."""
-        return {}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Nothing is remembered."""
-
 
 class LocalModel(Model, Protocol):
     """A model that takes part in a federation: what is exchanged is its shared part."""
 
-    n_own: int
-    n_pending: int
-    logdet: float
-    shared_logdet: float
-    version: int
+    @property
+    def theta(self) -> Array:
+        """θ̂ of the shared part."""
+        ...
+
+    @property
+    def n_own(self) -> int:
+        """Own observations, pending or not."""
+        ...
+
+    @property
+    def n_pending(self) -> int:
+        """Own observations in no upload yet."""
+        ...
+
+    @property
+    def logdet(self) -> float:
+        """log det V(λ)/det λI of the shared part."""
+        ...
+
+    @property
+    def shared_logdet(self) -> float:
+        """The same of what coordinator and model have in common."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Of the last download."""
+        ...
 
     @property
     def silent(self) -> bool:
@@ -261,6 +313,10 @@ class LocalModel(Model, Protocol):
 
     def pending(self) -> Sums:
         """A copy of what has been observed and not uploaded."""
+        ...
+
+    def in_common(self) -> Sums:
+        """What coordinator and model have in common."""
         ...
 
     def mark_sent(self) -> None:
@@ -280,39 +336,84 @@ class LocalModel(Model, Protocol):
         ...
 
 
-class Groups:
-    """Groups that never change: a member is sent the sum of what its group released."""
+class Groups(Sharing):
+    """Groups that never change: a member is sent the sum of what its group released. A slot a group.
 
-    exploring = False
+    A client whose label is −1 is no member.
+    """
+
+    disjoint = True
 
     def __init__(self, group_of: Ints, n_clients: int) -> None:
-        labels = np.resize(group_of, n_clients)
-        self._group_of = labels
-        self._groups = [np.flatnonzero(labels == g) for g in range(int(labels.max()) + 1)]
+        self.group_of: Ints = np.resize(group_of, n_clients)
+        self._groups = [np.flatnonzero(self.group_of == g) for g in range(int(self.group_of.max()) + 1)]
+
+    def alike(self, noise: Noise | None) -> bool:  # noqa: ARG002 - a member's own part is in the sum
+        """They are."""
+        return True
 
     def groups(self) -> list[list[int]]:
         """As they always were."""
         return [group.tolist() for group in self._groups]
 
-    def affected(self, member: int) -> Sequence[int]:
+    def affected(self, member: int) -> Ints:
         """The whole group."""
-        return self._groups[self._group_of[member]].tolist()
+        return self._groups[self.group_of[member]]
 
     def share(self, member: int, members: Members, noise: Noise | None, ridge: float) -> Share:
         """The group's sum."""
-        return summed(members, self._groups[self._group_of[member]].tolist(), noise, ridge)
+        g = int(self.group_of[member])
 
-    def next_wake(self, done: int) -> int:  # noqa: ARG002 - groups never change
-        """Never."""
-        return NEVER
+        def share() -> Share:
+            who = self._groups[g]
+            sums = Sums(members.V[g].copy(), members.b[g].copy(), int(members.n[who].sum()))
+            return usable(sums, who.tolist() if noise is not None else (), members, noise, ridge)
 
-    def regroup(self, members: Members, done: int, noise: Noise | None = None) -> bool:  # noqa: ARG002 - groups never change
-        """Nothing changes."""
-        return False
+        return members.once((g, noise is None), share)
+
+
+class FoundGroups(Sharing):
+    """Groups that are found while running and do not overlap; at first everybody is alone. Write `find`."""
+
+    disjoint = True
+
+    def __init__(self, n_clients: int) -> None:
+        self._use([[i] for i in range(n_clients)])
+
+    def find(self, members: Members, done: int, noise: Noise | None) -> list[list[int]]:
+        """Who belongs together after `done` rounds, given what was released with this noise; sorted."""
+        raise NotImplementedError
+
+    def _use(self, groups: list[list[int]]) -> None:
+        self._groups = groups
+        self._home = {i: group for group in groups for i in group}
+
+    def alike(self, noise: Noise | None) -> bool:
+        """All members of a group are sent its sum, unless they weigh the others' noise."""
+        return noise is None or not noise.weighed
+
+    def groups(self) -> list[list[int]]:
+        """As they are now."""
+        return self._groups
+
+    def affected(self, member: int) -> Sequence[int]:
+        """The member's group."""
+        return self._home[member]
+
+    def share(self, member: int, members: Members, noise: Noise | None, ridge: float) -> Share:
+        """The sum over the member's group."""
+        return share_of(member, members, self._home[member], noise, ridge)
+
+    def regroup(self, members: Members, done: int, noise: Noise | None = None) -> bool:
+        """Look again; True if groups have changed."""
+        before = self._groups
+        self._use(self.find(members, done, noise))
+        return self._groups != before
 
     def state(self) -> dict[str, Any]:
-        """Nothing is remembered."""
-        return {}
+        """The groups."""
+        return {"groups": self._groups}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Nothing is remembered."""
+        """Go on from there."""
+        self._use(state["groups"])

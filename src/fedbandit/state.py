@@ -34,12 +34,13 @@ class State(NamedTuple):
     arrays: dict[str, NDArray[Any]]
 
 
-def check_shapes(arrays: Mapping[str, NDArray[Any]], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse stored arrays that are not there, or of another size."""
-    for name, shape in shapes.items():
-        found = arrays[name].shape if name in arrays else "missing"
-        if found != shape:
-            raise FedbanditError(f"The shape of the stored {name} is {found}, but must be {shape}.")
+def stored(state: State, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
+    """An array of a state, if it is there and has this shape."""
+    if name not in state.arrays:
+        raise FedbanditError(f"The stored state has no {name}.")
+    if state.arrays[name].shape != shape:
+        raise FedbanditError(f"The stored {name} is of shape {state.arrays[name].shape}, expected {shape}.")
+    return state.arrays[name]
 
 
 def pack(state: State) -> bytes:

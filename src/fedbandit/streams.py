@@ -40,10 +40,12 @@ def generator(seed: int, stream: Stream, *part: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(int(stream), *(part or (0,))))))
 
 
+@lru_cache(maxsize=1024)
 def key_of(seed: int, stream: Stream) -> NDArray[np.uint64]:
     """The two 32-bit words that key a counter-based stream."""
-    words = np.random.SeedSequence(seed, spawn_key=(int(stream),)).generate_state(2, np.uint32)
-    return words.astype(np.uint64)
+    words = np.random.SeedSequence(seed, spawn_key=(int(stream),)).generate_state(2, np.uint32).astype(np.uint64)
+    words.flags.writeable = False  # many clients have this one
+    return words
 
 
 def policy_key(seed: int) -> NDArray[np.uint64]:

@@ -9,7 +9,7 @@ from functools import partial
 from fedbandit.errors import FedbanditError, number
 from fedbandit.policies import UCB, Policy, Uniform
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
-from fedbandit.protocols import MemberKeeper, MessageProtocol, Never
+from fedbandit.protocols import Coordinator, MessageProtocol, Never
 from fedbandit.sharing import Groups, Noise, Others, Sharing
 from fedbandit.streams import Stream, generator
 from fedbandit.structures import Clustering, Everyone, GlobalLocal, OnGraph, Structure
@@ -35,6 +35,8 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
     privacy: Privacy = field(default_factory=NoPrivacy)
     ridge: float = 0.1
     name: str = "custom"
+    world: World | None = field(default=None, repr=False, compare=False)
+    """The world that it was told, if it was."""
 
     def __post_init__(self) -> None:
         """Check each part and the pairs."""
@@ -120,7 +122,7 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
                 f"{parts} is refused: nothing is ever released, so there is nothing to make private; to protect the "
                 "model of a client that learns alone, use the structure Alone with CountTriggered (preset dp_linucb)."
             )
-        if getattr(self.privacy, "contribution", None) is not None and self.protocol.period > 1:
+        if self.privacy.contribution is not None and self.protocol.period > 1:
             raise FedbanditError(
                 f"{parts} is refused: a client has {self.protocol.period} estimators with a stream each, so that "
                 "`contribution` would not bound what it contributes; use ttl=1, or one interaction as the unit."
@@ -181,13 +183,16 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
 
     def told(self, world: World) -> System:
         """The system with every parameter that was left open settled for this world."""
+        if self.world is world:
+            return self
+        seen = world
         protocol = self.protocol.told(world)
         if isinstance(self.structure, OnGraph):
             world = replace(world, mixing=self.structure.mixing(world))
         releases = protocol.releases(world) + self._calls(world)
         if not (self.structure.separate or isinstance(self.structure, Clustering)):
             releases = world.horizon
-        return replace(self, protocol=protocol, privacy=self.privacy.told(world, releases))
+        return replace(self, protocol=protocol, privacy=self.privacy.told(world, releases), world=seen)
 
     def _calls(self, world: World) -> int:
         """How often a sharing has everybody upload, beside what the protocol does."""
@@ -223,18 +228,14 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
         """What a coordinator knows about the noise in sums of uploads; of a system that was told the world."""
         return self.privacy.pool_noise(together=self.protocol.says == "request")
 
-    def member_coordinator(self, world: World, seed: int = 0) -> MemberKeeper | None:
-        """The coordinator's machine, if members must be known one by one; of a system that was told the world."""
-        if not self.knows_members(world):
-            return None
-        machine = self.protocol.member_coordinator(self.sharing(world), world, self.ridge, self.pool_noise())
-        if machine is None:
-            raise FedbanditError(
-                f"{type(self.structure).__name__} with {type(self.protocol).__name__} is refused: this protocol has no "
-                "coordinator that knows members one by one; use ServerQueue, Scheduled, Synchronous, EventTriggered "
-                "or CountTriggered."
-            )
-        if self.privacy.site == "coordinator":
+    def coordinator(self, world: World, seed: int = 0) -> Coordinator | None:
+        """The coordinator's machine of a system that was told the world; None if it has none.
+
+        It draws noise if it is the one that is trusted to.
+        """
+        dim = self.structure.shared_dim(world)
+        machine = self.protocol.coordinator(self.sharing(world), world, dim, self.ridge, self.pool_noise())
+        if machine is not None and self.privacy.site == "coordinator":
             machine.privatise = lambda i: self.privacy.stream(i, partial(generator, seed, Stream.NOISE, i))
         return machine
 

@@ -18,7 +18,6 @@ from fedbandit.audit.mechanism_attack import increments_of
 from fedbandit.audit.neighbours import History, Limits, pairs_of, some_history, with_first
 from fedbandit.audit.observer import MakeMachine, Seen, noised_rewards, observe_client
 from fedbandit.audit.report import CONFIDENCE, TOLERANCE, Check
-from fedbandit.engine.fast.statistics import N_OWN
 from fedbandit.messages import Collect, Upload, encode
 from fedbandit.privacy.calibration import gaussian_epsilon
 from fedbandit.privacy.guarantee import Guarantee
@@ -179,7 +178,7 @@ def cap_check(
     length = 2 * max(rounds, mechanism.n_max)
     asked = client.protocol.says == "request" or bool(calls)
     seen = observe_client(client, some_history(limits, length, rng), ask=asked)
-    released, learnt = len(seen.n), int(client.row[N_OWN])
+    released, learnt = len(seen.n), client.observed
     passed = released <= mechanism.n_max and learnt == length
     return Check(
         name,

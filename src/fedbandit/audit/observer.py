@@ -9,9 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit.audit.neighbours import History
-from fedbandit.engine.fast.statistics import base_b_of, pending_b_of
+from fedbandit.errors import FedbanditError
 from fedbandit.machines.client import ClientMachine
 from fedbandit.messages import Collect, Message, Request, Upload, encode
+from fedbandit.model import RidgeModel
 from fedbandit.types import Array
 
 MakeMachine = Callable[[int], ClientMachine]
@@ -62,11 +63,19 @@ def _plain(message: Message) -> tuple[object, ...]:
     return dataclasses.astuple(message)
 
 
+def learnt_b(client: ClientMachine) -> Array:
+    """Σ x y of all that a client has learnt from."""
+    model = client.model
+    if not isinstance(model, RidgeModel):
+        raise FedbanditError("A model in two parts has no single sum to read rewards off.")
+    return model.b
+
+
 def noised_rewards(client: ClientMachine, history: History) -> Array:
     """The rewards that a client learns from, which all else follows from: they are read off its sums."""
     b = np.zeros((len(history) + 1, client.dim))
     for t, (x, y) in enumerate(history):
         client.observe(client.select(x[None]).number, y)
-        b[t + 1] = base_b_of(client.row, client.dim) + pending_b_of(client.row, client.dim)
+        b[t + 1] = learnt_b(client)
     X = np.array([record.x for record in history])
     return np.asarray(np.einsum("ti,ti->t", np.diff(b, axis=0), X) / np.einsum("ti,ti->t", X, X))

@@ -56,7 +56,7 @@ def audit_system(
     claim = told.guarantee
     rng = generator(seed, Stream.NOISE)
     limits = Limits.of(world, told.privacy.reward_rule, claim.protects)
-    records = getattr(told.privacy, "contribution", None) or 1
+    records = told.privacy.contribution or 1
     by_client = _mechanisms(told, n_clients)
     if not by_client:
         mechanism, sample = reward_noise(told.privacy.reward_rule, claim)
@@ -90,7 +90,8 @@ def audit_system(
 
 def _calls(told: System, world: World, rounds: int) -> frozenset[int]:
     """After which rounds a coordinator that knows its members calls them, whatever they have seen."""
-    coordinator, found = told.member_coordinator(world), set[int]()
+    by_member = told.structure.separate and told.knows_members(world)
+    coordinator, found = told.coordinator(world) if by_member else None, set[int]()
     done = 0 if coordinator is None else coordinator.next_wake(0)
     while coordinator is not None and done <= rounds:
         found.add(done)

@@ -94,8 +94,8 @@ class Communication:
 class Result:
     """One run of one system: curves with one point per round, arms, communication, guarantee.
 
-    `arms` is (T,), or (T, N) if all clients act in every round. `privacy` says what the guarantee has cost so far; it
-    is None where there is none.
+    `arms` is (T,), or (T, N) if all clients act in every round. `engine` is the one that ran. `privacy` says what the
+    guarantee has cost so far; it is None where there is none.
     """
 
     system: str
@@ -108,6 +108,7 @@ class Result:
     communication: Communication
     guarantee: Guarantee
     parameters: dict[str, object] = field(repr=False)
+    engine: str = "plain"
     privacy: Ledger | None = None
     partitions: Partitions | None = field(default=None, repr=False)
 
@@ -139,6 +140,7 @@ class Result:
             "downloads": c.downloads,
             "scalars": c.scalars,
             "bytes": c.bytes,
+            "engine": self.engine,
             "guarantee": str(self.guarantee),
             **({} if self.privacy is None else {"privacy": self.privacy.summary()}),
         }
@@ -182,6 +184,7 @@ class Result:
             "environment": self.environment,
             "horizon": self.horizon,
             "seed": self.seed,
+            "engine": self.engine,
             "parameters": self.parameters,
             "guarantee": asdict(self.guarantee),
             "dim": self.communication.dim,
@@ -208,6 +211,7 @@ class Result:
                 environment=header["environment"],
                 horizon=header["horizon"],
                 seed=header["seed"],
+                engine=header["engine"],
                 regret=arrays["regret"],
                 reward=arrays["reward"],
                 arms=arrays["arms"],

@@ -4,17 +4,44 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Literal
 
 import numpy as np
 
 from fedbandit.engine.checkpoint import fingerprint, read_checkpoint, write_checkpoint
 from fedbandit.engine.draws import Ahead
-from fedbandit.engine.fast.learner import Bookkeeper, Learner, make_learner
-from fedbandit.engine.fast.outcome import Outcome, outcome
+from fedbandit.engine.learner import Learner
+from fedbandit.engine.outcome import Outcome, outcome
+from fedbandit.engine.plain import PlainLearner
 from fedbandit.engine.result import Communication, Result
 from fedbandit.environments.block import Environment, actions_per_round, world_of
-from fedbandit.errors import FedbanditError, whole_number
+from fedbandit.errors import FedbanditError, require, whole_number
 from fedbandit.system import System
+from fedbandit.world import World
+
+Engine = Literal["auto", "plain", "fast"]
+
+SHORT = 50_000
+"""Interactions that are over in less time than the fast engine takes to compile."""
+
+
+def which_engine(asked: str, system: System, world: World) -> Literal["plain", "fast"]:
+    """The engine that runs a system which was told the world."""
+    require(asked in ("auto", "plain", "fast"), "engine", asked, "'auto', 'plain' or 'fast'")
+    if asked == "plain":
+        return "plain"
+    if find_spec("numba") is None:
+        if asked == "fast":
+            raise FedbanditError("The fast engine needs Numba: pip install 'fedbandit[fast]'.")
+        return "plain"
+    from fedbandit.engine import fast  # here: not everybody has a compiler
+
+    unknown = fast.unknown_part(system)
+    if unknown is not None and asked == "fast":
+        raise FedbanditError(f"The fast engine does not know {unknown}; use engine='plain', or 'auto'.")
+    cold = asked == "auto" and world.horizon <= SHORT and not fast.is_warm()
+    return "plain" if unknown is not None or cold else "fast"
 
 
 def simulate(
@@ -23,11 +50,15 @@ def simulate(
     horizon: int,
     seed: int = 0,
     *,
+    engine: Engine = "auto",
     progress: Callable[[int], object] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 100_000,
 ) -> Result:
     """Run `system` on `env` for `horizon` rounds and return curves, arms, communication and guarantee.
+
+    `engine` is "plain" (machines in NumPy, runs everything), "fast" (compiled, for the compositions that it knows) or
+    "auto", which takes the fast one where that pays; both pull the same arms and send the same messages.
 
     The same arguments give the same result. `progress` is called with the number of rounds done since its last call.
     With `checkpoint`, the state is saved to that file about every `checkpoint_every` rounds; if the file is there
@@ -39,7 +70,7 @@ def simulate(
     >>> result.regret.shape, result.communication.uploads > 0
     ((200,), True)
     """
-    simulation = Simulation(system, env, horizon, seed)
+    simulation = Simulation(system, env, horizon, seed, engine=engine)
     if checkpoint is not None and simulation.keep(checkpoint, checkpoint_every) and progress is not None:
         progress(simulation.round)
     while not simulation.finished:
@@ -63,7 +94,7 @@ class Simulation:
         horizon: int,
         seed: int,
         *,
-        fuse: bool = True,
+        engine: Engine = "auto",
         blocks: Ahead | None = None,
     ) -> None:
         if not isinstance(system, System):
@@ -77,9 +108,17 @@ class Simulation:
         self._blocks = blocks or Ahead(env.open(seed), self.interactions)
         self._checkpoint: tuple[str | os.PathLike[str], str, int] | None = None  # file, identity, rounds between
         self._saved = 0
-        self.learner: Learner = make_learner(self.system, env, world, seed, fuse=fuse)
+        self.engine = which_engine(engine, self.system, world)
+        self.learner = self._make_learner(world)
         self.done = 0  # interactions
         self.totals = outcome(horizon, self.interactions)  # regret and reward are curves in the end
+
+    def _make_learner(self, world: World) -> Learner:
+        if self.engine == "plain":
+            return PlainLearner(self.system, self.env, world, self.seed)
+        from fedbandit.engine import fast  # here: it needs a compiler
+
+        return fast.make_learner(self.system, self.env, world, self.seed)
 
     @property
     def round(self) -> int:
@@ -159,5 +198,6 @@ class Simulation:
             guarantee=self.system.guarantee,
             parameters=self.system.parameters(),
             partitions=self.learner.clusters,
-            privacy=self.learner.ledger() if isinstance(self.learner, Bookkeeper) else None,
+            privacy=self.learner.ledger(),
+            engine=self.engine,
         )

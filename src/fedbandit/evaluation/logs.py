@@ -19,6 +19,7 @@ from fedbandit.evaluation.estimators import (
     self_normalised,
 )
 from fedbandit.machines.link import Link
+from fedbandit.messages import Download, Request, Upload, encoded_size
 from fedbandit.privacy import Guarantee
 from fedbandit.structures import Central, Everyone
 from fedbandit.system import System
@@ -209,7 +210,7 @@ class _Federation:
 
     def ask(self, t: int) -> int:
         """Choose, and learn nothing."""
-        client = self.link.clients[self.clients[t]]
+        client = self.link.client(int(self.clients[t]))
         choice = client.select(self.log.offered(t))
         client.forget(choice.number)
         return choice.arm
@@ -218,9 +219,9 @@ class _Federation:
         """What was found, with what the machines said to each other."""
         return LogEvaluation(
             system=self.system.name,
-            uploads=self.link.counts["Upload"],
-            downloads=self.link.counts["Download"],
-            bytes=self.link.bytes,
+            uploads=self.link.uploads,
+            downloads=self.link.downloads,
+            bytes=carried_bytes(self.link),
             guarantee=self.system.guarantee,
             **found,
         )
@@ -229,12 +230,21 @@ class _Federation:
         """See the logged reward, say what follows, and end the round: some coordinators act between rounds."""
         self.link.say(client.observe(choice, float(self.log.rewards[t])))
         self.rounds += 1
-        self.link.end_round(self.rounds)
+        if self.link.next_wake(self.rounds - 1) == self.rounds:
+            self.link.end_round(self.rounds)
 
     def _client(self, t: int) -> Any:
         i = int(self.clients[t])
         self.link.greet(i)
-        return self.link.clients[i]
+        return self.link.client(i)
+
+
+def carried_bytes(link: Link) -> int:
+    """The encoded size of all that was carried."""
+    dim = link.system.structure.shared_dim(link.world)
+    sizes = (encoded_size(kind, dim) for kind in (Upload, Download, Request))
+    counts = (link.uploads, link.downloads, link.control_messages)
+    return sum(size * count for size, count in zip(sizes, counts, strict=True))
 
 
 def _require_log(log: LoggedDecisions) -> None:

@@ -14,6 +14,7 @@ from fedbandit.machines.exchange import Exchange, start_with
 from fedbandit.messages import Message
 from fedbandit.privacy.noise import Source, label_of, perturb
 from fedbandit.rewards import learnt, refused, reward_plan
+from fedbandit.sharing import Sharing
 from fedbandit.state import State
 from fedbandit.streams import Draw, policy_key
 from fedbandit.system import System
@@ -34,6 +35,7 @@ class ClientMachine(Exchange):
     Of choices whose reward has not come the latest `waiting` are kept. Noise for privacy comes from the simulation's
     streams, which follow from the seed, unless `source` is given: on a network it must be
     `privacy.secure.SecureSource()`. `estimator` numbers the models of a peer that has several (`PeerMachine`).
+    `sharing` is the system's, for whoever makes many clients and has it at hand.
 
     >>> import fedbandit as fb
     >>> client = ClientMachine(0, fb.async_linucb(), fb.World(n_clients=3, dim=2, horizon=100), seed=0)
@@ -52,6 +54,7 @@ class ClientMachine(Exchange):
         *,
         estimator: int = 0,
         source: Source | None = None,
+        sharing: Sharing | None = None,
     ) -> None:
         require(0 <= member < world.n_clients, "member", member, f"a client number below {world.n_clients}")
         if not system.structure.separate:
@@ -61,7 +64,7 @@ class ClientMachine(Exchange):
         model = told.structure.model(told.as_seen(world), member, told.ridge)
         drawn = None if source is None else (lambda _: source)
         super().__init__(member, model, told, world, seed, number=self._number, source=drawn)
-        start_with(self, told, world)
+        start_with(self, told.sharing(world) if sharing is None else sharing)
         self.context_dim = world.dim
         self.bound = world.bound
         self.steps = 0
@@ -98,7 +101,7 @@ class ClientMachine(Exchange):
             raise FedbanditError(f"arms is {shown(arms)}, but must be a (K, {d}) array of numbers.") from None
         if X.ndim != 2 or len(X) == 0 or X.shape[1] != d:
             raise FedbanditError(f"The shape of arms is {X.shape}, but must be (K, {d}) with at least one arm.")
-        longest = math.sqrt(float(np.einsum("ij,ij->i", X, X).max()))
+        longest = math.sqrt(float((X * X).sum(axis=1).max()))
         if not longest <= self.bound * (1 + 1e-9):
             if not np.isfinite(X).all():
                 raise FedbanditError("An arm's context is not finite.")

@@ -35,7 +35,7 @@ from fedbandit.privacy.noise import Source
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.protocols.protocol import known_by
 from fedbandit.protocols.trigger import timed_growth
-from fedbandit.sharing import LocalModel, prior_share
+from fedbandit.sharing import LocalModel, Sharing, prior_share
 from fedbandit.state import State
 from fedbandit.streams import Stream, generator
 from fedbandit.sums import Sums, zero_sums
@@ -66,6 +66,8 @@ class Exchange:
         self.ridge = system.ridge
         self.protocol = system.protocol
         self.exploring = False
+        self.exhausted = False
+        """Whether something could not leave because the privacy budget is spent."""
         self.outbox: dict[int, Upload] = {}
         self.sequence = 0
         """The number of the last upload."""
@@ -109,7 +111,10 @@ class Exchange:
     def speak(self) -> list[Message]:
         """What to send now, if the trigger says so and the privacy budget allows it."""
         model = self.model
-        if self.exploring or model.silent or not self.trigger.fires(model, self.threshold) or self.spent:
+        if self.exploring or model.silent or not self.trigger.fires(model, self.threshold):
+            return []
+        if self.spent:
+            self.exhausted = True
             return []
         if self.protocol.says == "upload":
             return [self.upload()]
@@ -125,6 +130,7 @@ class Exchange:
         sums = model.pending()
         if self.spent and sums.n > 0:
             sums = zero_sums(self.dim)
+            self.exhausted = True
         else:
             if self.stream is not None and sums.n > 0:
                 sums = self.stream.release(sums)
@@ -201,6 +207,7 @@ class Exchange:
             "epoch": self._epoch,
             "unacknowledged": list(self.outbox),
             "exploring": self.exploring,
+            "exhausted": self.exhausted,
             "threshold": [self.threshold, self._agreed],
         }
         arrays: dict[str, NDArray[Any]] = {f"model.{name}": array for name, array in statistics.items()}
@@ -218,7 +225,7 @@ class Exchange:
         self._unread = None
         self._model.load(header["model"], _named(arrays, "model."))
         self.sequence, self._epoch = header["sequence"], header["epoch"]
-        self.exploring = header["exploring"]
+        self.exploring, self.exhausted = header["exploring"], header["exhausted"]
         self.threshold, self._agreed = header["threshold"]
         self._on_top = {}
         for data in _named(arrays, "upload.").values():
@@ -231,9 +238,8 @@ class Exchange:
             self.stream.restore(_named(arrays, "stream."))
 
 
-def start_with(exchange: Exchange, system: System, world: World) -> None:
+def start_with(exchange: Exchange, sharing: Sharing) -> None:
     """What a model begins with, if the structure says so: exploration, and what is public before anything is heard."""
-    sharing = system.sharing(world)
     exchange.exploring = sharing.exploring
     prior = prior_share(sharing, exchange.member)
     if prior is not None:

@@ -13,7 +13,7 @@ import numpy as np
 from fedbandit.privacy import PublishedSums
 from fedbandit.privacy.privacy import Releases
 from fedbandit.sharing import NoiseInSums, NoiseOnGraph
-from fedbandit.state import State, check_shapes, joined, parts_of
+from fedbandit.state import State, joined, parts_of, stored
 from fedbandit.streams import Stream, generator
 from fedbandit.structures import OnGraph
 from fedbandit.sums import Sums
@@ -57,9 +57,8 @@ class NoiseStreams:
     def restore(self, state: State) -> None:
         """Go on from there."""
         parts = parts_of(state)
-        arrays = parts["noise"].arrays
-        check_shapes(arrays, {"shift": self.shift.shape, "observations": self.observations.shape})
-        self.shift, self.observations = arrays["shift"].copy(), arrays["observations"].copy()
+        self.shift = stored(parts["noise"], "shift", self.shift.shape).copy()
+        self.observations = stored(parts["noise"], "observations", self.observations.shape).copy()
         for i in state.header["streams"]:
             self.stream(i).restore(parts[f"stream.{i}"].arrays)
 
@@ -113,10 +112,8 @@ class NoiseOnModel(NoiseStreams):
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        arrays = parts_of(state)["noise"].arrays
-        check_shapes(arrays, {"lift": self.lift.shape})
         super().restore(state)
-        self.lift = arrays["lift"].copy()
+        self.lift = stored(parts_of(state)["noise"], "lift", self.lift.shape).copy()
 
 
 def graph_noise(system: System, world: World, seed: int) -> NoiseOnGraph | None:

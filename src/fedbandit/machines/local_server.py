@@ -20,7 +20,7 @@ from fedbandit.model import Model
 from fedbandit.privacy.privacy import Releases
 from fedbandit.rewards import learnt, refused, reward_plan
 from fedbandit.sharing import NEVER
-from fedbandit.state import State, check_shapes, joined, parts_of
+from fedbandit.state import State, joined, parts_of, stored
 from fedbandit.streams import Draw, policy_key
 from fedbandit.system import System
 from fedbandit.types import Array, Ints
@@ -109,12 +109,12 @@ class Server(ABC):
         """Go on from there."""
         header, arrays = state
         count = arrays["waiting"].shape[-1]
-        check_shapes(arrays, {"waiting": (2, count), "contexts": (count, self.dim)})
-        for name in ("steps", "observed"):
-            check_shapes(arrays, {name: (len(arrays[name]), 2)})
-        self._steps, self._observed = dict(arrays["steps"].tolist()), dict(arrays["observed"].tolist())
+        self._steps, self._observed = (
+            dict(stored(state, name, (len(arrays[name]), 2)).tolist()) for name in ("steps", "observed")
+        )
         self._choices, self._rewards.clipped[0] = header["choices"], header["clipped"]
-        waiting = zip(*arrays["waiting"].tolist(), arrays["contexts"], strict=True)
+        contexts = stored(state, "contexts", (count, self.dim))
+        waiting = zip(*stored(state, "waiting", (2, count)).tolist(), contexts, strict=True)
         self._chosen = {choice: (user, x.copy()) for choice, user, x in waiting}
 
 

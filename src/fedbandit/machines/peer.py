@@ -1,33 +1,29 @@
-"""A peer of a network without a coordinator: γ estimators that learn, and a node that speaks. No I/O, no clock."""
+"""A peer's machine: γ estimators that take turns, and a node that gossips about them; and peers in one process."""
 
 from __future__ import annotations
 
 from numpy.typing import ArrayLike
 
-from fedbandit.engine.fast.statistics import N_PENDING
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.client import Choice, ClientMachine
+from fedbandit.machines.link import Account
 from fedbandit.messages import Ask, Message, Tell
-from fedbandit.privacy.guarantee import Guarantee
+from fedbandit.privacy import Guarantee
 from fedbandit.privacy.noise import Source
+from fedbandit.privacy.privacy import Releases
 from fedbandit.protocols import Gossip, PeerNode
 from fedbandit.protocols.peer_node import heard
-from fedbandit.state import State
+from fedbandit.state import State, joined, parts_of
 from fedbandit.system import System
+from fedbandit.types import Array
 from fedbandit.world import World
 
 
 class PeerMachine:
-    """One agent of decentralised FedUCB; it acts once a round.
+    """One peer of a federation without a coordinator (FedUCB, Alg. 2): messages in, messages out, round by round.
 
-    | in a round                      | it does                                                          |
-    |---------------------------------|------------------------------------------------------------------|
-    | `select`, `observe`             | chooses and learns with the estimator whose turn it is           |
-    | `send`, at the end              | gives what goes to which neighbour                               |
-    | `receive`, for what came in     | keeps and queues what is new; answers when asked                 |
-    | `end_round`, after that         | brings estimators up to date of which it has heard something new |
-
-    `neighbours` are those of the system's topology unless they are given; noise comes from `source` as for a client.
+    Estimator g = round mod γ acts and learns in a round, so that what is told of it has reached everybody within γ
+    hops before it acts again. A round is: `select`, `observe`, `send`, what comes in `receive`, `end_round`.
 
     >>> import fedbandit as fb
     >>> world = fb.World(n_clients=3, dim=2, horizon=300, per_round=3)
@@ -47,6 +43,7 @@ class PeerMachine:
         *,
         neighbours: tuple[int, ...] | None = None,
         source: Source | None = None,
+        waiting: int = 10_000,
     ) -> None:
         told = system.told(world)
         protocol = told.protocol
@@ -57,7 +54,8 @@ class PeerMachine:
         self.most_rounds = 2 * -(-world.horizon // world.per_round)  # a horizon is a plan
         self.batch = protocol.batch
         self.estimators = [
-            ClientMachine(member, system, world, seed, estimator=g, source=source) for g in range(protocol.period)
+            ClientMachine(member, told, world, seed, waiting, estimator=g, source=source)
+            for g in range(protocol.period)
         ]
         near = protocol.neighbours[member] if neighbours is None else neighbours
         self.node = PeerNode(member, near, protocol.ttl, world.dim)
@@ -65,7 +63,7 @@ class PeerMachine:
         self.ridge = float(system.ridge)
         self.keeps_own = told.privacy.keeps_own or told.privacy.perturbs != "statistics"
         self.rounds = 0
-        self._news: set[int] = set()
+        self._news: set[int] = set()  # estimators of which something new was heard in this round
 
     @property
     def turn(self) -> int:
@@ -81,7 +79,8 @@ class PeerMachine:
     def observe(self, choice: int, reward: float) -> None:
         """Learn the reward of a choice; what there is to say leaves with the next `send`."""
         number, g = divmod(choice, len(self.estimators))
-        if self.estimators[g].observe(number, reward):
+        said = self.estimators[g].observe(number, reward)
+        if said:
             self._tell(g)
             self.node.ask(g)
 
@@ -96,7 +95,7 @@ class PeerMachine:
         match message:
             case Tell(_, g):
                 self._news.add(g)
-            case Ask(_, g) if self.estimators[g].row[N_PENDING] >= self.batch and not self.estimators[g].spent:
+            case Ask(_, g) if self.estimators[g].pending >= self.batch and not self.estimators[g].spent:
                 self._tell(g)
 
     def end_round(self) -> None:
@@ -120,23 +119,90 @@ class PeerMachine:
     def state(self) -> State:
         """All that a peer with the same arguments needs in order to go on."""
         parts = {"node": self.node.state(), **{f"e{g}": one.state() for g, one in enumerate(self.estimators)}}
-        header = {"rounds": self.rounds, "news": sorted(self._news)}
-        arrays = {f"{part}.{key}": value for part, state in parts.items() for key, value in state.arrays.items()}
-        return State({**header, "parts": {part: state.header for part, state in parts.items()}}, arrays)
+        return joined({"rounds": self.rounds, "news": sorted(self._news)}, parts)
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-
-        def part(name: str) -> State:
-            mine = f"{name}."
-            kept = {key.removeprefix(mine): value for key, value in state.arrays.items() if key.startswith(mine)}
-            return State(state.header["parts"][name], kept)
-
+        parts = parts_of(state)
         self.rounds, self._news = state.header["rounds"], set(state.header["news"])
-        self.node.restore(part("node"))
+        self.node.restore(parts["node"])
         for g, estimator in enumerate(self.estimators):
-            estimator.restore(part(f"e{g}"))
+            estimator.restore(parts[f"e{g}"])
             estimator.remember_told(self.node.own(g))
 
     def _tell(self, g: int) -> None:
         self.node.tell(g, self.estimators[g].upload().sums)
+
+
+class PeerLink:
+    """All peers of a federation in one process: at the end of each round every message goes one hop.
+
+    `uploads` counts statistics that went one hop, `control_messages` everything else.
+    """
+
+    downloads = 0
+
+    def __init__(self, system: System, world: World, seed: int = 0, *, waiting: int = 10_000) -> None:
+        told = system.told(world)
+        self.peers = [PeerMachine(i, told, world, seed, waiting=waiting) for i in range(world.n_clients)]
+        self.uploads = self.control_messages = 0
+
+    def select(self, i: int, arms: Array) -> Choice:
+        """Peer i chooses one of the arms."""
+        return self.peers[i].select(arms)
+
+    def observe(self, i: int, choice: int, reward: float) -> None:
+        """Peer i learns the reward of a choice."""
+        self.peers[i].observe(choice, reward)
+
+    def next_wake(self, done: int) -> int:
+        """After each round."""
+        return done + 1
+
+    def end_round(self, done: int) -> None:  # noqa: ARG002 - all rounds are alike
+        """Carry what was sent in this round."""
+        carried = [(peer.member, *sent) for peer in self.peers for sent in peer.send()]
+        for sender, receiver, message in carried:
+            if isinstance(message, Tell):
+                self.uploads += 1
+            else:
+                self.control_messages += 1
+            self.peers[receiver].receive(sender, message)
+        for peer in self.peers:
+            peer.end_round()
+
+    def groups(self) -> None:
+        """None are found."""
+
+    def account(self) -> Account:
+        """Where all observations are."""
+        estimators = [one for peer in self.peers for one in peer.estimators]
+        told = sum(peer.node.own(g).n for peer in self.peers for g in range(len(peer.estimators)))
+        return Account(sum(one.observed for one in estimators), told, sum(one.pending for one in estimators))
+
+    def streams(self) -> dict[int, Releases]:
+        """What noises the releases of each estimator; estimator g of peer i has the number iγ + g."""
+        estimators = [one for peer in self.peers for one in peer.estimators]
+        return {k: one.stream for k, one in enumerate(estimators) if one.stream is not None}
+
+    def exhausted(self) -> list[int]:
+        """The estimators whose budget is spent."""
+        estimators = [one for peer in self.peers for one in peer.estimators]
+        return [k for k, one in enumerate(estimators) if one.exhausted]
+
+    @property
+    def clipped(self) -> int:
+        """Rewards that were outside the range for which privacy is claimed."""
+        return sum(one.clipped for peer in self.peers for one in peer.estimators)
+
+    def state(self) -> State:
+        """All peers."""
+        header = {"counts": [self.uploads, self.control_messages]}
+        return joined(header, {f"peer.{peer.member}": peer.state() for peer in self.peers})
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        self.uploads, self.control_messages = state.header["counts"]
+        parts = parts_of(state)
+        for peer in self.peers:
+            peer.restore(parts[f"peer.{peer.member}"])

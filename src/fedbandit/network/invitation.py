@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from fedbandit.errors import FedbanditError, number, unknown, whole_number
-from fedbandit.machines.client import make_coordinator
 from fedbandit.presets import PRESETS, Common
 from fedbandit.privacy import NoisyRewards, PrivateStatistics
 from fedbandit.privacy.privacy import Privacy
@@ -129,7 +128,7 @@ def on_a_network(terms: Terms) -> Terms:
         raise FedbanditError(
             f"{terms.system} has models that several users share at one place, so there are no clients; {hint}."
         )
-    machine = make_coordinator(system, terms.world)
+    machine = system.told(terms.world).coordinator(terms.world)
     if machine is None:
         peers = ": its peers talk to one another; see fedbandit peer" if system.protocol.says == "gossip" else ""
         raise FedbanditError(f"{terms.system} has no coordinator{peers or ', since its clients exchange nothing'}.")

@@ -5,6 +5,7 @@ below; `POLICIES` finds it by its `name`. Whatever the model's structure is, it 
 (`fedbandit.model.Model`). A kernel for the fast engine is optional.
 """
 
+from fedbandit.parts import found_in
 from fedbandit.policies.greedy import Greedy
 from fedbandit.policies.perturbed_history import LinPHE
 from fedbandit.policies.policy import Policy, WidthRule, best
@@ -13,9 +14,7 @@ from fedbandit.policies.thompson import LinTS
 from fedbandit.policies.ucb import UCB
 from fedbandit.policies.uniform import Uniform
 
-__all__ = ["UCB", "Greedy", "LinPHE", "LinTS", "Policy", "SquaredBonus", "Uniform", "WidthRule", "best"]
+__all__ = ["POLICIES", "UCB", "Greedy", "LinPHE", "LinTS", "Policy", "SquaredBonus", "Uniform", "WidthRule", "best"]
 
-POLICIES: dict[str, type[Policy]] = {
-    kind.name: kind for kind in list(globals().values()) if Policy in getattr(kind, "__mro__", ())[1:]
-}
+POLICIES = found_in(globals(), Policy)
 """Policies by name, as the command line and presets know them."""

@@ -16,6 +16,7 @@ from fedbandit.presets.async_linucb import (
 from fedbandit.presets.async_linucb_am import async_linucb_am
 from fedbandit.presets.collaborative import colin, dp_colin, dp_goblin, goblin, ldp_colin, ldp_goblin
 from fedbandit.presets.compose import PRESETS, Common, compose, preset
+from fedbandit.presets.composed import composed
 from fedbandit.presets.fclub import cdp_fclub_dc, club, fclub, fclub_dc, homo, homo_dc, sclub
 from fedbandit.presets.feducb import dp_linucb, feducb
 from fedbandit.presets.hetofedbandit import (
@@ -38,6 +39,7 @@ __all__ = [
     "clustered_linucb",
     "colin",
     "compose",
+    "composed",
     "count_linucb",
     "dislinucb",
     "dp_colin",

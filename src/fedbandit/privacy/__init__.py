@@ -1,5 +1,6 @@
 """What may leave a client, and at what cost? Parts for systems; the mechanisms they are made of stand beside them."""
 
+from fedbandit.parts import found_in
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.noisy_rewards import NoisyRewards
 from fedbandit.privacy.none import NoPrivacy
@@ -11,6 +12,7 @@ from fedbandit.privacy.published_sums import PublishedSums
 from fedbandit.privacy.reward_sums import RewardSums
 
 __all__ = [
+    "PRIVACIES",
     "Guarantee",
     "NoPrivacy",
     "NoisyRewards",
@@ -21,3 +23,6 @@ __all__ = [
     "PublishedSums",
     "RewardSums",
 ]
+
+PRIVACIES = found_in(globals(), Privacy)
+"""Privacy parts by name."""

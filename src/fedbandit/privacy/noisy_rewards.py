@@ -10,13 +10,13 @@ from typing import ClassVar, Literal
 from fedbandit.errors import number, require
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.noise import Source
-from fedbandit.privacy.privacy import Perturbs, Site
+from fedbandit.privacy.privacy import Perturbs, Privacy, Site
 from fedbandit.rewards import AS_THEY_ARE, RewardRule
 from fedbandit.world import World
 
 
 @dataclass(frozen=True)
-class NoisyRewards:
+class NoisyRewards(Privacy):
     """Learn from r + Laplace((high − low)/ε) instead of r, with r in [low, high].
 
     *Guarantee.* Pure ε, local: everything that leaves the client, the arms it pulls and the times at which it speaks

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.mechanism import Mechanism
 from fedbandit.privacy.noise import Source
-from fedbandit.rewards import RewardRule
+from fedbandit.rewards import AS_THEY_ARE, RewardRule
 from fedbandit.sharing import Noise
 from fedbandit.sums import Sums
 from fedbandit.world import World
@@ -50,40 +50,48 @@ class Releases(Protocol):
 
 @runtime_checkable
 class Privacy(Protocol):
-    """Parameters of a mechanism, who runs it, and what it guarantees."""
+    """What may leave, and at what cost. Subclass it as a frozen dataclass, and write at least `guarantee`.
+
+    The defaults are those of a part that noises each reward when it is observed (`reward_rule`).
+    """
 
     @property
     def site(self) -> Site:
         """Who draws the noise."""
-        ...
+        return "client"
 
     @property
     def perturbs(self) -> Perturbs:
         """What is noised."""
-        ...
+        return "rewards"
 
     @property
     def reward_rule(self) -> RewardRule:
         """The range that rewards must have for the claim to hold, and the noise on each of them."""
-        ...
+        return AS_THEY_ARE
 
     @property
     def keeps_own(self) -> bool:
         """Whether a client learns from its own data as they are, and from what others release."""
-        ...
+        return False
 
-    def told(self, world: World, releases: int) -> Privacy:
+    @property
+    def contribution(self) -> int | None:
+        """How many interactions a client may contribute in all, where that is what is protected."""
+        return None
+
+    def told(self, world: World, releases: int) -> Privacy:  # noqa: ARG002 - most have nothing open
         """The part with every parameter settled, if a client releases at most `releases` times in this world."""
-        ...
+        return self
 
     def guarantee(self) -> Guarantee:
         """The claim."""
         ...
 
-    def stream(self, member: int, source: Callable[[int], Source]) -> Releases | None:
+    def stream(self, member: int, source: Callable[[int], Source]) -> Releases | None:  # noqa: ARG002 - none is noised
         """What noises one client's releases, with the random numbers source(k) for release k; None if nothing does."""
-        ...
+        return None
 
-    def pool_noise(self, *, together: bool) -> Noise | None:
+    def pool_noise(self, *, together: bool) -> Noise | None:  # noqa: ARG002 - there is none
         """What the coordinator knows about the noise in sums of clients' releases, which may all come `together`."""
-        ...
+        return None

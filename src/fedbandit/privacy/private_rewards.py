@@ -25,7 +25,7 @@ MECHANISMS = ("best", "rewards", "sums")
 
 
 @dataclass(frozen=True)
-class PrivateRewards:
+class PrivateRewards(Privacy):
     """Noise on each reward (`NoisyRewards`) or on each user's sums (`RewardSums`); settled when the world is known.
 
     With n = T/N interactions a user, noise in s_u = Σ x y has the expected square 2 n L² R²/ε² in the first case (R is

@@ -24,7 +24,7 @@ from fedbandit.privacy.mechanism import (
 )
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.pool_noise import PoolNoise
-from fedbandit.privacy.privacy import Perturbs, Site
+from fedbandit.privacy.privacy import Perturbs, Privacy, Site
 from fedbandit.privacy.published import feducb_privatiser
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.rewards import AS_THEY_ARE, RewardRule
@@ -38,7 +38,7 @@ CALIBRATIONS = ("proven", "published")
 
 
 @dataclass(frozen=True)
-class PrivateStatistics:
+class PrivateStatistics(Privacy):
     """Every client noises its running sums of [x; κy][x; κy]ᵀ; nothing else of its data leaves it.
 
     epsilon, delta: the budget of each client, or one ε for each.

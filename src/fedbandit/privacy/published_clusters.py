@@ -15,7 +15,7 @@ from fedbandit.privacy.calibration import check_budget
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.mechanism import Mechanism
 from fedbandit.privacy.noise import Source
-from fedbandit.privacy.privacy import Perturbs, Site
+from fedbandit.privacy.privacy import Perturbs, Privacy, Site
 from fedbandit.privacy.published import fclub_depth, fclub_privatiser
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.rewards import AS_THEY_ARE, RewardRule
@@ -28,7 +28,7 @@ SHIFT_FIRST, SHIFT_MORE = 2.0, 3.0
 
 
 @dataclass(frozen=True)
-class PublishedClusters:
+class PublishedClusters(Privacy):
     """Each local cluster uploads V + 2ρI + H and b + h when a phase begins and ΔV + 3ρI + ΔH later, H and h from a tree
     over its uploads whose nodes have the variance 64 ν log(2/δ)²/ε² (Alg. 5).
 

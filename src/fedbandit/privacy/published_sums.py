@@ -14,7 +14,7 @@ from fedbandit.errors import FedbanditError, require, unknown
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.mechanism import Mechanism
 from fedbandit.privacy.noise import Source
-from fedbandit.privacy.privacy import Perturbs
+from fedbandit.privacy.privacy import Perturbs, Privacy
 from fedbandit.privacy.published import l2_laplace_tree
 from fedbandit.privacy.reward_stream import RewardStream
 from fedbandit.privacy.reward_sums import Trust
@@ -24,7 +24,7 @@ from fedbandit.world import World
 
 
 @dataclass(frozen=True)
-class PublishedSums:
+class PublishedSums(Privacy):
     """Laplace noise on each of the dN coordinates of b, in a tree, with an ℓ2 sensitivity and the paper's width.
 
     site "coordinator" (DP-): one tree for all, Δ = max_u L‖m_u‖, at most T releases; site "client" (LDP-): a tree for

@@ -15,7 +15,7 @@ from fedbandit.privacy.calibration import check_budget
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.mechanism import Mechanism, Stream, noise_std, reward_mechanism
 from fedbandit.privacy.noise import Source
-from fedbandit.privacy.privacy import Perturbs
+from fedbandit.privacy.privacy import Perturbs, Privacy
 from fedbandit.privacy.reward_stream import RewardStream
 from fedbandit.rewards import RewardRule
 from fedbandit.sums import Slack
@@ -66,7 +66,7 @@ class SumsNoise:
 
 
 @dataclass(frozen=True)
-class RewardSums:
+class RewardSums(Privacy):
     """Every user's running sum s_u = Σ x y is released with noise; Σ x xᵀ as it is.
 
     epsilon, delta: pure gamma noise in a tree if δ = 0, else Gaussian noise (BLT, or as `kind` says).

@@ -1,47 +1,48 @@
 """Who speaks, when? A protocol is a trigger at the clients and a machine at the coordinator.
 
-A protocol is a frozen dataclass of parameters that can be told the world. `EventTriggered` and `CountTriggered` are
-fused: their whole exchange is compiled into the engine's loop when no other part has to look at it. Any other
-protocol (`Synchronous` is the example to copy) is plain Python: the engine stops at the trigger and hands the
-client's message to the coordinator machine, the same machine that answers on a network.
+A protocol is a frozen dataclass of parameters that can be told the world: a subclass of `MessageProtocol`, with the
+machine that answers, a subclass of `Coordinator`, in the same file (`Synchronous` is the example to copy). Both are
+the product: what answers on a network is what answers in a simulation.
 """
 
-from fedbandit.protocols.coordinator import Broadcast, Coordinator, StarCoordinator
-from fedbandit.protocols.count_triggered import CountTriggered
-from fedbandit.protocols.event_triggered import EventTriggered, always
+from fedbandit.parts import found_in
+from fedbandit.protocols.coordinator import Coordinator
 from fedbandit.protocols.factors import Factor
 from fedbandit.protocols.gossip import Gossip
-from fedbandit.protocols.member_star import MemberStar
-from fedbandit.protocols.member_sync import MemberSync
-from fedbandit.protocols.members import MemberKeeper
 from fedbandit.protocols.never import Never
 from fedbandit.protocols.peer_node import PeerNode
 from fedbandit.protocols.protocol import MessageProtocol
-from fedbandit.protocols.queue import ServerQueue
-from fedbandit.protocols.scheduled import Scheduled
+from fedbandit.protocols.queue import QueueCoordinator, ServerQueue
+from fedbandit.protocols.scheduled import Scheduled, ScheduledCoordinator
 from fedbandit.protocols.synchronous import Synchronous, SynchronousCoordinator
-from fedbandit.protocols.trigger import Kind, Trigger, timed_growth
+from fedbandit.protocols.trigger import CountGrowth, Growth, Silence, TimedGrowth, Trigger, timed_growth
+from fedbandit.protocols.triggered import CountTriggered, EventTriggered, Star, always
 
 __all__ = [
-    "Broadcast",
+    "PROTOCOLS",
     "Coordinator",
+    "CountGrowth",
     "CountTriggered",
     "EventTriggered",
     "Factor",
     "Gossip",
-    "Kind",
-    "MemberKeeper",
-    "MemberStar",
-    "MemberSync",
+    "Growth",
     "MessageProtocol",
     "Never",
     "PeerNode",
+    "QueueCoordinator",
     "Scheduled",
+    "ScheduledCoordinator",
     "ServerQueue",
-    "StarCoordinator",
+    "Silence",
+    "Star",
     "Synchronous",
     "SynchronousCoordinator",
+    "TimedGrowth",
     "Trigger",
     "always",
     "timed_growth",
 ]
+
+PROTOCOLS = found_in(globals(), MessageProtocol)
+"""Protocols by name."""

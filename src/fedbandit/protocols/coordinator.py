@@ -1,280 +1,360 @@
-"""The coordinator's machine for protocols in which each client speaks for itself: messages in, messages out."""
+"""The coordinator's machine: messages in, messages out; no I/O, no clock.
+
+Theory of operation
+-------------------
+A coordinator keeps what its members have released, never what it sent them. A *sharing* says what a member is to be
+sent, a *protocol* says when: it subclasses `Coordinator` and says what it does with a Join, a Request or an Upload, at
+the end of a round (`end_round`), and when a call is answered (`collected`).
+
+Statistics stand in slots. Where groups never change (`Groups`) there is a slot a group, so that memory and time do not
+grow with members; otherwise there is a slot a member.
+
+Exactly once. A client numbers its uploads 1, 2, …; each number is applied once, and a repeated one is acknowledged.
+
+Versions. Downloads have growing numbers, those of the same share at the same time the same one. A client that joins
+again tells the last one it has, and is sent its share anew if that is not the last one it was sent.
+
+Calls. `collect` asks members for what they have; when the last one has answered, `collected` goes on. One that joins
+again while its answer is awaited is called again, so that a lost call blocks nobody. Whoever does not answer can be
+excused: it owes the answer, which is taken when it comes, but nobody waits for it.
+"""
 
 from __future__ import annotations
 
-import typing
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedbandit.engine.fast.cohorts import ISSUE, LAST_VERSION, Hub, find, has_room, of
-from fedbandit.engine.fast.housekeeping import last_recipients, make_room, pack_hub, unpack_hub
-from fedbandit.engine.fast.hub import BOUND_AT, broadcast, join, measure, settle_pool, stand_alone
-from fedbandit.engine.fast.packed import pack
-from fedbandit.engine.fast.row_sums import shared_sums
-from fedbandit.engine.fast.statistics import HEAD, SLACK, N, add_to_base, base_b_of, base_of, scratch_matrix
 from fedbandit.errors import FedbanditError
-from fedbandit.messages import Collect, Download, Join, Message, Receipt, Upload
-from fedbandit.protocols.sequence import check_upload, is_retry
-from fedbandit.sharing import NEVER, Noise
-from fedbandit.state import State
-from fedbandit.sums import Slack, Sums, zero_sums
-from fedbandit.types import Array
+from fedbandit.messages import Collect, Download, Join, Message, Upload
+from fedbandit.sharing import NEVER, Groups, Noise, Share, Sharing, no_members
+from fedbandit.state import State, stored
+from fedbandit.sums import Sums
+from fedbandit.types import Array, Ints
+from fedbandit.world import World
+
+NOTHING_COUNTED = -1e300
+"""The log of a count of 0, but finite: it has to travel."""
+
+Messages = list[Message]
 
 
-@dataclass(frozen=True)
-class Broadcast:
-    """The same message for many clients; `addressed` writes one for each, which a simulation never needs.
+class Privatiser(Protocol):
+    """What noises one member's statistics, each increment exactly once."""
 
-    Call it before the coordinator receives anything else: it reads what the coordinator has now.
-    """
-
-    kind: type[Download] | type[Collect]
-    count: int
-    group: int
-    addressed: Callable[[], Iterator[Message]] = field(repr=False)
-
-
-class Coordinator(typing.Protocol):
-    """A machine that keeps a hub and answers messages; it does no I/O and knows no clock."""
-
-    hub: Hub
-    applied: dict[int, int]
-    """The last upload that was applied, of each client."""
-
-    def receive(self, message: Message) -> list[Message | Broadcast]:
-        """Apply one message and say what to send."""
+    def release(self, sums: Sums) -> Sums:
+        """What may be used in place of `sums`."""
         ...
 
-    @property
-    def clocked(self) -> bool:
-        """Whether anything is ever done between rounds."""
+    def state(self) -> dict[str, Any]:
+        """What must survive a crash."""
         ...
 
-    def next_wake(self, done: int) -> int:
-        """After how many rounds `end_round` has something to do next."""
-        ...
-
-    def end_round(self, done: int) -> list[Message | Broadcast]:
-        """What to send between rounds."""
-        ...
-
-    def awaits(self) -> list[int]:
-        """Whose answer has to come before anything goes on."""
-        ...
-
-    def excuse(self, members: Iterable[int]) -> list[Message | Broadcast]:
-        """Wait for these members no longer."""
-        ...
-
-    def start_over(self, member: int) -> None:
-        """The client has lost its state for good and numbers its uploads from 1 again."""
-        ...
-
-    def gathered(self) -> Sums:
-        """All that was ever uploaded, as it came."""
-        ...
-
-    def groups(self) -> list[list[int]] | None:
-        """Who shares with whom; None if everyone does."""
-        ...
-
-    def state(self) -> State:
-        """All that a machine of the same system needs in order to go on."""
-        ...
-
-    def restore(self, state: State) -> None:
+    def restore(self, saved: Mapping[str, Any]) -> None:
         """Go on from there."""
         ...
 
 
-class HubKeeper:
-    """What coordinator machines have in common: the hub, and which uploads have been applied."""
+class Call(NamedTuple):
+    """Members who were asked for what they have, and whose answers are still to come."""
 
-    def __init__(self, hub: Hub, ridge: float, dim: int, noise: Noise | None = None) -> None:
-        self.hub = hub
-        self.noise = noise
-        self.noisy: dict[int, Array] = {}  # group → the sum of noisy uploads as they came
-        self.released: dict[int, dict[int, int]] = {}  # group → the clients they came from, and how many of each
-        self.ridge = ridge
+    members: list[int]
+    missing: set[int]
+
+
+class Coordinator:
+    """What coordinators have in common: statistics, versions of downloads, uploads applied, and calls."""
+
+    def __init__(self, sharing: Sharing, world: World, dim: int, ridge: float, noise: Noise | None = None) -> None:
+        N = world.n_clients
+        self.sharing = sharing
+        self.slot_of: Ints = sharing.group_of if isinstance(sharing, Groups) else np.arange(N)  # −1: no member
+        self.members = no_members(N, dim, int(self.slot_of.max()) + 1)
         self.dim = dim
-        self.scratch = scratch_matrix(dim)
-        self.applied: dict[int, int] = {}
+        self.ridge = ridge
+        self.noise = noise
+        self.applied: dict[int, int] = {}  # the last upload that was applied, of each member
+        self.joined = np.zeros(N, dtype=np.bool_)
+        self.sent = np.zeros(N, dtype=np.int64)  # the version of the last download of each
+        self.mixed = np.zeros(N, dtype=np.bool_)  # whether that one had data of others
+        self.version = 0
+        self.epoch = 0  # the number of the last call
+        self.calls: dict[int, Call] = {}  # epoch → the call, until it is answered
+        self.called_in = np.zeros(N, dtype=np.int64)  # the epoch in which each was last called
+        self.owed: dict[int, int] = {}  # member → answers to calls from which it was excused
+        self.done = 0  # rounds, when `end_round` was last called
+        self.privatise: Callable[[int], Privatiser | None] | None = None  # of a trusted coordinator
+        self.streams: dict[int, Privatiser] = {}
+        self._logdet: tuple[Array, float] = np.zeros(0), 0.0  # of the last matrix that was asked for
 
-    def group_of(self, member: int) -> int:
-        """The group of a client, refusing numbers that are none."""
-        if not 0 <= member < self.hub.cohort_of.size:
-            raise FedbanditError(f"Client {member} is not one of {self.hub.cohort_of.size} clients.")
-        return of(self.hub.group_of, member)
+    # What a protocol says
 
-    def is_retry(self, upload: Upload) -> bool:
-        """Whether this upload has been applied before."""
-        return is_retry(upload, self.applied.get(upload.member, 0))
+    def receive(self, message: Message) -> Messages:
+        """Apply one message and say what to send."""
+        raise NotImplementedError
 
-    def add(self, g: int, upload: Upload) -> None:
-        """Add an upload's statistics to the pool of group g."""
-        check_upload(upload, self.dim, noisy=self.noise is not None)
-        sums = upload.sums
-        pool = self.hub.pool[g]
-        if self.noise is None:
-            add_to_base(pool, self.dim, sums.V)
-        else:
-            self.noisy[g] = self.noisy.get(g, 0.0) + sums.V
-            if sums.n > 0:
-                counts = self.released.setdefault(g, {})
-                counts[upload.member] = counts.get(upload.member, 0) + 1
-        base_b_of(pool, self.dim)[:] += sums.b
-        pool[N] += sums.n
-        self.applied[upload.member] = upload.sequence
+    def next_wake(self, done: int) -> int:
+        """After how many rounds `end_round` has something to do next, if `done` are over."""
+        return self.sharing.next_wake(done)
 
-    def settle(self, g: int) -> None:
-        """After uploads to group g: compute its model; noisy sums are first made usable."""
-        if self.noise is not None and g in self.noisy:
-            pool = self.hub.pool[g]
-            V, slack = self.noise.repair(self.noisy[g], self.released.get(g, {}), self.ridge)
-            pack(np.ascontiguousarray(V), base_of(pool, self.dim))
-            pool[SLACK:HEAD] = slack
-            pool[BOUND_AT] = 0  # with noise V need not grow, so the last spectral bound means nothing
-        settle_pool(self.hub, g, self.dim, self.ridge, self.scratch)
+    def end_round(self, done: int) -> Messages:
+        """What to send between rounds."""
+        self.done = done
+        return []
 
-    def reserve(self) -> None:
-        """Make sure that one more upload or newcomer fits."""
-        if not has_room(self.hub):
-            self.hub = make_room(self.hub)
+    def newcomer(self, member: int) -> Messages:  # noqa: ARG002
+        """What a member is sent that joins for the first time."""
+        return []
 
-    def pool_sums(self, g: int) -> Sums:
-        """A copy of what the coordinator has for group g."""
-        return shared_sums(self.hub.pool[g], self.dim)
+    def collected(self, members: list[int]) -> Messages:  # noqa: ARG002
+        """What to do when everybody who was called has answered."""
+        return []
 
-    def welcome(self, message: Join, *, warm: bool, counting: bool) -> list[Message | Broadcast]:
-        """A client joins; if `warm` it is sent all there is. One that joins again is sent what it has missed."""
-        member = message.member
-        g = self.group_of(member)
-        self.reserve()
-        if self.hub.cohort_of[member] >= 0:
-            return self._catch_up(g, message, counting)
-        if not join(self.hub, member, warm, counting):
-            return []
-        cohort = find(self.hub.parent, int(self.hub.cohort_of[member]))
-        return [self.download(member, int(self.hub.cohorts[cohort, ISSUE]), g, self.pool_sums(g))]
-
-    def _catch_up(self, g: int, message: Join, counting: bool) -> list[Message | Broadcast]:
-        """All there is, as a new version, if the client says that it lacks a download that it was sent."""
-        hub, member = self.hub, message.member
-        if hub.cohorts[find(hub.parent, int(hub.cohort_of[member])), ISSUE] <= message.version:
-            return []
-        hub.counters[LAST_VERSION] += 1
-        version = int(hub.counters[LAST_VERSION])
-        stand_alone(hub, member, measure(hub.pool[g], counting))
-        hub.cohorts[hub.cohort_of[member], ISSUE] = version
-        return [self.download(member, version, g, self.pool_sums(g))]
-
-    def gathered(self) -> Sums:
-        """All that was ever uploaded, as it came: before noisy sums were made usable."""
-        V, b, n = zero_sums(self.dim)
-        for g in range(len(self.hub.pool)):
-            sums = self.pool_sums(g)
-            V, b, n = V + self.noisy.get(g, sums.V), b + sums.b, n + sums.n
-        return Sums(V, b, n)
-
-    def groups(self) -> list[list[int]] | None:
-        """Who shares with whom; None if everyone does."""
-        if self.hub.group_of.size == 1:
-            return None
-        return [np.flatnonzero(self.hub.group_of == g).tolist() for g in range(len(self.hub.pool))]
+    # What the network asks
 
     @property
     def clocked(self) -> bool:
-        """There are no rounds."""
-        return False
+        """Whether anything is ever done between rounds."""
+        return self.next_wake(0) < NEVER
 
-    def next_wake(self, done: int) -> int:  # noqa: ARG002 - there are no rounds
-        """Never."""
-        return NEVER
-
-    def end_round(self, done: int) -> list[Message | Broadcast]:  # noqa: ARG002 - there are no rounds
-        """Nothing."""
-        return []
+    @property
+    def exploring(self) -> bool:
+        """Whether clients choose at random for now."""
+        return self.sharing.exploring
 
     def awaits(self) -> list[int]:
-        """Nobody."""
-        return []
+        """Whose answer has to come before anything goes on."""
+        return sorted(i for call in self.calls.values() for i in call.missing)
 
-    def excuse(self, members: Iterable[int]) -> list[Message | Broadcast]:  # noqa: ARG002 - nobody is awaited
-        """Nobody is awaited."""
-        return []
+    def excuse(self, members: Iterable[int]) -> Messages:
+        """Wait for these members no longer; what they have to say is taken when they say it."""
+        excused, sent = set(members), list[Message]()
+        for epoch, call in list(self.calls.items()):
+            gone = call.missing & excused
+            for i in sorted(gone):
+                self.owed[i] = self.owed.get(i, 0) + 1
+            call.missing.difference_update(gone)
+            sent += self._go_on(epoch) if gone else []
+        return sent
 
     def start_over(self, member: int) -> None:
-        """What the client had uploaded stays; its next upload is number 1, and joining it is sent all there is."""
+        """The client has lost its state for good, and numbers its uploads from 1 again.
+
+        What it had uploaded stays. When it joins, it is called, if calls have begun, and sent what there is.
+        """
         self.applied.pop(member, None)
-        if self.hub.cohort_of[member] >= 0 and self.hub.pool[self.group_of(member), N] > 0:
-            self.reserve()
-            self.hub.counters[LAST_VERSION] += 1
-            stand_alone(self.hub, member, 0.0)
-            self.hub.cohorts[self.hub.cohort_of[member], ISSUE] = self.hub.counters[LAST_VERSION]
+        if self.epoch > 0:
+            self.owed[member] = max(1, self.owed.get(member, 0))
+            self.called_in[member] = self.epoch
+        if self.joined[member] and self.share(member).sums.n > 0:
+            self.version += 1
+            self.sent[member] = self.version
+
+    def gathered(self) -> Sums:
+        """All that was ever uploaded; noised, if this coordinator is trusted to do that."""
+        members = self.members
+        return Sums(members.V.sum(axis=0), members.b.sum(axis=0), int(members.n.sum()))
+
+    def groups(self) -> list[list[int]] | None:
+        """Who shares with whom; None if everyone does."""
+        groups = self.sharing.groups()
+        return None if len(groups) == 1 else groups
+
+    # What protocols are made of
+
+    def begin(self, released: Mapping[int, Sums]) -> Messages:
+        """Start with what members have released elsewhere: all of them join, and are sent their shares."""
+        for member, sums in released.items():
+            self.members.add(member, int(self.slot_of[member]), sums)
+        return self.send_shares(released)
+
+    def welcome(self, message: Join) -> Messages:
+        """A member joins, perhaps again: it is called if its answer is open, and sent what it has missed."""
+        member = message.member
+        self.check_member(member)
+        again: Messages = [Collect(member, int(self.called_in[member]))] if self.is_asked(member) else []
+        if self.sent[member] > message.version:
+            return [*again, *self.send_shares([member])]
+        first, self.joined[member] = not self.joined[member], True
+        return [*again, *self.newcomer(member)] if first else again
+
+    def check_member(self, member: int) -> None:
+        """Refuse numbers that are none."""
+        if not 0 <= member < self.slot_of.size or self.slot_of[member] < 0:
+            raise FedbanditError(f"Client {member} is not one of {self.slot_of.size} clients.")
+
+    def is_awaited(self, member: int) -> bool:
+        """Whether something waits for this member's answer."""
+        return any(member in call.missing for call in self.calls.values())
+
+    def is_asked(self, member: int) -> bool:
+        """Whether a member has been called and not answered, excused or not."""
+        return member in self.owed or self.is_awaited(member)
+
+    def require_asked(self, upload: Upload) -> None:
+        """Refuse an upload that nobody asked for; retries are none."""
+        self.check_member(upload.member)
+        if upload.sequence > self.applied.get(upload.member, 0) and not self.is_asked(upload.member):
+            raise FedbanditError(f"Client {upload.member} sent upload {upload.sequence}, but was not asked for one.")
+
+    def add(self, upload: Upload) -> bool:
+        """Add an upload to what its member has released; False if it was a retry."""
+        member, sums = upload.member, upload.sums
+        self.check_member(member)
+        if is_retry(upload, self.applied.get(member, 0)):
+            return False
+        check_upload(upload, self.dim)
+        stream = self._stream(member)
+        if stream is not None and sums.n > 0:
+            sums = stream.release(sums)
+        self.members.add(member, int(self.slot_of[member]), sums)
+        self.applied[member] = upload.sequence
+        return True
+
+    def _stream(self, member: int) -> Privatiser | None:
+        """What a trusted coordinator noises a member's uploads with before it does anything else with them."""
+        if member not in self.streams and self.privatise is not None:
+            stream = self.privatise(member)
+            if stream is not None:
+                self.streams[member] = stream
+        return self.streams.get(member)
+
+    def collect(self, who: Iterable[int]) -> Messages:
+        """Call these members to send what they have; `collected` goes on when all have."""
+        self.epoch += 1
+        members = sorted(who)
+        self.calls[self.epoch] = Call(members, set(members))
+        self.called_in[members] = self.epoch
+        return [Collect(i, self.epoch) for i in members] or self._go_on(self.epoch)
+
+    def answered(self, member: int) -> Messages:
+        """A member has answered its call, or an earlier one that nobody waits for any more."""
+        for epoch, call in self.calls.items():
+            if member in call.missing:
+                call.missing.discard(member)
+                return self._go_on(epoch)
+        self.owed = {i: n - (i == member) for i, n in self.owed.items() if n - (i == member) > 0}
+        return []
+
+    def _go_on(self, epoch: int) -> Messages:
+        return [] if self.calls[epoch].missing else self.collected(self.calls.pop(epoch).members)
+
+    def share(self, member: int) -> Share:
+        """What a member is to be sent now."""
+        return self.sharing.share(member, self.members, self.noise, self.ridge)
+
+    def send(self, who: Sequence[int] | Ints, share: Share) -> Messages:
+        """Send these members this share, as a new version."""
+        if len(who) == 0:
+            return []
+        at = np.asarray(who, dtype=np.int64)
+        self.version += 1
+        self.sent[at] = self.version
+        self.joined[at] = True  # whoever joins after it was sent something is sent that
+        self.mixed[at] = self.has_others(at, share)
+        sums, slack, own = share
+        return [Download(i, self.version, self.applied.get(i, 0), sums, slack, own) for i in at.tolist()]
+
+    def send_shares(self, who: Iterable[int]) -> Messages:
+        """Send each of these members its share; those who get the same one, in the same version."""
+        by_share: dict[int, tuple[Share, list[int]]] = {}
+        for i in who:
+            share = self.share(i)
+            by_share.setdefault(id(share), (share, []))[1].append(i)
+        return [message for share, same in by_share.values() for message in self.send(same, share)]
+
+    def has_others(self, who: Ints, share: Share) -> Any:
+        """Of each of these members: whether this share has data of others."""
+        return share.sums.n != (self.members.n[who] if share.own else 0)
+
+    def logdet(self, share: Share) -> float:
+        """log det V(λ)/det λI of a share, as a model that adopts it has it."""
+        V = share.sums.V
+        if self._logdet[0] is not V:  # whoever is measured is often sent what was measured
+            self._logdet = V, float(np.linalg.slogdet(V / self.ridge + np.eye(self.dim))[1])
+        return self._logdet[1] + share.slack.offset
+
+    # How it is kept
+
+    def kept(self) -> dict[str, NDArray[Any]]:
+        """The arrays that a state consists of, by name."""
+        members = self.members
+        return {
+            "V": members.V,
+            "b": members.b,
+            "n": members.n,
+            "releases": members.releases,
+            "joined": self.joined,
+            "sent": self.sent,
+            "mixed": self.mixed,
+            "called_in": self.called_in,
+        }
 
     def state(self) -> State:
-        """The hub, and which uploads have been applied."""
-        applied = np.array(list(self.applied.items()), dtype=np.int64).reshape(-1, 2)
-        released = {str(g): [[i, n] for i, n in counts.items()] for g, counts in self.released.items()}
-        noisy = {f"noisy.{g}": V for g, V in self.noisy.items()}
-        header = {"machine": type(self).__name__, "released": released}
-        return State(header, {"applied": applied, **noisy, **pack_hub(self.hub)})
+        """All that a machine of the same system needs in order to go on."""
+        header = {
+            "machine": type(self).__name__,
+            "version": self.version,
+            "epoch": self.epoch,
+            "done": self.done,
+            "applied": {str(i): n for i, n in self.applied.items()},
+            "calls": {str(epoch): [call.members, sorted(call.missing)] for epoch, call in self.calls.items()},
+            "owed": {str(i): n for i, n in self.owed.items()},
+            "sharing": self.sharing.state(),
+        }
+        arrays = {name: array.astype(np.int64 if array.dtype == bool else None) for name, array in self.kept().items()}
+        for i, stream in self.streams.items():
+            arrays |= {f"trusted.{i}.{key}": np.asarray(value) for key, value in stream.state().items()}
+        return State(header, arrays)
 
     def restore(self, state: State) -> None:
-        """Go on from a state of a machine of the same system."""
-        if state.header["machine"] != type(self).__name__:
-            raise FedbanditError(f"The state is one of a {state.header['machine']}, expected a {type(self).__name__}.")
-        self.hub = unpack_hub(self.hub, state.arrays)
-        self.applied = dict(state.arrays["applied"].tolist())
-        self.released = {int(g): dict(counts) for g, counts in state.header["released"].items()}
-        kept = (name for name in state.arrays if name.startswith("noisy."))
-        self.noisy = {int(name.removeprefix("noisy.")): state.arrays[name].copy() for name in kept}
-
-    def download(self, member: int, version: int, g: int, sums: Sums) -> Download:
-        """The download for one client."""
-        slack = Slack(*self.hub.pool[g, SLACK:HEAD].tolist())
-        return Download(member, version, self.applied.get(member, 0), sums, slack)
-
-    def announce(self, g: int, count: int) -> list[Message | Broadcast]:
-        """The broadcast that has just been made, if anybody gets it."""
-        if count == 0:
-            return []
-        version = int(self.hub.counters[LAST_VERSION])
-        hub = self.hub
-
-        def addressed() -> Iterator[Message]:
-            sums = self.pool_sums(g)
-            return (self.download(int(i), version, g, sums) for i in last_recipients(hub))
-
-        return [Broadcast(Download, count, g, addressed)]
+        """Go on from there."""
+        header, arrays = state
+        if header["machine"] != type(self).__name__:
+            raise FedbanditError(f"The state is one of a {header['machine']}, expected a {type(self).__name__}.")
+        for name, array in self.kept().items():
+            array[:] = stored(state, name, array.shape)
+        self.members.forget_shares()
+        self.version, self.epoch, self.done = header["version"], header["epoch"], header["done"]
+        self.applied = {int(i): n for i, n in header["applied"].items()}
+        self.calls = {int(epoch): Call(who, set(missing)) for epoch, (who, missing) in header["calls"].items()}
+        self.owed = {int(i): n for i, n in header["owed"].items()}
+        self.sharing.restore(header["sharing"])
+        trusted: dict[int, dict[str, Any]] = {}
+        for name in arrays:
+            if name.startswith("trusted."):
+                _, member, key = name.split(".")
+                trusted.setdefault(int(member), {})[key] = arrays[name]
+        for i, saved in trusted.items():
+            stream = self._stream(i)
+            if stream is None:
+                raise FedbanditError(f"The state has noise of client {i}, but this coordinator is not trusted with it.")
+            stream.restore(saved)
 
 
-class StarCoordinator(HubKeeper):
-    """Clients upload when their own trigger fires; each stale client is sent all there is (Async-LinUCB, Alg. 1)."""
+def is_retry(upload: Upload, applied: int) -> bool:
+    """Whether an upload has been applied before, if `applied` was the last one; one that skips a number is refused."""
+    if upload.sequence > applied + 1:
+        raise FedbanditError(
+            f"Client {upload.member} sent upload {upload.sequence}, but {applied + 1} is the next one expected."
+        )
+    return upload.sequence <= applied
 
-    def __init__(self, hub: Hub, ridge: float, dim: int, *, warm: bool, counting: bool, noise: Noise | None) -> None:
-        super().__init__(hub, ridge, dim, noise)
-        self.warm = warm
-        self.counting = counting
 
-    def receive(self, message: Message) -> list[Message | Broadcast]:
-        """Apply a Join or an Upload."""
-        match message:
-            case Join():
-                return self.welcome(message, warm=self.warm, counting=self.counting)
-            case Upload(member, sequence, _, known):
-                g = self.group_of(member)
-                if self.is_retry(message):
-                    return [Receipt(member, self.applied[member])]
-                self.reserve()
-                if self.hub.cohort_of[member] < 0:
-                    raise FedbanditError(f"Client {member} sent an upload before it joined.")
-                self.add(g, message)
-                self.settle(g)
-                stand_alone(self.hub, member, known)
-                count = broadcast(self.hub, g, False, self.counting)
-                return [Receipt(member, sequence), *self.announce(g, count)]
-            case _:
-                raise FedbanditError(f"This coordinator does not take a {type(message).__name__}.")
+def check_upload(upload: Upload, dim: int) -> None:
+    """Refuse statistics of another dimension and numbers that are none; what they may say is the network's to check."""
+    V, b, _ = upload.sums
+    if b.shape != (dim,) or V.shape != (dim, dim):
+        raise FedbanditError(f"Client {upload.member} sent statistics of dimension {b.size}, expected {dim}.")
+    if not math.isfinite(upload.known):
+        raise FedbanditError(f"Client {upload.member} says that it knows {upload.known}, which is not finite.")
+    if not (np.isfinite(V).all() and np.isfinite(b).all()):
+        raise FedbanditError(f"Client {upload.member} sent statistics that are not finite.")
+
+
+def not_taken(message: Message) -> FedbanditError:
+    """The error for a message that is not meant for this coordinator."""
+    return FedbanditError(f"This coordinator does not take a {type(message).__name__}.")

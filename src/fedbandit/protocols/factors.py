@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fedbandit.engine.fast.statistics import TIE
 from fedbandit.errors import FedbanditError, require, shown, unknown
+from fedbandit.model import TIE
 from fedbandit.types import Array
 from fedbandit.world import World
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-import numpy as np
-
-from fedbandit.engine.fast.cohorts import Hub
 from fedbandit.errors import FedbanditError, number, require, whole_number
-from fedbandit.protocols.coordinator import Coordinator
 from fedbandit.protocols.factors import count_releases
+from fedbandit.protocols.protocol import MessageProtocol
 from fedbandit.protocols.topology import Topology, neighbours_of
-from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
-from fedbandit.sharing import Noise, Sharing
-from fedbandit.types import Array
+from fedbandit.protocols.trigger import CountGrowth, Reads, Says, TimedGrowth, Trigger, as_thresholds
 from fedbandit.world import World
 
 
 @dataclass(frozen=True)
-class Gossip:
+class Gossip(MessageProtocol):
     """Decentralised FedUCB: messages travel one hop a round and live `ttl` = γ hops; every agent has γ estimators.
 
     In round t all agents use their estimator g = t mod γ, and what they observe counts for that one alone. When the
@@ -52,9 +46,6 @@ class Gossip:
 
     says: ClassVar[Says] = "gossip"
     counting: ClassVar[bool] = True
-    one_by_one: ClassVar[bool] = False
-    fused: ClassVar[bool] = False
-    join: ClassVar[Joining] = "cold"
 
     def __post_init__(self) -> None:
         """Check the parameters; the topology is checked when the number of agents is known."""
@@ -90,29 +81,11 @@ class Gossip:
     def trigger(self) -> Trigger:
         """On counts, or on determinants."""
         if self.growth is not None:
-            return Trigger.of(Kind.COUNT, self.growth, self.reads, self.batch)
+            return CountGrowth(as_thresholds(self.growth), self.batch)
         assert self.threshold is not None
-        return Trigger.of(Kind.TIMED_LOGDET, self.threshold, self.reads, self.batch)
-
-    def log_gamma_download(self) -> Array:
-        """There are no downloads."""
-        return np.array([math.inf])
+        return TimedGrowth(as_thresholds(self.threshold))
 
     def releases(self, world: World) -> int:
         """Of one estimator, which an agent uses in every γ-th round."""
         rounds = max(world.horizon // world.per_round // self.ttl, 1)
         return count_releases(self.growth, rounds, self.batch) if self.growth is not None else rounds
-
-    def member_coordinator(
-        self,
-        sharing: Sharing,  # noqa: ARG002
-        world: World,  # noqa: ARG002
-        ridge: float,  # noqa: ARG002
-        noise: Noise | None,  # noqa: ARG002
-    ) -> None:
-        """There is none."""
-        return
-
-    def coordinator(self, hub: Hub, ridge: float, dim: int, noise: Noise | None = None) -> Coordinator | None:  # noqa: ARG002
-        """There is none."""
-        return None

@@ -1,79 +1,96 @@
-"""What the engine, the client machine and the transports need of a protocol."""
+"""What a protocol is: who speaks, when, and what the coordinator does then."""
 
 from __future__ import annotations
 
-import typing
-from typing import ClassVar
+import math
+from typing import Protocol, runtime_checkable
 
-from fedbandit.engine.fast.cohorts import Hub
-from fedbandit.engine.fast.hub import measure
-from fedbandit.protocols.coordinator import Coordinator
-from fedbandit.protocols.members import MemberKeeper
-from fedbandit.protocols.trigger import Joining, Reads, Says, Trigger
+from fedbandit.protocols.coordinator import NOTHING_COUNTED, Coordinator
+from fedbandit.protocols.trigger import Growing, Joining, Reads, Says, Silence, Trigger
 from fedbandit.sharing import Noise, Sharing
-from fedbandit.types import Array
 from fedbandit.world import World
 
 
-@typing.runtime_checkable
-class MessageProtocol(typing.Protocol):
-    """Parameters of a protocol, and the facts that a system checks."""
-
-    says: ClassVar[Says]
-    """What a client sends when its trigger fires."""
-    counting: ClassVar[bool]
-    """Whether downloads compare numbers of observations instead of log-determinants."""
-    fused: ClassVar[bool]
-    """Whether the engine may run the whole exchange compiled (`hub.upload_row`)."""
-
-    one_by_one: ClassVar[bool]
-    """Whether its coordinator must know members one by one; who has asked it waits to be called."""
+@runtime_checkable
+class MessageProtocol(Protocol):
+    """Subclass it as a frozen dataclass: parameters, the facts below that differ, `trigger` and `coordinator`."""
 
     @property
-    def period(self) -> int:
-        """How many estimators a client has and uses in turn, round by round."""
-        ...
+    def says(self) -> Says:
+        """What a client sends when its trigger fires."""
+        return "upload"
 
     @property
     def reads(self) -> Reads:
-        """What the trigger looks at, and so what the times of messages may tell."""
-        ...
+        """What the trigger looks at, and so what the times of messages may tell; raw data are the worst case."""
+        return "raw"
 
     @property
     def join(self) -> Joining:
         """How a client that first acts joins: with nothing, with a download, or as a member from the start."""
-        ...
+        return "cold"
 
-    def told(self, world: World) -> MessageProtocol:
+    @property
+    def period(self) -> int:
+        """How many estimators a client has and uses in turn, round by round."""
+        return 1
+
+    @property
+    def counting(self) -> bool:
+        """Whether downloads compare numbers of observations instead of log-determinants."""
+        return False
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether its coordinator serves members one by one, by their growth; who has asked waits to be called."""
+        return False
+
+    def told(self, world: World) -> MessageProtocol:  # noqa: ARG002 - nothing is open
         """The protocol with every parameter that was left open settled for this world."""
-        ...
+        return self
 
     def trigger(self) -> Trigger:
         """The condition that clients check."""
-        ...
-
-    def log_gamma_download(self) -> Array:
-        """Log γ_D, of all clients or of each."""
-        ...
+        return Silence()
 
     def releases(self, world: World) -> int:
         """The most uploads that one client can make in this world: the number of releases to calibrate noise for."""
+        return max(world.horizon // world.per_round, 1)
+
+    def coordinator(
+        self,
+        sharing: Sharing,  # noqa: ARG002
+        world: World,  # noqa: ARG002
+        dim: int,  # noqa: ARG002
+        ridge: float,  # noqa: ARG002
+        noise: Noise | None,  # noqa: ARG002
+    ) -> Coordinator | None:
+        """The coordinator's machine; None if there is no coordinator.
+
+        `dim` is the length of the vectors that messages carry, `noise` is that of private uploads.
+        """
+        return None
+
+
+class Known(Growing, Protocol):
+    """What an upload may say of its client's model."""
+
+    @property
+    def n(self) -> int:
+        """Observations that it has learnt from, own and received."""
         ...
 
-    def member_coordinator(
-        self, sharing: Sharing, world: World, ridge: float, noise: Noise | None
-    ) -> MemberKeeper | None:
-        """The coordinator's machine for a structure that needs to know members one by one; None if it has none."""
-        ...
 
-    def coordinator(self, hub: Hub, ridge: float, dim: int, noise: Noise | None = None) -> Coordinator | None:
-        """The coordinator's machine on this memory, if the protocol has one; `noise` is that of private uploads."""
-        ...
+def measure(model: Known, counting: bool) -> float:
+    """How much a model has, on the scale that downloads compare: log det V(λ)/det λI, or the log of a count."""
+    if not counting:
+        return model.logdet
+    return math.log(model.n) if model.n > 0 else NOTHING_COUNTED
 
 
-def known_by(row: Array, protocol: MessageProtocol, counting: bool) -> float:
+def known_by(model: Known, protocol: MessageProtocol, counting: bool) -> float:
     """What an upload says of how much its client knows: nothing, where no download depends on it.
 
     A log-determinant is one of exact data, so it may not leave a client that noises its statistics (`counting`).
     """
-    return measure(row, counting) if protocol.says == "upload" or protocol.one_by_one else 0.0
+    return measure(model, counting) if protocol.says == "upload" or protocol.one_by_one else 0.0

@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedbandit.engine.fast.cohorts import Hub
-from fedbandit.engine.fast.statistics import TIE
 from fedbandit.errors import FedbanditError, number, require, unknown
 from fedbandit.messages import Join, Message, Receipt, Request, Terms, Upload
-from fedbandit.protocols.coordinator import Coordinator
+from fedbandit.model import TIE
+from fedbandit.protocols.coordinator import Coordinator, Messages, not_taken
 from fedbandit.protocols.factors import growth_releases
-from fedbandit.protocols.members import MemberKeeper, Messages
-from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
+from fedbandit.protocols.protocol import MessageProtocol
+from fedbandit.protocols.trigger import Joining, Says, TimedGrowth, as_thresholds
 from fedbandit.sharing import Noise, Sharing, summed
 from fedbandit.state import State
-from fedbandit.types import Array
 from fedbandit.world import World
 
 Order = Literal["fifo", "priority"]
@@ -40,7 +39,7 @@ DEFAULT_RULE = "T/(|C| d log T)"
 
 
 @dataclass(frozen=True)
-class ServerQueue:
+class ServerQueue(MessageProtocol):
     """A client asks when Δn · log(det V(λ)/det (V − ΔV)(λ)) > D; at the end of a round one waiting cluster is served.
 
     To serve a cluster, all its members upload, and each is sent the sum of what all of them have ever released of their
@@ -72,11 +71,7 @@ class ServerQueue:
     world: World | None = field(default=None, repr=False, compare=False)
 
     says: ClassVar[Says] = "request"
-    period: ClassVar[int] = 1
-    counting: ClassVar[bool] = False
-    fused: ClassVar[bool] = False
     join: ClassVar[Joining] = "member"
-    reads: ClassVar[Reads] = "raw"
     one_by_one: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -100,28 +95,25 @@ class ServerQueue:
             raise FedbanditError(f"threshold {self.threshold!r} has no value before the protocol is told the world.")
         return RULES[self.threshold or DEFAULT_RULE](self.world, size)
 
-    def trigger(self) -> Trigger:
+    def trigger(self) -> TimedGrowth:
         """Alg. 2 line 12, for a cluster of one; later the coordinator says for which."""
-        return Trigger.of(Kind.TIMED_LOGDET, self.limit(1), self.reads)
-
-    def log_gamma_download(self) -> Array:
-        """Downloads are not conditional."""
-        return np.zeros(1)
+        return TimedGrowth(as_thresholds(self.limit(1)))
 
     def releases(self, world: World) -> int:
         """Never more than one a round; FedUCB's Prop. 1 would bound it better, but nothing here is private."""
         return growth_releases(world, 0.0)
 
-    def member_coordinator(self, sharing: Sharing, world: World, ridge: float, noise: Noise | None) -> QueueCoordinator:
+    def coordinator(
+        self, sharing: Sharing, world: World, dim: int, ridge: float, noise: Noise | None
+    ) -> QueueCoordinator:
         """The server."""
-        return QueueCoordinator(self, sharing, world, ridge, noise)
-
-    def coordinator(self, hub: Hub, ridge: float, dim: int, noise: Noise | None = None) -> Coordinator | None:  # noqa: ARG002
-        """There is none that does not know its members."""
-        return None
+        return QueueCoordinator(self, sharing, world, dim, ridge, noise)
 
 
-class QueueCoordinator(MemberKeeper):
+_REMEMBERED = ("queue", "serving", "regrouping", "asked")
+
+
+class QueueCoordinator(Coordinator):
     """The server's machine.
 
     | doing      | at the end of a round                       | on the last Upload                                   |
@@ -136,10 +128,10 @@ class QueueCoordinator(MemberKeeper):
     """
 
     def __init__(
-        self, protocol: ServerQueue, sharing: Sharing, world: World, ridge: float, noise: Noise | None
+        self, protocol: ServerQueue, sharing: Sharing, world: World, dim: int, ridge: float, noise: Noise | None
     ) -> None:
+        super().__init__(sharing, world, dim, ridge, noise)
         N = world.n_clients
-        super().__init__(sharing, N, world.dim, ridge, noise)
         self.protocol = protocol
         self.queue: list[list[int]] = []
         self.serving: list[int] | None = None
@@ -155,20 +147,21 @@ class QueueCoordinator(MemberKeeper):
         """A cluster that waits is served between rounds."""
         return True
 
+    def kept(self) -> dict[str, NDArray[Any]]:
+        """Also what the queue is ordered by."""
+        own = {"fresh": self.fresh, "served": self.served, "growth": self.growth, "size": self.size}
+        return super().kept() | own
+
     def state(self) -> State:
-        """Also the queue, and what it is ordered by."""
+        """Also the queue, and what the call is for."""
         header, arrays = super().state()
-        header |= {"queue": self.queue, "serving": self.serving, "regrouping": self.regrouping, "asked": self.asked}
-        ordered = {f"queue.{name}": getattr(self, name) for name in ("fresh", "served", "growth", "size")}
-        return State(header, arrays | ordered)
+        return State({**header, **{name: getattr(self, name) for name in _REMEMBERED}}, arrays)
 
     def restore(self, state: State) -> None:
         """Go on from there."""
         super().restore(state)
-        for name in ("queue", "serving", "regrouping", "asked"):
+        for name in _REMEMBERED:
             setattr(self, name, state.header[name])
-        for name in ("fresh", "served", "growth", "size"):
-            setattr(self, name, state.arrays[f"queue.{name}"].copy())
 
     def next_wake(self, done: int) -> int:
         """The next round, while somebody waits."""
@@ -177,11 +170,11 @@ class QueueCoordinator(MemberKeeper):
     def end_round(self, done: int) -> Messages:
         """Form clusters anew if that is due, and serve one."""
         self.done = done
-        if self.awaited:
+        if self.calls:
             return []
         if self.asked or self.sharing.next_wake(done - 1) == done:
             self.regrouping, self.asked = True, False
-            return self.collect(range(self.members.n.size))
+            return self.collect(range(self.size.size))
         return self._serve(already=())
 
     def receive(self, message: Message) -> Messages:
@@ -200,7 +193,6 @@ class QueueCoordinator(MemberKeeper):
                     self._wait([c for c in self.sharing.groups() if member in c and len(c) == self.size[member]])
                 return []
             case Upload(member, sequence, sums, known):
-                self.check_member(member)
                 self.require_asked(message)
                 if not self.add(message):
                     return [Receipt(member, self.applied[member])]
@@ -208,9 +200,9 @@ class QueueCoordinator(MemberKeeper):
                 self.growth[member] = self.fresh[member] * (known - self.served[member])
                 return [Receipt(member, sequence), *self.answered(member)]
             case _:
-                raise FedbanditError(f"This coordinator does not take a {type(message).__name__}.")
+                raise not_taken(message)
 
-    def collected(self) -> Messages:
+    def collected(self, members: list[int]) -> Messages:  # noqa: ARG002 - some may have uploaded before
         """Go on with what the uploads were for."""
         if not self.regrouping:
             return self._send()
@@ -224,7 +216,7 @@ class QueueCoordinator(MemberKeeper):
         # Whoever waits keeps its turn; of cliques, a member's largest only.
         due = [c for c in due if any(self.size[i] == len(c) for i in c)]
         self._wait(sorted(due, key=lambda c: min(place.get(i, last) for i in c)))
-        return [*terms, *self._serve(already=range(self.members.n.size))]
+        return [*terms, *self._serve(already=range(self.size.size))]
 
     def _terms(self) -> Messages:
         size = np.ones_like(self.size)
@@ -239,7 +231,7 @@ class QueueCoordinator(MemberKeeper):
 
     def _wait(self, cliques: Iterable[list[int]]) -> None:
         for clique in cliques:
-            alone = len(clique) == 1 and clique[0] not in self.mixed
+            alone = len(clique) == 1 and not self.mixed[clique[0]]
             if clique not in self.queue and not alone:
                 self.queue.append(clique)
 
@@ -260,4 +252,4 @@ class QueueCoordinator(MemberKeeper):
         self.fresh[clique] = 0
         self.growth[clique] = 0.0
         self.served[clique] = self.logdet(share)
-        return [self.download(i, share) for i in clique]
+        return self.send(clique, share)

@@ -7,20 +7,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit.engine.fast.cohorts import Hub
-from fedbandit.errors import FedbanditError, number, whole_number
+from fedbandit.errors import number, whole_number
 from fedbandit.messages import Join, Message, Receipt, Upload
-from fedbandit.protocols.coordinator import Coordinator
-from fedbandit.protocols.members import MemberKeeper, Messages
-from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
+from fedbandit.protocols.coordinator import Coordinator, Messages, not_taken
+from fedbandit.protocols.protocol import MessageProtocol
+from fedbandit.protocols.trigger import Joining, Reads
 from fedbandit.schedule import next_growth
 from fedbandit.sharing import Noise, Sharing
-from fedbandit.types import Array
 from fedbandit.world import World
 
 
 @dataclass(frozen=True)
-class Scheduled:
+class Scheduled(MessageProtocol):
     """Everybody uploads when each client has acted 1, 2, … times, then every time that number has grown by `growth`.
 
     Then groups are formed anew, and everybody is sent what its group has, except who is alone and always was. After n
@@ -34,10 +32,6 @@ class Scheduled:
     growth: float = 1.3
     batch: int = 1
 
-    says: ClassVar[Says] = "upload"
-    period: ClassVar[int] = 1
-    counting: ClassVar[bool] = False
-    fused: ClassVar[bool] = False
     join: ClassVar[Joining] = "member"
     reads: ClassVar[Reads] = "nothing"
     one_by_one: ClassVar[bool] = True
@@ -46,18 +40,6 @@ class Scheduled:
         """Check the numbers."""
         number(self.growth, "growth", "a finite number ≥ 1", at_least=1.0)
         whole_number("batch", self.batch)
-
-    def told(self, world: World) -> Scheduled:  # noqa: ARG002 - nothing is open
-        """Itself."""
-        return self
-
-    def trigger(self) -> Trigger:
-        """Clients wait to be called."""
-        return Trigger.of(Kind.NEVER, np.inf, self.reads)
-
-    def log_gamma_download(self) -> Array:
-        """Downloads are not conditional."""
-        return np.zeros(1)
 
     def next_time(self, done: int, world: World) -> int:
         """After `done` rounds: the round at whose end everybody is called next."""
@@ -70,22 +52,20 @@ class Scheduled:
             count, done = count + 1, self.next_time(done, world)
         return max(count, 1)
 
-    def member_coordinator(
-        self, sharing: Sharing, world: World, ridge: float, noise: Noise | None
+    def coordinator(
+        self, sharing: Sharing, world: World, dim: int, ridge: float, noise: Noise | None
     ) -> ScheduledCoordinator:
         """The machine that calls."""
-        return ScheduledCoordinator(self, sharing, world, ridge, noise)
-
-    def coordinator(self, hub: Hub, ridge: float, dim: int, noise: Noise | None = None) -> Coordinator | None:  # noqa: ARG002
-        """There is none that does not know its members."""
-        return None
+        return ScheduledCoordinator(self, sharing, world, dim, ridge, noise)
 
 
-class ScheduledCoordinator(MemberKeeper):
+class ScheduledCoordinator(Coordinator):
     """The machine: at the end of some rounds a Collect to all; after the last Upload, Downloads."""
 
-    def __init__(self, protocol: Scheduled, sharing: Sharing, world: World, ridge: float, noise: Noise | None) -> None:
-        super().__init__(sharing, world.n_clients, world.dim, ridge, noise)
+    def __init__(
+        self, protocol: Scheduled, sharing: Sharing, world: World, dim: int, ridge: float, noise: Noise | None
+    ) -> None:
+        super().__init__(sharing, world, dim, ridge, noise)
         self.protocol = protocol
         self.world = world
 
@@ -97,7 +77,7 @@ class ScheduledCoordinator(MemberKeeper):
     def end_round(self, done: int) -> Messages:
         """Call everybody."""
         self.done = done
-        return [] if self.awaited else self.collect(range(self.members.n.size))
+        return [] if self.calls else self.collect(range(self.joined.size))
 
     def receive(self, message: Message) -> Messages:
         """Apply an Upload; joining changes nothing."""
@@ -109,10 +89,9 @@ class ScheduledCoordinator(MemberKeeper):
                     return [Receipt(member, self.applied[member])]
                 return [Receipt(member, sequence), *self.answered(member)]
             case _:
-                raise FedbanditError(f"This coordinator does not take a {type(message).__name__}.")
+                raise not_taken(message)
 
-    def collected(self) -> Messages:
-        """Form groups, and send everybody its share."""
+    def collected(self, members: list[int]) -> Messages:
+        """Form groups, and send everybody its share, if that has or had data of others."""
         self.sharing.regroup(self.members, self.done, self.noise)
-        shares = [self.share(j) for j in range(self.members.n.size)]
-        return [self.download(j, share) for j, share in enumerate(shares) if self.is_news(j, share)]
+        return self.send_shares(i for i in members if self.mixed[i] or self.has_others(np.array([i]), self.share(i)))

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from fedbandit.engine.fast.cohorts import Hub
-from fedbandit.engine.fast.hub import broadcast
 from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
-from fedbandit.messages import Collect, Join, Message, Receipt, Request, Upload
-from fedbandit.protocols.coordinator import Broadcast, Coordinator, HubKeeper
+from fedbandit.messages import Join, Message, Receipt, Request, Upload
+from fedbandit.protocols.coordinator import Coordinator, Messages, not_taken
 from fedbandit.protocols.factors import count_releases
-from fedbandit.protocols.member_sync import MemberSync
-from fedbandit.protocols.members import MemberKeeper
-from fedbandit.protocols.trigger import Joining, Kind, Reads, Says, Trigger
+from fedbandit.protocols.protocol import MessageProtocol
+from fedbandit.protocols.trigger import CountGrowth, Joining, Reads, Says, TimedGrowth, Trigger, as_thresholds
 from fedbandit.sharing import Noise, Sharing
 from fedbandit.state import State
-from fedbandit.types import Array
 from fedbandit.world import World
 
 
@@ -38,7 +33,7 @@ THRESHOLD_RULES = {
 
 
 @dataclass(frozen=True)
-class Synchronous:
+class Synchronous(MessageProtocol):
     """A client asks for a synchronisation when Δn · log(det V(λ)/det (V − ΔV)(λ)) > D; then all N upload and download.
 
     `threshold` is D ≥ 0 or a rule by name; by default "T/(N d log T)" with T the interactions of all clients together.
@@ -60,10 +55,6 @@ class Synchronous:
     batch: int = 1
 
     says: ClassVar[Says] = "request"
-    period: ClassVar[int] = 1
-    counting: ClassVar[bool] = False
-    one_by_one: ClassVar[bool] = False
-    fused: ClassVar[bool] = False
     join: ClassVar[Joining] = "member"
 
     def __post_init__(self) -> None:
@@ -94,14 +85,10 @@ class Synchronous:
     def trigger(self) -> Trigger:
         """Alg. 4 line 10, or counts."""
         if self.growth is not None:
-            return Trigger.of(Kind.COUNT, self.growth, self.reads, self.batch)
+            return CountGrowth(as_thresholds(self.growth), self.batch)
         if isinstance(self.threshold, str) or self.threshold is None:
             raise FedbanditError(f"threshold {self.threshold!r} has no value before the protocol is told the world.")
-        return Trigger.of(Kind.TIMED_LOGDET, self.threshold, self.reads)
-
-    def log_gamma_download(self) -> Array:
-        """Downloads are not conditional."""
-        return np.zeros(1)
+        return TimedGrowth(as_thresholds(self.threshold))
 
     def releases(self, world: World) -> int:
         """By counts: as often as they grow. By determinants: FedUCB, Prop. 1, 2√(dT/D · log(1 + TL²/(dλ))) + 4."""
@@ -114,132 +101,72 @@ class Synchronous:
         largest = math.log1p(world.horizon * world.bound**2 / (world.dim * 1e-3))
         return min(rounds, int(2 * math.sqrt(world.dim * rounds / D * largest)) + 4)
 
-    def member_coordinator(self, sharing: Sharing, world: World, ridge: float, noise: Noise | None) -> MemberKeeper:
-        """The same, member by member."""
-        return MemberSync(sharing, world.n_clients, world.dim, ridge, noise)
-
-    def coordinator(self, hub: Hub, ridge: float, dim: int, noise: Noise | None = None) -> Coordinator | None:
+    def coordinator(
+        self, sharing: Sharing, world: World, dim: int, ridge: float, noise: Noise | None
+    ) -> SynchronousCoordinator:
         """Alg. 4 lines 11–16."""
-        return SynchronousCoordinator(hub, ridge, dim, noise)
+        return SynchronousCoordinator(sharing, world, dim, ridge, noise)
 
 
-class SynchronousCoordinator(HubKeeper):
+class SynchronousCoordinator(Coordinator):
     """The machine of a synchronous federation.
 
-    | state      | on Request            | on Upload                                              |
-    |------------|-----------------------|--------------------------------------------------------|
-    | idle       | Collect to all        | refused: nobody was asked                              |
-    | collecting | ignored: under way    | added; the last one is answered by a Download to all   |
+    | a group is | on Request            | on Upload                                                        |
+    |------------|-----------------------|------------------------------------------------------------------|
+    | idle       | Collect to the group  | refused: nobody was asked                                        |
+    | called     | ignored: under way    | added; the last one is answered by a Download to all it concerns |
 
-    A client that joins again while its answer is awaited is asked again: a lost Collect does not block the group.
-    Whoever does not answer can be excused: it owes the answer, which is added when it comes.
+    Groups that do not overlap may be called at the same time. When the sharing wakes, everybody is called, and groups
+    are formed anew before the downloads.
     """
 
-    def __init__(self, hub: Hub, ridge: float, dim: int, noise: Noise | None = None) -> None:
-        super().__init__(hub, ridge, dim, noise)
-        self.epoch = 0
-        self.awaited: dict[int, int] = {}  # group → answers still to come
-        self._asked: dict[int, int] = {}  # group → the epoch it was asked in
-        self._answered: dict[int, set[int]] = {}  # group → who has answered in this epoch
-        self.owed: dict[int, int] = {}  # client → answers to collections from which it was excused
+    def __init__(self, sharing: Sharing, world: World, dim: int, ridge: float, noise: Noise | None = None) -> None:
+        super().__init__(sharing, world, dim, ridge, noise)
+        self.regrouping = False
 
-    def receive(self, message: Message) -> list[Message | Broadcast]:
+    def receive(self, message: Message) -> Messages:
         """Apply a Join, a Request or an Upload."""
         match message:
-            case Join(member):
-                return [*self.welcome(message, warm=True, counting=False), *self._ask_again(member)]
+            case Join():
+                return self.welcome(message)
             case Request(member):
-                return self._collect(self.group_of(member))
+                self.check_member(member)
+                group = set(np.asarray(self.sharing.affected(member)).tolist())
+                busy = any(not group.isdisjoint(call.members) for call in self.calls.values())
+                return [] if busy else self.collect(group)
             case Upload(member, sequence):
-                g = self.group_of(member)
-                if self.is_retry(message):
+                self.require_asked(message)
+                if not self.add(message):
                     return [Receipt(member, self.applied[member])]
-                if g not in self.awaited or member in self._answered[g]:
-                    return self._take_late(g, message)
-                self.add(g, message)
-                self._answered[g].add(member)
-                return [Receipt(member, sequence), *self.answered(g, 1)]
+                return [Receipt(member, sequence), *self.answered(member)]
             case _:
-                raise FedbanditError(f"This coordinator does not take a {type(message).__name__}.")
+                raise not_taken(message)
 
-    def answered(self, g: int, count: int) -> list[Message | Broadcast]:
-        """`count` more clients of group g have sent all they had; after the last, everyone downloads."""
-        self.awaited[g] -= count
-        if self.awaited[g] > 0:
+    def newcomer(self, member: int) -> Messages:
+        """Whoever comes after the first synchronisation is sent what there is."""
+        return self.send_shares([member]) if self.share(member).sums.n > 0 else []
+
+    def end_round(self, done: int) -> Messages:
+        """Call everybody, to form groups anew."""
+        self.done = done
+        if self.calls:
             return []
-        del self.awaited[g], self._asked[g], self._answered[g]
-        self.reserve()
-        self.settle(g)
-        broadcast(self.hub, g, True, False)
-        return self.announce(g, self._members_of(g).size)
+        self.regrouping = True
+        return self.collect(range(self.joined.size))
 
-    def _take_late(self, g: int, upload: Upload) -> list[Message | Broadcast]:
-        member = upload.member
-        if member not in self.owed:
-            raise FedbanditError(f"Client {member} sent upload {upload.sequence}, but was not asked for one.")
-        self.add(g, upload)
-        self.settle(g)
-        self.owed = {i: n - (i == member) for i, n in self.owed.items() if n - (i == member) > 0}
-        return [Receipt(member, upload.sequence)]
-
-    def awaits(self) -> list[int]:
-        """Who has not answered yet."""
-        return [int(i) for g in self.awaited for i in self._members_of(g) if i not in self._answered[g]]
-
-    def excuse(self, members: Iterable[int]) -> list[Message | Broadcast]:
-        """Wait for these clients no longer."""
-        sent: list[Message | Broadcast] = []
-        for i in members:
-            g = self.group_of(i)
-            if g in self.awaited and i not in self._answered[g]:
-                self._answered[g].add(i)
-                self.owed[i] = self.owed.get(i, 0) + 1
-                sent += [message for all_of_them in self.answered(g, 1) for message in _addressed(all_of_them)]
-        return sent
-
-    def _ask_again(self, member: int) -> list[Message | Broadcast]:
-        g = self.group_of(member)
-        if g not in self.awaited or member in self._answered[g]:
-            return []
-        return [Collect(member, self._asked[g])]
+    def collected(self, members: list[int]) -> Messages:
+        """Everybody who was called is sent its share."""
+        if self.regrouping:
+            self.sharing.regroup(self.members, self.done, self.noise)
+            self.regrouping = False
+        return self.send_shares(members)
 
     def state(self) -> State:
-        """Also who has been asked and who has answered."""
+        """Also what the call is for."""
         header, arrays = super().state()
-        collections = {str(g): [self._asked[g], count, sorted(self._answered[g])] for g, count in self.awaited.items()}
-        owed = {str(i): n for i, n in self.owed.items()}
-        return State({**header, "epoch": self.epoch, "collections": collections, "owed": owed}, arrays)
+        return State({**header, "regrouping": self.regrouping}, arrays)
 
     def restore(self, state: State) -> None:
-        """Go on in the middle of a collection."""
+        """Go on in the middle of a call."""
         super().restore(state)
-        self.epoch = state.header["epoch"]
-        self.owed = {int(i): n for i, n in state.header["owed"].items()}
-        collections = {int(g): entry for g, entry in state.header["collections"].items()}
-        self._asked = {g: asked for g, (asked, _, _) in collections.items()}
-        self.awaited = {g: count for g, (_, count, _) in collections.items()}
-        self._answered = {g: set(members) for g, (_, _, members) in collections.items()}
-
-    def _members_of(self, g: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        if self.hub.group_of.size == 1:
-            return np.arange(self.hub.cohort_of.size)
-        return np.flatnonzero(self.hub.group_of == g)
-
-    def _collect(self, g: int) -> list[Message | Broadcast]:
-        if g in self.awaited:
-            return []
-        self.epoch += 1
-        epoch, recipients = self.epoch, self._members_of(g)
-        self.awaited[g] = recipients.size
-        self._answered[g] = set()
-        self._asked[g] = epoch
-
-        def addressed() -> Iterator[Message]:
-            return (Collect(int(i), epoch) for i in recipients)
-
-        return [Broadcast(Collect, recipients.size, g, addressed)]
-
-
-def _addressed(answer: Message | Broadcast) -> Iterable[Message]:
-    """The messages of a broadcast, before the next broadcast."""
-    return answer.addressed() if isinstance(answer, Broadcast) else (answer,)
+        self.regrouping = state.header["regrouping"]

@@ -1,16 +1,14 @@
-"""When a client speaks: the condition it checks after each of its own observations."""
+"""When a client speaks: the condition that it checks after each of its own observations."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import Literal
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
-from fedbandit.engine.fast.jit import compiled_inline
-from fedbandit.engine.fast.statistics import BASE_LOGDET, LOGDET, N_OWN, N_PENDING, TIE
+from fedbandit.model import TIE
 from fedbandit.types import Array
 
 Says = Literal["nothing", "upload", "request", "gossip"]
@@ -23,61 +21,104 @@ Reads = Literal["nothing", "counts", "released", "raw"]
 """What a trigger looks at. A trigger that reads raw data tells an observer about it by its timing."""
 
 
-class Kind(IntEnum):
-    """Which compiled condition a trigger uses."""
+class Growing(Protocol):
+    """What a trigger may look at: how much a model has, and how much of it is pending."""
 
-    NEVER = 0
-    LOGDET = 1
-    TIMED_LOGDET = 2
-    COUNT = 3
+    @property
+    def n_own(self) -> int:
+        """Own observations, pending or not."""
+        ...
 
+    @property
+    def n_pending(self) -> int:
+        """Δn: own observations that are not uploaded."""
+        ...
 
-ON_LOGDET, ON_TIMED_LOGDET, ON_COUNT = int(Kind.LOGDET), int(Kind.TIMED_LOGDET), int(Kind.COUNT)
+    @property
+    def logdet(self) -> float:
+        """log det V(λ)/det λI."""
+        ...
 
-
-@dataclass(frozen=True)
-class Trigger:
-    """A condition with one threshold for all clients or one for each, and what it reads.
-
-    `batch` is the least number of pending observations with which a COUNT trigger fires.
-    """
-
-    kind: Kind
-    thresholds: Array
-    reads: Reads
-    batch: int = 1
-
-    @classmethod
-    def of(cls, kind: Kind, thresholds: float | Array, reads: Reads, batch: int = 1) -> Trigger:
-        """A trigger with a threshold, or with one for each client."""
-        return cls(kind, np.atleast_1d(np.asarray(thresholds, dtype=np.float64)).copy(), reads, batch)
+    @property
+    def shared_logdet(self) -> float:
+        """log det (V − ΔV)(λ)/det λI: without what is pending."""
+        ...
 
 
-@compiled_inline
-def pick(per_client: Array, i: int) -> float:
-    """Entry i of an array with one entry for each client or one for all."""
-    return per_client[i] if per_client.shape[0] > 1 else per_client[0]
+class Trigger(Protocol):
+    """A condition with one threshold for all clients or one for each, and what it reads."""
+
+    @property
+    def thresholds(self) -> Array:
+        """(1,) or (N,)."""
+        ...
+
+    @property
+    def reads(self) -> Reads:
+        """What the condition looks at."""
+        ...
+
+    def fires(self, model: Growing, threshold: float) -> bool:
+        """Whether a client with this model and this threshold speaks now."""
+        ...
 
 
-@compiled_inline
-def timed_growth(row: Array) -> float:
+def as_thresholds(thresholds: float | Array) -> Array:
+    """One for all or one for each, as an array of its own."""
+    return np.atleast_1d(np.asarray(thresholds, dtype=np.float64)).copy()
+
+
+def timed_growth(model: Growing) -> float:
     """Δn · log(det V(λ)/det (V − ΔV)(λ))."""
-    return row[N_PENDING] * (row[LOGDET] - row[BASE_LOGDET])
+    return model.n_pending * (model.logdet - model.shared_logdet)
 
 
-@compiled_inline
-def triggered(kind: int, threshold: float, batch: int, row: Array) -> bool:
-    """Whether a row speaks now.
+@dataclass(frozen=True, eq=False)
+class Silence:
+    """Never."""
 
-    - LOGDET: log det V(λ) − log det (V − ΔV)(λ) > threshold                 (Async-LinUCB, Eq. 3)
-    - TIMED_LOGDET: Δn · (the same) > threshold                              (Async-LinUCB, Alg. 4 line 10)
-    - COUNT: own observations ≥ threshold × those sent so far, ≥ batch pending   (reads no data; ∞: never)
-    """
-    if kind == ON_LOGDET:
-        return row[LOGDET] - row[BASE_LOGDET] > threshold + TIE
-    if kind == ON_TIMED_LOGDET:
-        return timed_growth(row) > threshold + TIE
-    if kind == ON_COUNT:
-        sent = row[N_OWN] - row[N_PENDING]
-        return row[N_PENDING] >= batch and threshold < math.inf and row[N_OWN] >= threshold * sent - TIE
-    return False
+    thresholds: ClassVar[Array] = np.array([math.inf])
+    reads: ClassVar[Reads] = "nothing"
+
+    def fires(self, model: Growing, threshold: float) -> bool:  # noqa: ARG002 - whatever they are
+        """No."""
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class Growth:
+    """log det V(λ) − log det (V − ΔV)(λ) > threshold (Async-LinUCB, Eq. 3)."""
+
+    thresholds: Array
+    reads: ClassVar[Reads] = "raw"
+
+    def fires(self, model: Growing, threshold: float) -> bool:
+        """Whether it has grown by more."""
+        return model.logdet - model.shared_logdet > threshold + TIE
+
+
+@dataclass(frozen=True, eq=False)
+class TimedGrowth:
+    """Δn · (log det V(λ) − log det (V − ΔV)(λ)) > threshold (Async-LinUCB, Alg. 4 line 10)."""
+
+    thresholds: Array
+    reads: ClassVar[Reads] = "raw"
+
+    def fires(self, model: Growing, threshold: float) -> bool:
+        """Whether it has grown by more."""
+        return timed_growth(model) > threshold + TIE
+
+
+@dataclass(frozen=True, eq=False)
+class CountGrowth:
+    """Own observations ≥ threshold × those sent so far, and `batch` pending ones or more; an infinite one is never."""
+
+    thresholds: Array
+    batch: int = 1
+    reads: ClassVar[Reads] = "counts"
+
+    def fires(self, model: Growing, threshold: float) -> bool:
+        """Whether there are so many."""
+        if model.n_pending < self.batch or math.isinf(threshold):
+            return False
+        return model.n_own >= threshold * (model.n_own - model.n_pending) - TIE

@@ -1,10 +1,11 @@
-"""Who shares with whom? A structure lays users out on model rows, nodes and groups.
+"""Who shares with whom? A structure says which model a client has, and who is sent what.
 
-Three roles that are easily mixed up: a *user* arrives and is served; a *node* speaks on the network; a *model row* is
-what arms are scored with. `Layout` keeps them apart. Structures that change while running (clusters), that score with
-more than one row (graphs) or that split a model (global and local parts) plug in here.
+Three roles that are easily mixed up: a *user* arrives and is served; a *node* speaks on the network; a *model* is what
+arms are scored with. Groups may be known beforehand (`static`), found while running (a `Sharing`), or formed by local
+servers of many users (`serving`); a model may have two parts (`two_part_model`) or be one of a graph of users.
 """
 
+from fedbandit.parts import found_in
 from fedbandit.structures.clustering import Clustering, FederatedClustering
 from fedbandit.structures.evidence_clusters import EvidenceClusters
 from fedbandit.structures.global_local import GlobalLocal
@@ -22,6 +23,7 @@ from fedbandit.structures.user_graph import OnGraph
 from fedbandit.structures.weighted_graph import WeightedGraph
 
 __all__ = [
+    "STRUCTURES",
     "Alone",
     "Central",
     "Clustering",
@@ -42,3 +44,6 @@ __all__ = [
     "Structure",
     "WeightedGraph",
 ]
+
+STRUCTURES = found_in(globals(), Structure)
+"""Structures by name."""

@@ -11,7 +11,6 @@ within which n observations determine them, up to a factor α.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError, number, require, whole_number
 from fedbandit.model import REFRESH_EVERY, TIE, RidgeModel, invert
-from fedbandit.state import State, check_shapes
+from fedbandit.state import State, stored
 from fedbandit.structures.serving import FederatedServing, Serving
 from fedbandit.structures.structure import Structure
 from fedbandit.sums import Sums
@@ -202,10 +201,10 @@ class UserStatistics:
         """V, b and n."""
         return {"V": self.V.copy(), "b": self.b.copy(), "n": self.n.copy()}
 
-    def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, state: State) -> None:
         """Go on from there."""
-        check_shapes(arrays, {"V": self.V.shape, "b": self.b.shape, "n": self.n.shape})
-        self.V, self.b, self.n = arrays["V"].copy(), arrays["b"].copy(), arrays["n"].astype(np.int64)
+        self.V, self.b = (stored(state, name, getattr(self, name).shape).copy() for name in ("V", "b"))
+        self.n = stored(state, "n", self.n.shape).astype(np.int64)
         self.reach = radii(self.n)
         self.estimate()
         if self._inverse is not None:
@@ -294,9 +293,8 @@ class ServedClusters(Serving):
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        check_shapes(state.arrays, {"home": self.clusters.home.shape})
-        self.own.load(state.arrays)
-        self.clusters.assign(state.arrays["home"].copy())
+        self.own.restore(state)
+        self.clusters.assign(stored(state, "home", self.clusters.home.shape).copy())
         self.models = {r: self.fitted(r) for r in self.clusters.leaders()}
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from fedbandit.errors import number
-from fedbandit.schedule import NEVER, next_growth
-from fedbandit.sharing import Members, Noise, Share, share_of
+from fedbandit.schedule import next_growth
+from fedbandit.sharing import NEVER, FoundGroups, Members, Noise
 from fedbandit.structures.homogeneity import LEAST_NOISE, Weighted, weighted
 from fedbandit.structures.structure import Structure
 from fedbandit.types import Array, Ints
@@ -60,54 +59,23 @@ class EvidenceClusters(Structure):
         return Partition(self, world)
 
 
-class Partition:
+class Partition(FoundGroups):
     """The clusters at a time, at the coordinator."""
 
-    exploring = False
-
     def __init__(self, structure: EvidenceClusters, world: World) -> None:
+        super().__init__(world.n_clients)
         self.structure = structure
         self.world = world
         self.sigma = max(world.noise if structure.noise is None else structure.noise, LEAST_NOISE)
-        self._use([[i] for i in range(world.n_clients)])
-
-    def groups(self) -> list[list[int]]:
-        """The clusters."""
-        return self._clusters
-
-    def affected(self, member: int) -> Sequence[int]:
-        """The member's cluster."""
-        return self._home[member]
-
-    def share(self, member: int, members: Members, noise: Noise | None, ridge: float) -> Share:
-        """The sum over the member's cluster."""
-        return share_of(member, members, self._home[member], noise, ridge)
 
     def next_wake(self, done: int) -> int:
         """By growth, or never."""
         factor = self.structure.recluster
         return NEVER if factor is None else next_growth(done, 1, factor, 1, self.world)
 
-    def regroup(self, members: Members, done: int, noise: Noise | None = None) -> bool:  # noqa: ARG002
-        """Look for the likeliest partition; True if it is another one."""
-        before = self._clusters
-        self._use(likeliest(weighted(members, self.sigma, noise), self.structure.odds))
-        return self._clusters != before
-
-    def _use(self, clusters: list[list[int]]) -> None:
-        self._clusters = clusters
-        self._home: list[list[int]] = [[]] * self.world.n_clients
-        for cluster in clusters:
-            for i in cluster:
-                self._home[i] = cluster
-
-    def state(self) -> dict[str, Any]:
-        """The clusters."""
-        return {"clusters": self._clusters}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
-        self._use(state["clusters"])
+    def find(self, members: Members, done: int, noise: Noise | None) -> list[list[int]]:  # noqa: ARG002
+        """The likeliest partition."""
+        return likeliest(weighted(members, self.sigma, noise), self.structure.odds)
 
 
 def likeliest(data: Weighted, odds: float) -> list[list[int]]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedbandit.model import LinearModel, Model
 from fedbandit.sharing import NoiseOnGraph
-from fedbandit.state import State, check_shapes, joined, parts_of
+from fedbandit.state import State, joined, parts_of, stored
 from fedbandit.structures.serving import Serving
 from fedbandit.sums import Slack
 from fedbandit.types import Array
@@ -109,9 +109,8 @@ class GraphModel(Serving):
     def restore(self, state: State) -> None:
         """Go on from there."""
         parts = parts_of(state)
-        arrays = parts["users"].arrays
-        check_shapes(arrays, {"V": self.V.shape, "s": self.s.shape, "n": self.n.shape})
-        self.V, self.s, self.n = arrays["V"].copy(), arrays["s"].copy(), arrays["n"].copy()
+        users = parts["users"]
+        self.V, self.s, self.n = (stored(users, name, getattr(self, name).shape).copy() for name in ("V", "s", "n"))
         self.P, self.logdet = kernel_of(self.kernel, self.V, self.ridge)
         self.theta, self._kept = self.P @ self.s.reshape(-1), 0
         if self.noise is not None:

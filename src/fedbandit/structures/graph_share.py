@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit.sharing import NEVER, Members, Noise, NoiseInSums, Share
+from fedbandit.sharing import Members, Noise, NoiseInSums, Share, Sharing
 from fedbandit.structures.graph_model import kernel_of
 from fedbandit.sums import Slack, Sums
 from fedbandit.types import Array
@@ -28,10 +28,10 @@ REBUILD = 256
 """Updates after which P is computed afresh: bounds rounding."""
 
 
-class GraphShare:
+class GraphShare(Sharing):
     """P, kept up to date with what members have released. It never regroups."""
 
-    exploring = False
+    disjoint = True
 
     def __init__(self, M: Array, dim: int, ridge: float, biases: Array, *, whole: bool) -> None:
         self.dim = dim
@@ -56,18 +56,6 @@ class GraphShare:
     def affected(self, member: int) -> Sequence[int]:  # noqa: ARG002 - log det A changes for all
         """Everybody."""
         return range(self.n_users)
-
-    def next_wake(self, done: int) -> int:  # noqa: ARG002
-        """It never has to look."""
-        return NEVER
-
-    def regroup(self, members: Members, done: int, noise: Noise | None = None) -> bool:  # noqa: ARG002
-        """There is nothing to regroup."""
-        return False
-
-    def state(self) -> dict[str, Any]:
-        """Nothing that members' statistics do not say."""
-        return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Compute everything afresh when next asked."""

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError, number, require, whole_number
-from fedbandit.schedule import NEVER, next_growth, own_rounds
-from fedbandit.sharing import Members, Noise, Share, share_of
+from fedbandit.schedule import next_growth, own_rounds
+from fedbandit.sharing import NEVER, Members, Noise, Share, Sharing, share_of
 from fedbandit.structures.cliques import MOST_CLIQUES, cliques
 from fedbandit.structures.homogeneity import (
     LEAST_NOISE,
@@ -105,7 +105,7 @@ def check_test(level: float | None, threshold: float | None) -> None:
         number(threshold, "test_threshold", "a finite number ≥ 0", at_least=0.0)
 
 
-class Cliques:
+class Cliques(Sharing):
     """The cliques at a time, at the coordinator."""
 
     def __init__(self, structure: HomogeneityCliques, world: World) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from fedbandit.errors import number
 from fedbandit.model import TIE, FittedModel, Model
 from fedbandit.sharing import NoiseOnGraph
-from fedbandit.state import State, check_shapes
+from fedbandit.state import State, stored
 from fedbandit.structures.cliques import cliques
 from fedbandit.structures.homogeneity import LEAST_NOISE, compare, critical_value, eliminate
 from fedbandit.structures.homogeneity_cliques import LEVEL, check_test
@@ -115,9 +115,7 @@ class Neighbours(Serving):
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        arrays, n = state.arrays, self.n.size
-        shapes = {"V": self.V.shape, "b": self.b.shape, "n": (n,), "near": (n, n), "tested": (n,)}
-        check_shapes(arrays, shapes)
-        self.V, self.b, self.n = arrays["V"].copy(), arrays["b"].copy(), arrays["n"].copy()
-        self.near, self._tested = arrays["near"].astype(np.bool_), arrays["tested"].copy()
+        self.V, self.b, self.n = (stored(state, name, getattr(self, name).shape).copy() for name in ("V", "b", "n"))
+        self.near = stored(state, "near", self.near.shape).astype(np.bool_)
+        self._tested = stored(state, "tested", self.n.shape).copy()
         self._formed[:] = -1

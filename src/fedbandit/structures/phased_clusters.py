@@ -10,7 +10,7 @@ import numpy as np
 
 from fedbandit.model import Part, RidgeModel
 from fedbandit.sharing import LocalModel
-from fedbandit.state import State, check_shapes
+from fedbandit.state import State, stored
 from fedbandit.structures.clustering import (
     Clusters,
     FederatedClustering,
@@ -199,8 +199,6 @@ class PhasedServing(FederatedServing):
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        arrays = state.arrays
-        check_shapes(arrays, {"edges": self.graph.edges.shape, "home": self.clusters.home.shape})
-        self.own.load(arrays)
-        self.graph.edges = arrays["edges"].astype(np.bool_)
-        self.clusters.assign(arrays["home"].copy())
+        self.own.restore(state)
+        self.graph.edges = stored(state, "edges", self.graph.edges.shape).astype(np.bool_)
+        self.clusters.assign(stored(state, "home", self.clusters.home.shape).copy())

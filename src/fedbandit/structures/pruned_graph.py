@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbandit.sharing import NoiseOnGraph
-from fedbandit.state import State, check_shapes
+from fedbandit.state import State, stored
 from fedbandit.structures.clustering import Clustering, ServedClusters, SimilarityGraph, check_alpha
 from fedbandit.structures.serving import Serving
 from fedbandit.types import Ints
@@ -66,6 +66,5 @@ class PrunedClusters(ServedClusters):
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        check_shapes(state.arrays, {"edges": self.graph.edges.shape})
         super().restore(state)
-        self.graph.edges = state.arrays["edges"].astype(np.bool_)
+        self.graph.edges = stored(state, "edges", self.graph.edges.shape).astype(np.bool_)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedbandit.errors import whole_number
 from fedbandit.model import TIE
 from fedbandit.schedule import own_rounds
-from fedbandit.sharing import Members, Noise, Share, share_of
+from fedbandit.sharing import FoundGroups, Members, Noise
 from fedbandit.structures.clustering import check_alpha, components, radius, servers_of
 from fedbandit.structures.phased_clusters import next_phase
 from fedbandit.structures.structure import Structure
@@ -83,37 +83,23 @@ class ReleasedPhases(Structure):
         return Phases(self, world, ridge)
 
 
-class Phases:
+class Phases(FoundGroups):
     """The clusters at a time, at the coordinator."""
 
-    exploring = False
-
     def __init__(self, structure: ReleasedPhases, world: World, ridge: float) -> None:
+        super().__init__(world.n_clients)
         self.structure = structure
         self.ridge = ridge
         self.server_of = servers_of(world, structure.n_servers, world.n_clients)
         self.edges = self.server_of[:, None] == self.server_of
         self._earliest = own_rounds(structure.first, world)
-        self._use(np.arange(world.n_clients))
-
-    def groups(self) -> list[list[int]]:
-        """The global clusters."""
-        return self._clusters
-
-    def affected(self, member: int) -> Sequence[int]:
-        """The member's cluster."""
-        return self._clusters[self._cluster_of[member]]
-
-    def share(self, member: int, members: Members, noise: Noise | None, ridge: float) -> Share:
-        """The sum over the member's cluster."""
-        return share_of(member, members, self.affected(member), noise, ridge)
 
     def next_wake(self, done: int) -> int:
         """The beginning of the next phase."""
         return next_phase(max(done, self._earliest - 1))
 
-    def regroup(self, members: Members, done: int, noise: Noise | None = None) -> bool:  # noqa: ARG002
-        """Delete edges, and join what is left of the servers' graphs; True if clusters have changed."""
+    def find(self, members: Members, done: int, noise: Noise | None) -> list[list[int]]:  # noqa: ARG002
+        """Delete edges, and join what is left of the servers' graphs."""
         tau = np.zeros(members.n.size) if noise is None else noise.deviations(members.releases)
         users = estimates(members.V, members.b, members.n, tau, self.ridge)
         self.edges &= ~(users.distances() > users.limits(self.structure.alpha_split) + TIE)
@@ -122,22 +108,17 @@ class Phases:
         clusters = estimates(V, b, n, np.sqrt(np.bincount(local, tau**2)), self.ridge)
         server = self.server_of[np.unique(local, return_index=True)[1]]
         alike = clusters.distances() < clusters.limits(self.structure.alpha_merge) - TIE
-        before = self._clusters
-        self._use(components(alike & clusters.seen() & (server[:, None] != server))[local])
-        return self._clusters != before
-
-    def _use(self, label: Ints) -> None:
-        self._cluster_of = label.tolist()
-        self._clusters = [np.flatnonzero(label == g).tolist() for g in range(int(label.max()) + 1)]
+        label = components(alike & clusters.seen() & (server[:, None] != server))[local]
+        return [np.flatnonzero(label == g).tolist() for g in range(int(label.max()) + 1)]
 
     def state(self) -> dict[str, Any]:
-        """The clusters, and the pairs of users that have no edge any more."""
+        """Also the pairs of users that have no edge any more."""
         gone = np.argwhere(np.triu(~self.edges & (self.server_of[:, None] == self.server_of)))
-        return {"cluster_of": self._cluster_of, "gone": gone.tolist()}
+        return {**super().state(), "gone": gone.tolist()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
-        self._use(np.array(state["cluster_of"], dtype=np.int64))
+        super().restore(state)
         for i, j in state["gone"]:
             self.edges[i, j] = self.edges[j, i] = False
 

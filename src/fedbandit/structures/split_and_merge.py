@@ -8,7 +8,7 @@ import numpy as np
 
 from fedbandit.model import TIE
 from fedbandit.sharing import NoiseOnGraph
-from fedbandit.state import State, check_shapes
+from fedbandit.state import State, stored
 from fedbandit.structures.clustering import Clustering, ServedClusters, alike, check_alpha, differ, radius
 from fedbandit.structures.serving import Serving
 from fedbandit.types import Ints
@@ -156,11 +156,10 @@ class Sets(ServedClusters):
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        header, arrays = state
         super().restore(state)
         sets = self.clusters.leaders()
-        shapes = {"checked": self.checked.shape, "pivot": (len(sets), self.dim), "pivot_n": (len(sets),)}
-        check_shapes(arrays, shapes)
-        self.served, self.checked = header["served"], arrays["checked"].astype(np.bool_)
-        self.pivot = dict(zip(sets, zip(arrays["pivot"], arrays["pivot_n"].tolist(), strict=True), strict=True))
+        self.served = state.header["served"]
+        self.checked = stored(state, "checked", self.checked.shape).astype(np.bool_)
+        theta, n = stored(state, "pivot", (len(sets), self.dim)), stored(state, "pivot_n", (len(sets),))
+        self.pivot = {r: (theta[k].copy(), int(n[k])) for k, r in enumerate(sets)}
         self._waiting = {r: int((~self.checked[self.clusters.members(r)]).sum()) for r in sets}

@@ -124,6 +124,11 @@ class TwoPartModel:
         return self.shared.shared_logdet
 
     @property
+    def theta(self) -> Array:
+        """Of the shared part."""
+        return self.shared.theta
+
+    @property
     def version(self) -> int:
         """Of the last download."""
         return self.shared.version
@@ -147,6 +152,10 @@ class TwoPartModel:
     def pending(self) -> Sums:
         """Of the shared part."""
         return self.shared.pending()
+
+    def in_common(self) -> Sums:
+        """What coordinator and shared part have in common."""
+        return self.shared.in_common()
 
     def mark_sent(self) -> None:
         """What was pending of the shared part is now in common with the coordinator."""

@@ -22,8 +22,6 @@ from typing import Literal
 
 import numpy as np
 
-from fedbandit.engine.fast.packed import unpacked
-from fedbandit.engine.fast.statistics import N_PENDING, VERSION, N, base_b_of, base_of
 from fedbandit.messages import Download, Message, Upload, decode, encode
 from fedbandit.network.client.durable import Member
 from fedbandit.network.coordinator.federation import Federation
@@ -396,7 +394,7 @@ class FaultyNetwork:
 
     def _check_client(self, node: Node, live: Member, applied: int) -> None:
         assert self.coordinator is not None
-        machine, row, dim = live.machine, live.machine.row, live.machine.dim
+        machine, dim = live.machine, live.machine.dim
         seat = self.coordinator.register.seat(node.name)
         outbox = sum(upload.sums.n for n, upload in machine.outbox.items() if n > applied)
         assert machine.observed == node.observed, f"{node.name} has {machine.observed}, made {node.observed}"
@@ -409,16 +407,16 @@ class FaultyNetwork:
         if machine.stream is not None:
             assert machine.stream.spent == node.releases, f"the ledger of {node.name} has {machine.stream.spent}"
             return  # its model mixes what it was sent with its own data, which are exact
-        version = int(row[VERSION])
+        common, version = machine.model.in_common(), machine.version
         parts = [upload.sums for upload in machine._on_top.values()]
         if version:
             parts.append(node.downloads[version].sums)
             node.downloads = {v: download for v, download in node.downloads.items() if v >= version}
         V = sum((sums.V for sums in parts), np.zeros((dim, dim)))
         b = sum((sums.b for sums in parts), np.zeros(dim))
-        np.testing.assert_allclose(unpacked(base_of(row, dim), dim), V, rtol=1e-7, atol=1e-7)
-        np.testing.assert_allclose(base_b_of(row, dim), b, rtol=1e-7, atol=1e-7)
-        assert row[N] - row[N_PENDING] == sum(sums.n for sums in parts)
+        np.testing.assert_allclose(common.V, V, rtol=1e-7, atol=1e-7)
+        np.testing.assert_allclose(common.b, b, rtol=1e-7, atol=1e-7)
+        assert common.n == sum(sums.n for sums in parts)
 
 
 def fingerprint(federation: Federation) -> bytes:

@@ -17,12 +17,13 @@ from fedbandit.engine.fast.delayed import Late, send_later
 from fedbandit.engine.fast.groups import Groups, check_off, end_phase, leaves, mergeable, prune, still_together
 from fedbandit.engine.fast.hub import catch_up, upload_row
 from fedbandit.engine.fast.jit import compiled_free, compiled_lean
-from fedbandit.engine.fast.outcome import Outcome, pull
+from fedbandit.engine.fast.outcome import pull
 from fedbandit.engine.fast.packed import multiply_packed
 from fedbandit.engine.fast.plan import PolicyPlan
 from fedbandit.engine.fast.rewards import learnt
 from fedbandit.engine.fast.rules import DONE, EVENT, HUB_FULL, REFUSED, Pause, Rules
 from fedbandit.engine.fast.statistics import STEPS, VERSION, N, inverse_of, keep_pending, observe, pending_b_of
+from fedbandit.engine.outcome import Outcome
 from fedbandit.environments.block import Block
 from fedbandit.protocols.trigger import triggered
 from fedbandit.types import Array, Ints

@@ -17,7 +17,6 @@ from fedbandit.engine.fast.groups import Groups, groups_of, prune
 from fedbandit.engine.fast.housekeeping import make_room, pack_hub, unpack_hub
 from fedbandit.engine.fast.hub import join, settle_pool
 from fedbandit.engine.fast.memory import lazy_zeros
-from fedbandit.engine.fast.outcome import Outcome
 from fedbandit.engine.fast.plan import plan_of
 from fedbandit.engine.fast.regrouping import Models, connect, leaders_of, local_sums, rearrange_sets, tear
 from fedbandit.engine.fast.rules import EVENT, HUB_FULL, REFUSED, Rules
@@ -33,6 +32,7 @@ from fedbandit.engine.fast.statistics import (
     start_row,
 )
 from fedbandit.engine.ledger import Ledger, keep_books
+from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.partitions import Partitions
 from fedbandit.environments.block import Block, Environment, actions_per_round
 from fedbandit.errors import FedbanditError

@@ -10,11 +10,11 @@ import math
 
 import numpy as np
 
-from fedbandit.engine.fast.outcome import Outcome
 from fedbandit.engine.fast.outlets import Outlets
 from fedbandit.engine.fast.plan import PolicyPlan
 from fedbandit.engine.fast.slots import Seats
 from fedbandit.engine.fast.statistics import N_PENDING
+from fedbandit.engine.outcome import Outcome
 from fedbandit.messages import Collect, Download, Message, Receipt, Request, Terms, Upload
 from fedbandit.protocols import Broadcast, Coordinator, MemberKeeper, SynchronousCoordinator, timed_growth
 from fedbandit.protocols.protocol import known_by

@@ -9,10 +9,10 @@ from fedbandit.engine.fast.choose import scratch
 from fedbandit.engine.fast.delayed import Late, no_late
 from fedbandit.engine.fast.graph_loop import FOLD, GraphRules, Kernel, empty_kernel, run_graph
 from fedbandit.engine.fast.graph_noise import NoiseOnModel, graph_noise
-from fedbandit.engine.fast.outcome import Outcome
 from fedbandit.engine.fast.plan import plan_of
 from fedbandit.engine.fast.rules import EVENT, REFUSED
 from fedbandit.engine.fast.statistics import empty_rows
+from fedbandit.engine.outcome import Outcome
 from fedbandit.environments.block import Block, Environment
 from fedbandit.policies import LinPHE
 from fedbandit.privacy.reward_sums import SPREAD
@@ -93,6 +93,9 @@ class GraphLearner:
         elif pause.status == REFUSED:
             raise refused(self.rules.rewards, float(out.reward[pause.at]))
         return pause.resume
+
+    def ledger(self) -> None:
+        """Nothing is booked."""
 
     def next_wake(self, done: int) -> int:  # noqa: ARG002
         """There is nothing to do between rounds."""

@@ -11,7 +11,7 @@ from fedbandit.engine.fast.delayed import Late, send_later
 from fedbandit.engine.fast.hub import catch_up, join, own_base, upload_row
 from fedbandit.engine.fast.jit import compiled_free
 from fedbandit.engine.fast.light import CHOSEN, note_observation, start_light
-from fedbandit.engine.fast.outcome import Outcome, pull
+from fedbandit.engine.fast.outcome import pull
 from fedbandit.engine.fast.packed import multiply_packed
 from fedbandit.engine.fast.plan import Code, PolicyPlan
 from fedbandit.engine.fast.prefetching import look_ahead, look_for_row
@@ -29,6 +29,7 @@ from fedbandit.engine.fast.scratch_row import (
 )
 from fedbandit.engine.fast.slots import BENCH, FULL, LIGHT, Seats, take_seat
 from fedbandit.engine.fast.statistics import N_OWN, REFRESH_EVERY, STEPS, UNREFRESHED, hold, inverse_of, observe
+from fedbandit.engine.outcome import Outcome
 from fedbandit.environments.block import Block
 from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.types import Array, Ints

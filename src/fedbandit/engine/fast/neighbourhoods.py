@@ -13,15 +13,16 @@ from fedbandit.engine.fast.choose import Scratch, choose, scratch
 from fedbandit.engine.fast.delayed import Late, no_late, send_later
 from fedbandit.engine.fast.homogeneity import compare, summarise
 from fedbandit.engine.fast.jit import compiled_free, compiled_lean
-from fedbandit.engine.fast.outcome import Outcome, pull
+from fedbandit.engine.fast.outcome import pull
 from fedbandit.engine.fast.packed import pack
 from fedbandit.engine.fast.plan import PolicyPlan, plan_of
 from fedbandit.engine.fast.rewards import learnt
 from fedbandit.engine.fast.statistics import STEPS, TIE, N, base_b_of, base_of, empty_rows, refresh, start_row
+from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.partitions import Partitions
 from fedbandit.environments.block import Block, Environment
 from fedbandit.rewards import AS_THEY_ARE, RewardPlan, refused, reward_plan
-from fedbandit.schedule import NEVER
+from fedbandit.sharing import NEVER
 from fedbandit.state import State
 from fedbandit.streams import policy_key
 from fedbandit.structures import Neighbourhoods
@@ -121,6 +122,9 @@ class NeighbourhoodsLearner:
             raise refused(self.rules.rewards, float(out.reward[bad]))
         self.done = (before + stop) // self.per_round
         return stop
+
+    def ledger(self) -> None:
+        """Nothing is booked."""
 
     def next_wake(self, done: int) -> int:  # noqa: ARG002
         """Nothing happens between rounds."""

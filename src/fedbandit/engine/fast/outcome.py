@@ -1,31 +1,11 @@
-"""What happens when an arm is pulled, and where it is written down."""
+"""What happens when an arm is pulled, compiled."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import numpy as np
-
 from fedbandit.engine.fast.algebra import largest
 from fedbandit.engine.fast.jit import compiled_inline
+from fedbandit.engine.outcome import Outcome
 from fedbandit.environments.block import Block
-from fedbandit.types import Array, Ints
-
-
-class Outcome(NamedTuple):
-    """What happened in each interaction of a block."""
-
-    arms: Ints
-    regret: Array
-    reward: Array
-    uploads: Ints
-    downloads: Ints
-
-
-def outcome(n: int, n_arms: int) -> Outcome:
-    """Memory for n interactions or rounds, and for the arms of n_arms; little of it is handed out before it is used."""
-    arms, uploads, downloads = (np.zeros(size, dtype=np.int64) for size in (n_arms, n, n))
-    return Outcome(arms, np.zeros(n), np.zeros(n), uploads, downloads)
 
 
 @compiled_inline

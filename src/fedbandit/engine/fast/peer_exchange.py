@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from fedbandit.engine.fast.outcome import Outcome
 from fedbandit.engine.fast.outlets import Outlets
 from fedbandit.engine.fast.plan import PolicyPlan
 from fedbandit.engine.fast.slots import Seats
 from fedbandit.engine.fast.statistics import N_PENDING
+from fedbandit.engine.outcome import Outcome
 from fedbandit.messages import Ask, Tell
 from fedbandit.protocols import Gossip, PeerNode
 from fedbandit.protocols.peer_node import heard

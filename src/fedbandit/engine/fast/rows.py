@@ -17,7 +17,6 @@ from fedbandit.engine.fast.layout import layout_of
 from fedbandit.engine.fast.light import light_length, tidy
 from fedbandit.engine.fast.loop import run
 from fedbandit.engine.fast.memory import enlarged, room_for, unknown
-from fedbandit.engine.fast.outcome import Outcome
 from fedbandit.engine.fast.peer_exchange import PeerExchange
 from fedbandit.engine.fast.plan import plan_of
 from fedbandit.engine.fast.row_sums import shared_row
@@ -26,6 +25,7 @@ from fedbandit.engine.fast.scratch_row import settle_all
 from fedbandit.engine.fast.slots import FULL, Seats
 from fedbandit.engine.fast.statistics import adopt, empty_rows, grown, row_length, scratch_matrix, start_row, tidy_rows
 from fedbandit.engine.ledger import Ledger, keep_books
+from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.partitions import Partitions
 from fedbandit.environments.block import Block, Environment
 from fedbandit.messages import Join

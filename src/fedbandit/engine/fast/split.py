@@ -14,13 +14,13 @@ from fedbandit.engine.fast.exchange import Exchange
 from fedbandit.engine.fast.housekeeping import make_room, pack_hub, unpack_hub
 from fedbandit.engine.fast.hub import upload_row
 from fedbandit.engine.fast.memory import lazy_zeros
-from fedbandit.engine.fast.outcome import Outcome
 from fedbandit.engine.fast.plan import plan_of
 from fedbandit.engine.fast.rules import EVENT, HUB_FULL, REFUSED
 from fedbandit.engine.fast.slots import Seats
 from fedbandit.engine.fast.split_loop import BEGIN, RUNNING, SplitRows, SplitRules, run_split
 from fedbandit.engine.fast.split_model import begin, may_begin
 from fedbandit.engine.fast.statistics import VERSION, empty_rows, row_length, scratch_matrix, start_row
+from fedbandit.engine.outcome import Outcome
 from fedbandit.environments.block import Block, Environment
 from fedbandit.protocols import Coordinator, MemberKeeper
 from fedbandit.protocols.trigger import pick, triggered
@@ -168,6 +168,9 @@ class SplitLearner:
             M = scratch_matrix(d_g)
             out.uploads[s] += 1
             out.downloads[s] += upload_row(self.hub, i, rows.shared[i], d_g, self.ridge, self.rules.counting, M)
+
+    def ledger(self) -> None:
+        """Nothing is booked."""
 
     def next_wake(self, done: int) -> int:  # noqa: ARG002
         """There is nothing to do between rounds."""

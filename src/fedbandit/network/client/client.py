@@ -22,7 +22,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedbandit.engine.fast.statistics import theta_of
 from fedbandit.errors import FedbanditError, require
 from fedbandit.network.client.connection import Address, Connection
 from fedbandit.network.client.durable import Member, stored_terms
@@ -175,7 +174,7 @@ class Client:
     def theta(self) -> Array:
         """The estimate θ̂ now; of a model in two parts, the shared part's."""
         with self._member.lock:
-            return theta_of(self._member.machine.row, self._member.machine.dim).copy()
+            return self._member.machine.model.theta.copy()
 
     def flush(self, timeout: float = 10.0) -> bool:
         """Wait until everything that was to be sent has been acknowledged; False if it takes too long."""
@@ -314,7 +313,7 @@ def _source(system: System, report: bool, *, lasts: bool) -> SecureSource | None
         return None
     if report:
         raise FedbanditError("report=True would tell rewards that this federation keeps private.")
-    if not lasts and getattr(system.privacy, "contribution", None) is not None:
+    if not lasts and system.privacy.contribution is not None:
         raise FedbanditError("This federation protects whole clients, so the ledger must last: give state=FILE.")
     return SecureSource()
 

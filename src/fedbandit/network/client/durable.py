@@ -20,10 +20,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedbandit.engine.fast.statistics import STEPS, VERSION
 from fedbandit.errors import FedbanditError, require
-from fedbandit.machines.client import Choice
-from fedbandit.machines.split_client import make_client
+from fedbandit.machines.client import Choice, ClientMachine
 from fedbandit.messages import Download, Message, Request, Upload, encode
 from fedbandit.network.envelope import Envelope, extend, seal
 from fedbandit.network.invitation import Terms
@@ -64,7 +62,7 @@ class Member:
         self._agreed = terms.as_json()
         self.lock = threading.Lock()
         """Held while the machine is touched, never while the store is written."""
-        self.machine = make_client(member, terms.build(), terms.world, terms.seed, source=source)
+        self.machine = ClientMachine(member, terms.build(), terms.world, terms.seed, source=source)
         self.incarnation = 0
         self.epoch = 0
         self.chain = 0
@@ -93,7 +91,7 @@ class Member:
             x = self.machine.waits_for(choice.number)
             assert x is not None
             if len(self._unwritten) < MOST_UNWRITTEN:
-                steps = int(self.machine.acting[STEPS])
+                steps = self.machine.steps
                 self._unwritten.append(_CHOICE.pack(_CHOSEN, choice.number, steps) + x.tobytes())
             else:
                 self._overdue = True  # nobody has written for long: a snapshot has them all
@@ -167,13 +165,13 @@ class Member:
 
     def receive(self, message: Message) -> None:
         """Take a message from the coordinator."""
-        before = self.machine.row[VERSION], len(self.machine.outbox)
+        before = self.machine.version, len(self.machine.outbox)
         with self.lock:
             said = self.machine.receive(message)
             self._note(said)
         if said:
             self._snapshot(durable=True)
-        elif before != (self.machine.row[VERSION], len(self.machine.outbox)):
+        elif before != (self.machine.version, len(self.machine.outbox)):
             if isinstance(message, Download):
                 self.asking = None
             self._snapshot(durable=False)  # what the coordinator said, it can say again
@@ -210,7 +208,7 @@ class Member:
         kind, number, value = _REWARD.unpack_from(entry)
         if kind == _CHOSEN:
             _, number, steps = _CHOICE.unpack_from(entry)
-            self.machine.acting[STEPS] = steps
+            self.machine.steps = steps
             self.machine.await_reward(number, np.frombuffer(entry, dtype=np.float64, offset=_CHOICE.size).copy())
             return
         x = self.machine.waits_for(number)

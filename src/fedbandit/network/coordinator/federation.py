@@ -23,7 +23,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fedbandit.errors import FedbanditError, whole_number
-from fedbandit.machines.client import make_coordinator
 from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Upload, decode, encoded_size
 from fedbandit.network.coordinator.activity import Activity
 from fedbandit.network.coordinator.limits import Limits
@@ -71,7 +70,7 @@ class Federation:
         self._recover()
 
     def _recover(self) -> None:
-        machine = make_coordinator(self.system, self.terms.world)
+        machine = self.system.told(self.terms.world).coordinator(self.terms.world)
         if machine is None:
             raise FedbanditError(f"{self.terms.system} has no coordinator: its clients exchange nothing.")
         self.machine = machine
@@ -243,7 +242,7 @@ class Federation:
         applied = self.machine.applied.get(seat.member, 0)
         match message:
             case Join():
-                if seat.check_join(envelope, applied) and getattr(self.system.privacy, "contribution", None):
+                if seat.check_join(envelope, applied) and self.system.privacy.contribution:
                     raise Refusal("session", f"Client {name!r} has lost its privacy ledger and may contribute no more.")
             case Upload():
                 seat.check_session(envelope)

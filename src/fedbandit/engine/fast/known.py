@@ -1,0 +1,90 @@
+"""Which compositions the fast engine takes."""
+
+from __future__ import annotations
+
+from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, SquaredBonus, Uniform
+from fedbandit.privacy import (
+    NoisyRewards,
+    NoPrivacy,
+    PrivateRewards,
+    PrivateStatistics,
+    PublishedClusters,
+    PublishedSums,
+    RewardSums,
+)
+from fedbandit.protocols import CountTriggered, EventTriggered, Gossip, Never, Scheduled, ServerQueue, Synchronous
+from fedbandit.structures import (
+    Alone,
+    Central,
+    Everyone,
+    EvidenceClusters,
+    FixedGroups,
+    GlobalLocal,
+    HomogeneityCliques,
+    Laplacian,
+    Neighbourhoods,
+    PhasedClusters,
+    PrunedGraph,
+    ReleasedPhases,
+    Servers,
+    SplitAndMerge,
+    WeightedGraph,
+)
+from fedbandit.system import System
+
+POLICIES = {UCB, Greedy, LinPHE, LinTS, SquaredBonus, Uniform}
+PROTOCOLS = {CountTriggered, EventTriggered, Gossip, Never, Scheduled, ServerQueue, Synchronous}
+STRUCTURES = {
+    Alone,
+    Central,
+    Everyone,
+    EvidenceClusters,
+    FixedGroups,
+    GlobalLocal,
+    HomogeneityCliques,
+    Laplacian,
+    Neighbourhoods,
+    PhasedClusters,
+    PrunedGraph,
+    ReleasedPhases,
+    Servers,
+    SplitAndMerge,
+    WeightedGraph,
+}
+PRIVACIES = {
+    NoPrivacy,
+    NoisyRewards,
+    PrivateRewards,
+    PrivateStatistics,
+    PublishedClusters,
+    PublishedSums,
+    RewardSums,
+}
+
+
+def unknown_part(system: System) -> str | None:
+    """The first part of a system that has no kernel, in words."""
+    for role, kinds in (
+        ("policy", POLICIES),
+        ("protocol", PROTOCOLS),
+        ("structure", STRUCTURES),
+        ("privacy", PRIVACIES),
+    ):
+        part = getattr(system, role)
+        if type(part) not in kinds:
+            return f"the {role} {type(part).__name__}"
+    return _unknown_pair(system)
+
+
+def _unknown_pair(system: System) -> str | None:
+    """Parts that have kernels, but not together."""
+    policy, structure = type(system.policy).__name__, type(system.structure).__name__
+    if isinstance(system.policy, SquaredBonus) and (
+        isinstance(system.structure, GlobalLocal | Laplacian | WeightedGraph)
+    ):
+        return f"the policy {policy} with the structure {structure}"
+    sampled = isinstance(system.policy, LinTS | LinPHE)
+    if sampled and (system.privacy.perturbs == "statistics" or not system.structure.fresh):
+        # Noise widens samples by the largest eigenvalue, of which rows have a bound only.
+        return f"the policy {policy} with the privacy {type(system.privacy).__name__}"
+    return None

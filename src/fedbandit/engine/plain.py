@@ -1,0 +1,179 @@
+"""The plain engine: machines in one process, joined by a link, interaction by interaction. It runs every system."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from fedbandit.engine.ledger import Ledger, keep_books
+from fedbandit.engine.outcome import Outcome, pull
+from fedbandit.engine.partitions import Partitions
+from fedbandit.environments.block import Block, Environment
+from fedbandit.machines.client import Choice
+from fedbandit.machines.link import Account, Link
+from fedbandit.machines.peer import PeerLink
+from fedbandit.privacy.privacy import Releases
+from fedbandit.state import State, joined, parts_of
+from fedbandit.system import System
+from fedbandit.types import Array
+from fedbandit.world import World
+
+
+class Federation(Protocol):
+    """All machines of a system in one process: clients and coordinator, peers, or local servers."""
+
+    uploads: int
+    downloads: int
+    control_messages: int
+
+    @property
+    def clipped(self) -> int:
+        """Rewards that were outside the range for which privacy is claimed."""
+        ...
+
+    def select(self, i: int, arms: Array) -> Choice:
+        """Choose one of the arms for user i."""
+        ...
+
+    def observe(self, i: int, choice: int, reward: float) -> None:
+        """Learn the reward of one of user i's choices; what is said then is carried at once."""
+        ...
+
+    def next_wake(self, done: int) -> int:
+        """After how many rounds `end_round` has something to do next, if `done` are over."""
+        ...
+
+    def end_round(self, done: int) -> None:
+        """Do what is due after `done` rounds."""
+        ...
+
+    def groups(self) -> list[list[int]] | None:
+        """Who learns together, if that is found while running."""
+        ...
+
+    def account(self) -> Account | None:
+        """Where all observations are, if any are sent anywhere."""
+        ...
+
+    def streams(self) -> dict[int, Releases]:
+        """What noises releases, by client."""
+        ...
+
+    def exhausted(self) -> list[int]:
+        """The clients whose budget is spent."""
+        ...
+
+    def state(self) -> State:
+        """All machines."""
+        ...
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        ...
+
+
+def make_federation(system: System, world: World, seed: int, waiting: int) -> Federation:
+    """The machines of a system that was told the world."""
+    if system.protocol.says == "gossip":
+        return PeerLink(system, world, seed, waiting=waiting)
+    if system.structure.separate:
+        return Link(system, world, seed, waiting=waiting)
+    from fedbandit.machines.local_server import ServedUsers
+
+    return ServedUsers(system, world, seed, waiting=waiting)
+
+
+class PlainLearner:
+    """A federation that a simulation drives, and rewards that are under way."""
+
+    def __init__(self, system: System, env: Environment, world: World, seed: int) -> None:
+        self.dim = system.structure.shared_dim(world)
+        self.private = system.guarantee.basis != "none"
+        waiting = min(env.longest_delay, world.horizon) + 1
+        self.federation = make_federation(system, world, seed, waiting)
+        self.per_round = world.per_round
+        self._late: dict[int, list[tuple[int, int, float]]] = {}  # due → user, choice, reward, as they were made
+        self.clusters: Partitions | None = None
+        self._groups: list[list[int]] | None = None
+        self._note_groups(0)
+
+    @property
+    def control_messages(self) -> int:
+        """Messages that carried no statistics."""
+        return self.federation.control_messages
+
+    def run(self, start: int, stop: int, before: int, block: Block, out: Outcome) -> int:
+        """Interactions start, …, stop − 1 of a block that `before` interactions precede, until somebody has spoken.
+
+        What was said may have to be answered at the end of this round, so whoever keeps the time is asked again.
+        """
+        federation, delayed = self.federation, block.delays.size > 0
+        for s in range(start, stop):
+            now = before + s
+            sent = self._sent()
+            for user, choice, y in self._late.pop(now, ()):
+                federation.observe(user, choice, y)
+            user = int(block.clients[s])
+            choice, a = federation.select(user, block.X[block.arms[s, : block.counts[s]]])
+            y = pull(block, s, a, out)
+            if delayed and block.delays[s] > 0:
+                self._late.setdefault(now + int(block.delays[s]), []).append((user, choice, y))
+            else:
+                federation.observe(user, choice, y)
+            if self._sent() != sent:
+                out.uploads[s] += federation.uploads - sent[0]
+                out.downloads[s] += federation.downloads - sent[1]
+                self._note_groups(now // self.per_round + 1)
+                return s + 1
+        return stop
+
+    def _sent(self) -> tuple[int, int, int]:
+        """Messages so far."""
+        federation = self.federation
+        return federation.uploads, federation.downloads, federation.control_messages
+
+    def next_wake(self, done: int) -> int:
+        """After how many rounds `end_round` must be called next, if `done` are over."""
+        return self.federation.next_wake(done)
+
+    def end_round(self, done: int, out: Outcome, s: int) -> None:
+        """Do what is due after `done` rounds; what is sent counts for interaction s of the block."""
+        sent = self._sent()
+        self.federation.end_round(done)
+        out.uploads[s] += self.federation.uploads - sent[0]
+        out.downloads[s] += self.federation.downloads - sent[1]
+        self._note_groups(done)
+
+    def _note_groups(self, done: int) -> None:
+        groups = self.federation.groups()
+        if groups is not None and groups != self._groups:
+            self.clusters = self.clusters or Partitions()
+            self.clusters.record_clusters(done, groups)
+            self._groups = groups
+
+    def ledger(self) -> Ledger | None:
+        """What privacy has cost, if there is a privacy part."""
+        if not self.private:
+            return None
+        return keep_books(self.federation.streams(), self.federation.exhausted(), self.federation.clipped)
+
+    def state(self) -> State:
+        """All machines, rewards under way, and who learnt together so far."""
+        late = [(due, *entry) for due, entries in self._late.items() for entry in entries]
+        arrays: dict[str, Any] = {"late": np.array(late, dtype=np.float64).reshape(-1, 4)}
+        if self.clusters is not None:
+            arrays |= self.clusters.arrays()
+        return joined({}, {"federation": self.federation.state(), "simulation": State({}, arrays)})
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        parts = parts_of(state)
+        self.federation.restore(parts["federation"])
+        arrays = parts["simulation"].arrays
+        self._late = {}
+        for due, user, choice, y in arrays["late"].tolist():
+            self._late.setdefault(int(due), []).append((int(user), int(choice), y))
+        if "clusters.rounds" in arrays:
+            self.clusters = Partitions.from_arrays(arrays)
+            self._groups = self.federation.groups()

@@ -1,0 +1,72 @@
+"""Parts by name: what the command line, configurations and the checks know a part by.
+
+A part is found if its package exports it. Its name is that of its class with hyphens, unless it has a `name`.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from fedbandit.errors import FedbanditError, shown, unknown
+
+Part = TypeVar("Part")
+
+
+def found_in(namespace: Mapping[str, Any], kind: Callable[..., Part]) -> dict[str, Callable[..., Part]]:
+    """The parts of a kind that a package exports, by name."""
+    exported = (namespace.get(name) for name in namespace["__all__"])  # the registry itself is not there yet
+    kinds = [thing for thing in exported if isinstance(thing, type) and kind in thing.__mro__[1:]]
+    return {name_of(thing): thing for thing in kinds if not getattr(thing, "_is_protocol", False)}
+
+
+def name_of(part: type) -> str:
+    """What a kind of part is called.
+
+    >>> class CountTriggered: ...
+    >>> name_of(CountTriggered)
+    'count-triggered'
+    """
+    return getattr(part, "name", None) or re.sub(r"(?<=[a-z])(?=[A-Z])", "-", part.__name__).lower()
+
+
+def build_part(role: str, text: str, kinds: Mapping[str, Callable[..., Part]]) -> Part:
+    """The part that text such as `count-triggered(factor_upload=1.5)` describes.
+
+    >>> from fedbandit.protocols import PROTOCOLS
+    >>> build_part("protocol", "count-triggered(batch=4)", PROTOCOLS).batch
+    4
+    """
+    name = text.partition("(")[0].strip().replace("_", "-")
+    if name not in kinds:
+        raise unknown(role, name, kinds)
+    keywords = _keywords(role, text) if "(" in text else {}
+    taken = inspect.signature(kinds[name]).parameters
+    for keyword in keywords:
+        if keyword not in taken:
+            raise unknown(f"keyword of {name}", keyword, taken)
+    missing = [key for key, parameter in taken.items() if parameter.default is parameter.empty and key not in keywords]
+    if missing:
+        raise FedbanditError(f"The {role} {name} needs {missing[0]}: write {name}({missing[0]}=…).")
+    return kinds[name](**keywords)
+
+
+def _keywords(role: str, text: str) -> dict[str, Any]:
+    """The keywords in `name(key=value, …)`; values are Python literals, or inf."""
+    try:
+        call = ast.parse("part" + text[text.index("(") :].strip(), mode="eval").body
+        if isinstance(call, ast.Call) and not call.args and all(keyword.arg for keyword in call.keywords):
+            return {str(keyword.arg): _literal(keyword.value) for keyword in call.keywords}
+    except (SyntaxError, ValueError):
+        pass
+    raise FedbanditError(
+        f"The {role} is {shown(text)}, but must be a name, or a name with keywords such as "
+        "count-triggered(factor_upload=1.5)."
+    )
+
+
+def _literal(node: ast.expr) -> Any:
+    return float("inf") if isinstance(node, ast.Name) and node.id == "inf" else ast.literal_eval(node)
