@@ -15,6 +15,7 @@ import numpy as np
 from fedbandit.errors import FedbanditError, number
 from fedbandit.machines.client import Choice
 from fedbandit.machines.graph_noise import graph_noise
+from fedbandit.machines.link import Account
 from fedbandit.messages import Message
 from fedbandit.model import Model
 from fedbandit.privacy.privacy import Releases
@@ -201,6 +202,10 @@ class ServedUsers:
         """Who learns together when everything is over, where that takes long to find out."""
         parts = [server.serving.groups_at_end() for server in self.servers]
         return None if None in parts else sorted(group for part in parts for group in part or ())
+
+    def account(self) -> Account | None:
+        """Nothing is sent anywhere."""
+        return None
 
     @property
     def clipped(self) -> int:
