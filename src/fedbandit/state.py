@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
