@@ -208,9 +208,9 @@ class Sharing(Protocol):
         """What it remembers, as plain values: for checkpoints and for a coordinator that restarts."""
         return {}
 
-    def restore(self, state: Mapping[str, Any]) -> None:  # noqa: ARG002 - by default nothing is remembered
+    def restore(self, state: Mapping[str, Any]) -> None:  # noqa: ARG002 - nothing was remembered
         """Go on from there."""
-        return None  # noqa: RET501 - or type checkers take it to be abstract
+        return
 
 
 @runtime_checkable

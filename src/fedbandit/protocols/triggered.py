@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -36,6 +37,9 @@ GAMMA_RULES: Rules = {
 }
 """Thresholds by name (Async-LinUCB, App. E, Table 1): the centralised regret with O(N² d log T) messages, or
 N^¼ of it with O(N^1.5 d log T)."""
+
+NOT_THEIRS = -sys.float_info.max
+"""How much a member has whose data are those of another group: less than nothing. Finite, since log γ_D may be ∞."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +226,7 @@ class Star(Coordinator):
         before = [self._sum(j) for j in members]
         if self.sharing.regroup(self.members, self.done, self.noise):
             moved = [j for j, V in zip(members, before, strict=True) if not np.array_equal(self._sum(j), V)]
-            self.known[moved] = -np.inf  # whatever they have, it is not their group's
+            self.known[moved] = NOT_THEIRS
         if not self.sharing.disjoint:
             return self._refresh(np.array(members))
         return [message for group in self.sharing.groups() for message in self._refresh(np.array(group))]

@@ -23,9 +23,9 @@ from fedbandit.engine.fast.plan import PolicyPlan
 from fedbandit.engine.fast.rewards import learnt
 from fedbandit.engine.fast.rules import DONE, EVENT, HUB_FULL, REFUSED, Pause, Rules
 from fedbandit.engine.fast.statistics import STEPS, VERSION, N, inverse_of, keep_pending, observe, pending_b_of
+from fedbandit.engine.fast.triggers import triggered
 from fedbandit.engine.outcome import Outcome
 from fedbandit.environments.block import Block
-from fedbandit.protocols.trigger import triggered
 from fedbandit.types import Array, Ints
 
 PRUNING, SETS = int(Rule.PRUNING), int(Rule.SETS)

@@ -17,12 +17,13 @@ from fedbandit.engine.fast.packed import multiply_packed
 from fedbandit.engine.fast.plan import PolicyPlan
 from fedbandit.engine.fast.rewards import learnt
 from fedbandit.engine.fast.rules import DONE, EVENT, HUB_FULL, REFUSED, Pause
-from fedbandit.engine.fast.split_model import Parts, cut, mask, observe_split
+from fedbandit.engine.fast.split_model import cut, mask, observe_split
 from fedbandit.engine.fast.statistics import N_OWN, VERSION, inverse_of, observe, scratch_in
+from fedbandit.engine.fast.triggers import pick, triggered
 from fedbandit.engine.outcome import Outcome
 from fedbandit.environments.block import Block
-from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import RewardPlan
+from fedbandit.structures.two_part_model import Parts
 from fedbandit.types import Array, Ints
 
 BEGIN = 32  # a client in its start-up may have full rank: beyond the codes of `rules.Status`
