@@ -1,21 +1,21 @@
 """Servers of many users: they choose and learn for them. Messages in, messages out; no I/O, no clock.
 
-`LocalServer` serves users whose models are all in one place (one for all, clusters, neighbourhoods, a graph).
-`ClusterServer` serves users in local clusters, which take part in a federation. `ServedUsers` joins all servers of a
-system, and their coordinator if there is one, in one process.
+`LocalServer` serves users whose models are all in one place: one for all, clusters, neighbourhoods, a graph. A server
+whose local clusters take part in a federation is in `cluster_server`. `ServedUsers` are all servers of a system in one
+process, for the plain engine.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from fedbandit.errors import FedbanditError, number
 from fedbandit.machines.client import Choice
 from fedbandit.machines.graph_noise import graph_noise
-from fedbandit.machines.link import Account
 from fedbandit.messages import Message
 from fedbandit.model import Model
 from fedbandit.privacy.privacy import Releases
@@ -90,6 +90,11 @@ class Server(ABC):
         return y
 
     @property
+    def observed(self) -> int:
+        """Rewards learnt from so far."""
+        return sum(self._observed.values())
+
+    @property
     def clipped(self) -> int:
         """Rewards so far that were outside the range for which privacy is claimed."""
         return int(self._rewards.clipped[0])
@@ -159,73 +164,102 @@ class LocalServer(Server):
         self.serving.restore(parts["models"])
 
 
-class ServedUsers:
-    """All servers of a system, which are made at once, and their coordinator; messages are carried at once.
+AnyServer = TypeVar("AnyServer", bound=Server)
 
-    `uploads`, `downloads` and `control_messages` count what was carried so far.
-    """
+
+class Servers(ABC, Generic[AnyServer]):
+    """All servers of a system in one process, and what is counted of their messages."""
 
     def __init__(self, system: System, world: World, seed: int = 0, *, waiting: int = 10_000) -> None:
-        told = system.told(world)
-        self.server_of = told.structure.servers(world).tolist()
-        order = np.argsort(self.server_of, kind="stable")
-        users = np.split(order, np.searchsorted(np.array(self.server_of)[order], np.arange(1, max(self.server_of) + 1)))
-        self.servers = [LocalServer(some, told, world, seed, waiting=waiting) for some in users]
+        self.system, self.world, self.seed = system.told(world), world, seed
+        server_of = self.system.structure.servers(world)
+        order = np.argsort(server_of, kind="stable")
+        users = np.split(order, np.searchsorted(server_of[order], np.arange(1, server_of.max() + 1)))
+        self.server_of: list[int] = server_of.tolist()
+        """The server of each user."""
+        self.servers = [self.make(server, some, waiting) for server, some in enumerate(users)]
         self.uploads = self.downloads = self.control_messages = 0
-        self._groups: list[list[int]] | None = None
-        self._parts: list[list[list[int]] | None] = []
+
+    @abstractmethod
+    def make(self, server: int, users: Ints, waiting: int) -> AnyServer:
+        """The machine of a server."""
 
     def select(self, user: int, arms: Array) -> Choice:
         """Choose one of the arms for a user."""
         return self.servers[self.server_of[user]].select(user, arms)
-
-    def observe(self, user: int, choice: int, reward: float) -> None:
-        """Learn the reward of one of the user's choices; what is said then is carried at once."""
-        self.servers[self.server_of[user]].observe(choice, reward)
-
-    def next_wake(self, done: int) -> int:  # noqa: ARG002
-        """Never."""
-        return NEVER
-
-    def end_round(self, done: int) -> None:
-        """Nothing."""
-
-    def groups(self) -> list[list[int]] | None:
-        """Who learns together, the same object while nothing changes; None if that is not followed while running."""
-        parts = [server.serving.groups() for server in self.servers]
-        if not self._parts or any(new is not old for new, old in zip(parts, self._parts, strict=True)):
-            self._parts = parts
-            self._groups = None if None in parts else sorted(group for part in parts for group in part or ())
-        return self._groups
-
-    def groups_at_end(self) -> list[list[int]] | None:
-        """Who learns together when everything is over, where that takes long to find out."""
-        parts = [server.serving.groups_at_end() for server in self.servers]
-        return None if None in parts else sorted(group for part in parts for group in part or ())
-
-    def account(self) -> Account | None:
-        """Nothing is sent anywhere."""
-        return None
 
     @property
     def clipped(self) -> int:
         """Rewards that were outside the range for which privacy is claimed."""
         return sum(server.clipped for server in self.servers)
 
-    def streams(self) -> dict[int, Releases]:
-        """What noises releases, by local cluster."""
-        return {}
-
-    def exhausted(self) -> list[int]:
-        """The local clusters whose budget is spent."""
-        return []
-
     def state(self) -> State:
         """All servers."""
-        return joined({}, {f"server.{k}": server.state() for k, server in enumerate(self.servers)})
+        counts = [self.uploads, self.downloads, self.control_messages]
+        return joined({"counts": counts}, {f"server.{k}": server.state() for k, server in enumerate(self.servers)})
 
     def restore(self, state: State) -> None:
         """Go on from there."""
+        self.uploads, self.downloads, self.control_messages = state.header["counts"]
         parts = parts_of(state)
         for k, server in enumerate(self.servers):
             server.restore(parts[f"server.{k}"])
+
+
+class ServedUsers(Servers[LocalServer]):
+    """All servers of a system whose users' models are in one place: nothing is ever sent."""
+
+    def __init__(self, system: System, world: World, seed: int = 0, *, waiting: int = 10_000) -> None:
+        super().__init__(system, world, seed, waiting=waiting)
+        self._noted = [server.serving.groups() for server in self.servers]
+        self._groups = self._all(self._noted)
+
+    def make(self, server: int, users: Ints, waiting: int) -> LocalServer:  # noqa: ARG002
+        """The machine of a server."""
+        return LocalServer(users, self.system, self.world, self.seed, waiting=waiting)
+
+    def observe(self, user: int, choice: int, reward: float) -> None:
+        """Learn the reward of one of the user's choices."""
+        k = self.server_of[user]
+        self.servers[k].observe(choice, reward)
+        groups = self.servers[k].serving.groups()
+        if groups is not self._noted[k]:
+            self._noted[k] = groups
+            self._groups = self._all(self._noted)
+
+    def next_wake(self, done: int) -> int:  # noqa: ARG002
+        """Nothing happens between rounds."""
+        return NEVER
+
+    def end_round(self, done: int) -> None:
+        """Nothing."""
+
+    def groups(self) -> list[list[int]] | None:
+        """Who learns together, the same object while nothing changes; None if that is not followed meanwhile."""
+        return self._groups
+
+    def groups_at_end(self) -> list[list[int]] | None:
+        """Who learns together when everything is over; it may take long to find out."""
+        return self._all([server.serving.groups_at_end() for server in self.servers])
+
+    @staticmethod
+    def _all(parts: list[list[list[int]] | None]) -> list[list[int]] | None:
+        known = [groups for groups in parts if groups is not None]
+        return sorted(group for groups in known for group in groups) if len(known) == len(parts) else None
+
+    def account(self) -> None:
+        """Nothing is sent anywhere."""
+
+    def streams(self) -> dict[int, Releases]:
+        """Nothing is released by anybody."""
+        return {}
+
+    def exhausted(self) -> list[int]:
+        """Nobody has a budget."""
+        return []
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        super().restore(state)
+        self._noted = [server.serving.groups() for server in self.servers]
+        self._groups = self._all(self._noted)

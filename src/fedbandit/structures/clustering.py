@@ -58,6 +58,10 @@ class FederatedClustering(Clustering, Protocol):
         """The local server of each user: by default one for each."""
         return servers_of(world, self.n_servers, world.n_clients)
 
+    def model(self, world: World, member: int, ridge: float) -> RidgeModel:  # noqa: ARG002 - all are alike
+        """What a local cluster chooses with and learns."""
+        return RidgeModel(world.dim, ridge)
+
     def local_clusters(self, world: World, users: Ints, ridge: float) -> FederatedServing:
         """The local clusters of one server, before anything has happened."""
         ...

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from fedbandit.model import Part, RidgeModel
-from fedbandit.sharing import LocalModel
 from fedbandit.state import State, stored
 from fedbandit.structures.clustering import (
     Clusters,
@@ -78,7 +77,7 @@ class PhasedClusters(FederatedClustering):
         object.__setattr__(self, "alpha_split", check_alpha("alpha_split", self.alpha_split))
         object.__setattr__(self, "alpha_merge", check_alpha("alpha_merge", self.alpha_merge))
 
-    def model(self, world: World, member: int, ridge: float) -> LocalModel:  # noqa: ARG002 - all are alike
+    def model(self, world: World, member: int, ridge: float) -> RidgeModel:  # noqa: ARG002 - all are alike
         """What a local cluster chooses with and learns."""
         return (RidgeModel if self.fresh else LaggingModel)(world.dim, ridge)
 
@@ -156,7 +155,7 @@ class LaggingModel(RidgeModel):
         self._share()
 
     def _share(self) -> None:
-        self._scorer.adopt(Sums(self._shared_V, self._shared_b, self.n - self.n_pending), self.slack, self.version)
+        self._scorer.adopt(self.in_common(), self.slack, self.version)
 
 
 class PhasedServing(FederatedServing):
