@@ -11,10 +11,13 @@ from fedbandit.engine.outcome import Outcome, pull
 from fedbandit.engine.partitions import Partitions
 from fedbandit.environments.block import Block, Environment
 from fedbandit.machines.client import Choice
+from fedbandit.machines.cluster_server import ServedClusters
 from fedbandit.machines.link import Account, Link
+from fedbandit.machines.local_server import ServedUsers
 from fedbandit.machines.peer import PeerLink
 from fedbandit.privacy.privacy import Releases
 from fedbandit.state import State, joined, parts_of
+from fedbandit.structures import Clustering
 from fedbandit.system import System
 from fedbandit.types import Array
 from fedbandit.world import World
@@ -83,9 +86,9 @@ def make_federation(system: System, world: World, seed: int, waiting: int) -> Fe
         return PeerLink(system, world, seed, waiting=waiting)
     if system.structure.separate:
         return Link(system, world, seed, waiting=waiting)
-    from fedbandit.machines.local_server import ServedUsers
-
-    return ServedUsers(system, world, seed, waiting=waiting)
+    clustered = isinstance(system.structure, Clustering) and system.structure.federated
+    kind = ServedClusters if clustered else ServedUsers
+    return kind(system, world, seed, waiting=waiting)
 
 
 class PlainLearner:
