@@ -12,6 +12,7 @@ from fedbandit.engine.fast.graph_noise import NoiseOnModel, graph_noise
 from fedbandit.engine.fast.plan import plan_of
 from fedbandit.engine.fast.rules import EVENT, REFUSED
 from fedbandit.engine.fast.statistics import empty_rows
+from fedbandit.engine.ledger import Ledger, keep_books
 from fedbandit.engine.outcome import Outcome
 from fedbandit.environments.block import Block, Environment
 from fedbandit.policies import LinPHE
@@ -41,6 +42,7 @@ class GraphLearner:
     ) -> None:
         assert isinstance(system.structure, OnGraph)
         self.dim = env.dim
+        self.private = system.guarantee.basis != "none"
         M = system.structure.mixing(world)
         K = M @ M.T
         self.noise = graph_noise(system, M, world, seed)
@@ -92,8 +94,9 @@ class GraphLearner:
             raise refused(self.rules.rewards, float(out.reward[pause.at]))
         return pause.resume
 
-    def ledger(self) -> None:
-        """Nothing is booked."""
+    def ledger(self) -> Ledger | None:
+        """Rewards clipped, if there is a privacy part."""
+        return keep_books({}, (), int(self.rules.rewards.clipped[0])) if self.private else None
 
     def next_wake(self, done: int) -> int:  # noqa: ARG002
         """There is nothing to do between rounds."""
