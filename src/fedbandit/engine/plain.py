@@ -11,10 +11,13 @@ from fedbandit.engine.outcome import Outcome, pull
 from fedbandit.engine.partitions import Partitions
 from fedbandit.environments.block import Block, Environment
 from fedbandit.machines.client import Choice
+from fedbandit.machines.cluster_server import ServedClusters
 from fedbandit.machines.link import Account, Link
+from fedbandit.machines.local_server import ServedUsers
 from fedbandit.machines.peer import PeerLink
 from fedbandit.privacy.privacy import Releases
 from fedbandit.state import State, joined, parts_of
+from fedbandit.structures import FederatedClustering
 from fedbandit.system import System
 from fedbandit.types import Array
 from fedbandit.world import World
@@ -79,8 +82,8 @@ def make_federation(system: System, world: World, seed: int, waiting: int) -> Fe
         return PeerLink(system, world, seed, waiting=waiting)
     if system.structure.separate:
         return Link(system, world, seed, waiting=waiting)
-    from fedbandit.machines.local_server import ServedUsers
-
+    if isinstance(system.structure, FederatedClustering):
+        return ServedClusters(system, world, seed, waiting=waiting)
     return ServedUsers(system, world, seed, waiting=waiting)
 
 
@@ -94,8 +97,10 @@ class PlainLearner:
         self.federation = make_federation(system, world, seed, waiting)
         self.per_round = world.per_round
         self._late: dict[int, list[tuple[int, int, float]]] = {}  # due → user, choice, reward, as they were made
-        self.clusters: Partitions | None = None
+        self._served = not system.structure.separate  # then groups may change although nobody speaks
+        self._partitions = Partitions()
         self._groups: list[list[int]] | None = None
+        self._done = 0  # rounds
         self._note_groups(0)
 
     @property
@@ -126,6 +131,8 @@ class PlainLearner:
                 out.downloads[s] += federation.downloads - sent[1]
                 self._note_groups(now // self.per_round + 1)
                 return s + 1
+            if self._served:
+                self._note_groups(now // self.per_round + 1)
         return stop
 
     def _sent(self) -> tuple[int, int, int]:
@@ -146,11 +153,23 @@ class PlainLearner:
         self._note_groups(done)
 
     def _note_groups(self, done: int) -> None:
+        self._done = done
         groups = self.federation.groups()
-        if groups is not None and groups != self._groups:
-            self.clusters = self.clusters or Partitions()
-            self.clusters.record_clusters(done, groups)
+        if groups is not None and groups is not self._groups and groups != self._groups:
+            self._partitions.record_clusters(done, groups)
             self._groups = groups
+
+    @property
+    def clusters(self) -> Partitions | None:
+        """Who was together, over time, if the system finds clusters; only those at the end if more would take long."""
+        if self._partitions.rounds:
+            return self._partitions
+        at_end = self.federation.groups_at_end() if isinstance(self.federation, ServedUsers) else None
+        if at_end is None:
+            return None
+        found = Partitions()
+        found.record_clusters(self._done, at_end)
+        return found
 
     def ledger(self) -> Ledger | None:
         """What privacy has cost, if there is a privacy part."""
@@ -162,18 +181,18 @@ class PlainLearner:
         """All machines, rewards under way, and who learnt together so far."""
         late = [(due, *entry) for due, entries in self._late.items() for entry in entries]
         arrays: dict[str, Any] = {"late": np.array(late, dtype=np.float64).reshape(-1, 4)}
-        if self.clusters is not None:
-            arrays |= self.clusters.arrays()
-        return joined({}, {"federation": self.federation.state(), "simulation": State({}, arrays)})
+        if self._partitions.rounds:
+            arrays |= self._partitions.arrays()
+        return joined({}, {"federation": self.federation.state(), "simulation": State({"done": self._done}, arrays)})
 
     def restore(self, state: State) -> None:
         """Go on from there."""
         parts = parts_of(state)
         self.federation.restore(parts["federation"])
-        arrays = parts["simulation"].arrays
-        self._late = {}
+        header, arrays = parts["simulation"]
+        self._late, self._done = {}, header["done"]
         for due, user, choice, y in arrays["late"].tolist():
             self._late.setdefault(int(due), []).append((int(user), int(choice), y))
         if "clusters.rounds" in arrays:
-            self.clusters = Partitions.from_arrays(arrays)
+            self._partitions = Partitions.from_arrays(arrays)
             self._groups = self.federation.groups()
