@@ -52,7 +52,11 @@ class Federation(Protocol):
         ...
 
     def groups(self) -> list[list[int]] | None:
-        """Who learns together, if that is found while running."""
+        """Who learns together, the same object while nothing changes; None if that is not found while running."""
+        ...
+
+    def groups_at_end(self) -> list[list[int]] | None:
+        """Who learns together when everything is over; it may take long to find out."""
         ...
 
     def account(self) -> Account | None:
@@ -97,11 +101,19 @@ class PlainLearner:
         self.federation = make_federation(system, world, seed, waiting)
         self.per_round = world.per_round
         self._late: dict[int, list[tuple[int, int, float]]] = {}  # due → user, choice, reward, as they were made
-        self._served = not system.structure.separate  # then groups may change although nobody speaks
-        self._partitions = Partitions()
+        self._found: Partitions | None = None
         self._groups: list[list[int]] | None = None
         self._done = 0  # rounds
         self._note_groups(0)
+
+    @property
+    def clusters(self) -> Partitions | None:
+        """Who was together, over time; of some structures, only in the end."""
+        if self._found is None and (groups := self.federation.groups_at_end()) is not None:
+            found = Partitions()
+            found.record_clusters(self._done, groups)
+            return found
+        return self._found
 
     @property
     def control_messages(self) -> int:
@@ -126,13 +138,11 @@ class PlainLearner:
                 self._late.setdefault(now + int(block.delays[s]), []).append((user, choice, y))
             else:
                 federation.observe(user, choice, y)
+            self._note_groups(now // self.per_round + 1)
             if self._sent() != sent:
                 out.uploads[s] += federation.uploads - sent[0]
                 out.downloads[s] += federation.downloads - sent[1]
-                self._note_groups(now // self.per_round + 1)
                 return s + 1
-            if self._served:
-                self._note_groups(now // self.per_round + 1)
         return stop
 
     def _sent(self) -> tuple[int, int, int]:
@@ -155,21 +165,11 @@ class PlainLearner:
     def _note_groups(self, done: int) -> None:
         self._done = done
         groups = self.federation.groups()
-        if groups is not None and groups is not self._groups and groups != self._groups:
-            self._partitions.record_clusters(done, groups)
+        if groups is not self._groups:
+            if groups is not None and groups != self._groups:
+                self._found = self._found or Partitions()
+                self._found.record_clusters(done, groups)
             self._groups = groups
-
-    @property
-    def clusters(self) -> Partitions | None:
-        """Who was together, over time, if the system finds clusters; only those at the end if more would take long."""
-        if self._partitions.rounds:
-            return self._partitions
-        at_end = self.federation.groups_at_end() if isinstance(self.federation, ServedUsers) else None
-        if at_end is None:
-            return None
-        found = Partitions()
-        found.record_clusters(self._done, at_end)
-        return found
 
     def ledger(self) -> Ledger | None:
         """What privacy has cost, if there is a privacy part."""
@@ -181,18 +181,19 @@ class PlainLearner:
         """All machines, rewards under way, and who learnt together so far."""
         late = [(due, *entry) for due, entries in self._late.items() for entry in entries]
         arrays: dict[str, Any] = {"late": np.array(late, dtype=np.float64).reshape(-1, 4)}
-        if self._partitions.rounds:
-            arrays |= self._partitions.arrays()
-        return joined({}, {"federation": self.federation.state(), "simulation": State({"done": self._done}, arrays)})
+        if self._found is not None:
+            arrays |= self._found.arrays()
+        parts = {"federation": self.federation.state(), "simulation": State({"done": self._done}, arrays)}
+        return joined({}, parts)
 
     def restore(self, state: State) -> None:
         """Go on from there."""
         parts = parts_of(state)
         self.federation.restore(parts["federation"])
         header, arrays = parts["simulation"]
-        self._late, self._done = {}, header["done"]
+        self._done, self._late = header["done"], {}
         for due, user, choice, y in arrays["late"].tolist():
             self._late.setdefault(int(due), []).append((int(user), int(choice), y))
         if "clusters.rounds" in arrays:
-            self._partitions = Partitions.from_arrays(arrays)
+            self._found = Partitions.from_arrays(arrays)
             self._groups = self.federation.groups()

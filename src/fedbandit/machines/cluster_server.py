@@ -165,6 +165,10 @@ class ServedClusters(AllServers[ClusterServer]):
         """The global clusters of users."""
         return self._groups
 
+    def groups_at_end(self) -> list[list[int]]:
+        """The same."""
+        return self._groups
+
     def _found(self) -> list[list[int]]:
         local = {group[0]: group for server in self.servers for group in server.serving.groups()}
         return sorted(sorted(i for r in merged for i in local[r]) for merged in self.coordinator.groups())

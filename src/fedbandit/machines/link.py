@@ -108,6 +108,10 @@ class Carrier(Generic[Client]):
             return None
         return self.coordinator.sharing.groups()
 
+    def groups_at_end(self) -> list[list[int]] | None:
+        """As they are."""
+        return self.groups()
+
     # Privacy
 
     def streams(self) -> dict[int, Releases]:

@@ -188,6 +188,9 @@ class PeerLink:
     def groups(self) -> None:
         """None are found."""
 
+    def groups_at_end(self) -> None:
+        """None are found."""
+
     def account(self) -> Account:
         """Where all observations are."""
         estimators = [one for peer in self.peers for one in peer.estimators]

@@ -31,7 +31,6 @@ from fedbandit.network.envelope import SIZE, Envelope, extend, unseal
 from fedbandit.network.invitation import Terms
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import Store, StoreError
-from fedbandit.protocols import Broadcast
 from fedbandit.state import State, pack, unpack
 
 _ENTRY = struct.Struct("<BdH")  # kind, time, length of the name
@@ -152,7 +151,7 @@ class Federation:
     def receive(self, frames: Sequence[tuple[str, bytes]], at: float) -> list[list[Message] | Refusal]:
         """Take frames with the names of those who sent them; the answers to each, or why it was refused.
 
-        All are written in one transaction. Broadcasts have been turned into the messages of those who are here.
+        All are written in one transaction. Answers are those to members who are here.
         """
         self._catch_up_with_store()
         outcomes: list[list[Message] | Refusal] = []
@@ -189,9 +188,8 @@ class Federation:
     def _tick(self, at: float) -> list[Message]:
         awaited = self.machine.awaits()
         if awaited:
-            epoch = getattr(self.machine, "epoch", 0)
-            if epoch != self._waited_in:  # another call than at the last tick
-                self._waited_in, self._waited = epoch, 0
+            if self.machine.epoch != self._waited_in:  # another call than at the last tick
+                self._waited_in, self._waited = self.machine.epoch, 0
             self._waited += 1
             late = self._waited >= self.patience
             gone = [i for i in awaited if late or not self._is_here(i)]
@@ -318,20 +316,19 @@ class Federation:
         seats = self.register.by_member
         return member < len(seats) and seats[member].is_here
 
-    def _go_on(self, answers: Sequence[Message | Broadcast], at: float) -> list[Message]:
+    def _go_on(self, answers: Sequence[Message], at: float) -> list[Message]:
         """The messages that may be sent; after a call also what follows from nobody waiting for absentees."""
         sent: list[Message] = []
         while answers:
-            calls = any((a.kind if isinstance(a, Broadcast) else type(a)) is Collect for a in answers)
-            sent += [message for answer in answers for message in self._address(answer, at)]
+            calls = any(isinstance(answer, Collect) for answer in answers)
+            sent += self._address(answers, at)
             answers = self.machine.excuse([i for i in self.machine.awaits() if not self._is_here(i)]) if calls else []
         return sent
 
-    def _address(self, answer: Message | Broadcast, at: float) -> list[Message]:
+    def _address(self, answers: Sequence[Message], at: float) -> list[Message]:
         """The messages that may be sent; whoever has not joined yet is sent what it has missed when it does."""
         seats, size = self.register.by_member, encoded_size(Download, self.dim)
-        everyone = answer.addressed() if isinstance(answer, Broadcast) else (answer,)
-        heard = [m for m in everyone if m.member < len(seats) and seats[m.member].verified]
+        heard = [m for m in answers if m.member < len(seats) and seats[m.member].verified]
         messages = [m for m in heard if not seats[m.member].quarantined]
         downloads = [m for m in messages if isinstance(m, Download)]
         for message in downloads:
