@@ -8,7 +8,6 @@ from fedbandit.privacy import (
     NoPrivacy,
     PrivateRewards,
     PrivateStatistics,
-    PublishedClusters,
     PublishedSums,
     RewardSums,
 )
@@ -16,6 +15,7 @@ from fedbandit.protocols import CountTriggered, EventTriggered, Gossip, Never, S
 from fedbandit.structures import (
     Alone,
     Central,
+    Clustering,
     Everyone,
     EvidenceClusters,
     FixedGroups,
@@ -56,7 +56,6 @@ PRIVACIES = {
     NoisyRewards,
     PrivateRewards,
     PrivateStatistics,
-    PublishedClusters,
     PublishedSums,
     RewardSums,
 }
@@ -83,6 +82,10 @@ def _unknown_pair(system: System) -> str | None:
         isinstance(system.structure, GlobalLocal | Laplacian | WeightedGraph)
     ):
         return f"the policy {policy} with the structure {structure}"
+    if isinstance(system.structure, Clustering) and not isinstance(
+        system.protocol, EventTriggered | CountTriggered | Never
+    ):
+        return f"the structure {structure} with the protocol {type(system.protocol).__name__}"
     sampled = isinstance(system.policy, LinTS | LinPHE)
     if sampled and (system.privacy.perturbs == "statistics" or not system.structure.fresh):
         # Noise widens samples by the largest eigenvalue, of which rows have a bound only.
