@@ -17,7 +17,7 @@ from fedbandit.machines.local_server import ServedUsers
 from fedbandit.machines.peer import PeerLink
 from fedbandit.privacy.privacy import Releases
 from fedbandit.state import State, joined, parts_of
-from fedbandit.structures import FederatedClustering
+from fedbandit.structures import Clustering
 from fedbandit.system import System
 from fedbandit.types import Array
 from fedbandit.world import World
@@ -86,9 +86,9 @@ def make_federation(system: System, world: World, seed: int, waiting: int) -> Fe
         return PeerLink(system, world, seed, waiting=waiting)
     if system.structure.separate:
         return Link(system, world, seed, waiting=waiting)
-    if isinstance(system.structure, FederatedClustering):
-        return ServedClusters(system, world, seed, waiting=waiting)
-    return ServedUsers(system, world, seed, waiting=waiting)
+    clustered = isinstance(system.structure, Clustering) and system.structure.federated
+    kind = ServedClusters if clustered else ServedUsers
+    return kind(system, world, seed, waiting=waiting)
 
 
 class PlainLearner:

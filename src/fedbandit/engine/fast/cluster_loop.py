@@ -21,7 +21,7 @@ from fedbandit.engine.fast.outcome import pull
 from fedbandit.engine.fast.packed import multiply_packed
 from fedbandit.engine.fast.plan import PolicyPlan
 from fedbandit.engine.fast.rewards import learnt
-from fedbandit.engine.fast.rules import DONE, HUB_FULL, REFUSED, Pause, Rules
+from fedbandit.engine.fast.rules import DONE, EVENT, HUB_FULL, REFUSED, Pause, Rules
 from fedbandit.engine.fast.statistics import STEPS, VERSION, N, inverse_of, keep_pending, observe, pending_b_of
 from fedbandit.engine.fast.triggers import triggered
 from fedbandit.engine.outcome import Outcome
@@ -137,6 +137,8 @@ def run_clusters(
                 return Pause(s, MEETING, user, at)
             end_phase(server, rows, groups, d)
         if rules.speaks and triggered(rules.kind, rules.thresholds[r], rules.batch, row):
+            if not rules.fused:
+                return Pause(s, EVENT, r, at)
             out.uploads[at] += 1
             out.downloads[at] += upload_row(hub, r, row, d, rules.ridge, rules.counting, work.M)
             if not law.fresh:

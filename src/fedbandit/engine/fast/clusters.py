@@ -11,7 +11,7 @@ from fedbandit.engine.fast.cluster_loop import LEAVES, MEETING, TORN, run_cluste
 from fedbandit.engine.fast.cluster_rules import Rule, law_of
 from fedbandit.engine.fast.cohorts import Hub, empty_hub, has_room
 from fedbandit.engine.fast.delayed import no_late
-from fedbandit.engine.fast.groups import dump_groups, groups_of, load_groups, prune
+from fedbandit.engine.fast.groups import Groups, groups_of, prune
 from fedbandit.engine.fast.housekeeping import dump_hub, load_hub, make_room
 from fedbandit.engine.fast.hub import join, settle_pool
 from fedbandit.engine.fast.memory import lazy_zeros
@@ -56,16 +56,14 @@ class ClustersLearner:
     cluster, in uploads (`hub`) and at the beginning of a phase (`end_round`).
     """
 
-    control_messages = 0
-
     def __init__(self, system: System, env: Environment, world: World, seed: int) -> None:
         structure, protocol = system.structure, system.protocol
         assert isinstance(structure, Clustering)
-        refuse_thresholds_by_client(protocol)
         self.dim, self.ridge, self.protocol = env.dim, float(system.ridge), protocol
         self.law = law_of(structure)
         self.interactions, self.per_round = world.horizon, actions_per_round(env)
         trigger = protocol.trigger()
+        refuse_thresholds_by_client(protocol)
         blank = empty_rows(1, env.dim)[0]
         start_row(blank, env.dim, self.ridge)
         self.rules = Rules(
@@ -85,8 +83,9 @@ class ClustersLearner:
         )
         self.private = system.guarantee.basis != "none"
         self.plan = plan_of(system.policy, system.as_seen(world), system.ridge, policy_key(seed))
+        server_of = structure.servers(world)
         graphs = self.law.rule in (Rule.PHASES, Rule.PRUNING)
-        self.groups = groups_of(structure.servers(world), env.dim, graphs=graphs)
+        self.groups = groups_of(server_of, env.dim, graphs=graphs)
         n = world.n_clients
         self.own, self.rows = (lazy_zeros((n, row_length(env.dim))) for _ in range(2))
         self.own[:] = blank
@@ -99,7 +98,8 @@ class ClustersLearner:
         self.hub = self._empty_hub(np.zeros(n, dtype=np.int64), 1)
         if self.rules.speaks:
             leaders = leaders_of(self.groups)
-            self._open_hub(leaders, np.zeros(leaders.size, dtype=np.int64), *local_sums(self._models, leaders))
+            sums = local_sums(self._models, leaders)
+            self._open_hub(leaders, np.zeros(leaders.size, dtype=np.int64), *sums)
         self.partitions = Partitions.of_labels(self.global_of)
 
     # ------------------------------------------------------------------------------------------------ the time loop
@@ -137,6 +137,7 @@ class ClustersLearner:
         return pause.resume
 
     def _note(self, done: int, global_of: Ints) -> None:
+        """Who is together after `done` rounds; often it is who was, for a user who left a set may come back at once."""
         if not np.array_equal(global_of, self.global_of):
             self.partitions.record(done, global_of)
         self.global_of = global_of
@@ -184,7 +185,9 @@ class ClustersLearner:
         FCLUB, Alg. 2 lines 10–18, and with nothing observed yet Alg. 1 lines 3–4.
         """
         n_groups = int(label.max()) + 1
-        hub = self._empty_hub(self._group_of(leaders, label), n_groups)
+        group_of = np.full(self.own.shape[0], -1)
+        group_of[leaders] = label
+        hub = self._empty_hub(group_of, n_groups)
         for k, g in enumerate(label):
             add_to_base(hub.pool[g], self.dim, V[k])
             base_b_of(hub.pool[g], self.dim)[:] += b[k]
@@ -201,15 +204,13 @@ class ClustersLearner:
             self.shared[leaders] = self.rules.blank
         self.hub = hub
 
-    def _group_of(self, leaders: Ints, label: Ints) -> Ints:
-        """The global cluster of each local one, −1 for users that have none of their own."""
-        group_of = np.full(self.own.shape[0], -1)
-        group_of[leaders] = label
-        return group_of
+    control_messages = 0
 
     def ledger(self) -> Ledger | None:
-        """What privacy has cost, if there is a privacy part: rewards clipped."""
-        return keep_books({}, [], int(self.rules.rewards.clipped[0])) if self.private else None
+        """Rewards clipped, if there is a privacy part."""
+        if not self.private:
+            return None
+        return keep_books({}, (), int(self.rules.rewards.clipped[0]))
 
     @property
     def _models(self) -> Models:
@@ -224,29 +225,24 @@ class ClustersLearner:
 
     def state(self) -> State:
         """Statistics of users, clusters and hub, who is where, and rewards under way."""
-        arrays: dict[str, Any] = {
-            **dump_rows(self.own, self.dim, "own"),
-            **dump_rows(self.rows, self.dim, "rows"),
-            **dump_rows(self.shared, self.dim, "shared"),
-            **dump_groups(self.groups),
-            **dump_late(self.late),
-            **dump_hub(self.hub, self.dim),
-            **self.partitions.arrays(),
-            "hub.group_of": self.hub.group_of,
-            "global_of": self.global_of,
-        }
-        return State({"clipped": int(self.rules.rewards.clipped[0])}, arrays)
+        arrays: dict[str, Any] = {f"groups.{k}": np.asarray(v) for k, v in self.groups._asdict().items()}
+        arrays |= {k: v.astype(np.uint8) for k, v in arrays.items() if v.dtype == np.bool_}
+        for name in ("own", "rows", "shared"):
+            arrays |= dump_rows(getattr(self, name), self.dim, name)
+        arrays |= dump_late(self.late) | dump_hub(self.hub, self.dim) | self.partitions.arrays()
+        header = {"clipped": int(self.rules.rewards.clipped[0]), "n_groups": len(self.hub.pool)}
+        return State(header, arrays | {"global_of": self.global_of, "group_of": self.hub.group_of})
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        arrays = state.arrays
-        for name, rows in (("own", self.own), ("rows", self.rows), ("shared", self.shared)):
-            load_rows(rows, self.dim, name, arrays, self.ridge)
-        self.groups = load_groups(self.groups, arrays)
-        load_late(self.late, arrays)
-        self.partitions = Partitions.from_arrays(arrays)
+        header, arrays = state
+        for name in ("own", "rows", "shared"):
+            load_rows(getattr(self, name), self.dim, name, arrays, self.ridge)
         self.global_of = checked(arrays, "global_of", self.global_of.shape)
-        group_of = checked(arrays, "hub.group_of", self.hub.group_of.shape)
-        like = self._empty_hub(group_of, len(arrays["hub.pool.n"]))
-        self.hub = load_hub(like, self.dim, arrays, self.ridge)
-        self.rules.rewards.clipped[0] = state.header["clipped"]
+        load_late(self.late, arrays)
+        kept = {k: checked(arrays, f"groups.{k}", v.shape).astype(v.dtype) for k, v in self.groups._asdict().items()}
+        self.groups = Groups(**kept)
+        fresh = self._empty_hub(checked(arrays, "group_of", self.hub.group_of.shape), header["n_groups"])
+        self.hub = load_hub(fresh, self.dim, arrays, self.ridge)
+        self.rules.rewards.clipped[0] = header["clipped"]
+        self.partitions = Partitions.from_arrays(arrays)

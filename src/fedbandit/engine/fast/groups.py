@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,6 @@ from numpy.typing import NDArray
 from fedbandit.engine.fast.algebra import add, copy
 from fedbandit.engine.fast.cluster_rules import Law, alike, differ, radius
 from fedbandit.engine.fast.jit import compiled_lean
-from fedbandit.engine.fast.persist import checked
 from fedbandit.engine.fast.statistics import (
     BASE_LOGDET,
     LOGDET,
@@ -27,8 +25,10 @@ from fedbandit.engine.fast.statistics import (
     theta_of,
 )
 from fedbandit.errors import FedbanditError
-from fedbandit.structures.clustering import MOST_EDGES
 from fedbandit.types import Array, Ints
+
+MOST_EDGES = 2**31
+"""Pairs of users of one server, over all servers: a byte each."""
 
 
 class Groups(NamedTuple):
@@ -81,24 +81,6 @@ def groups_of(server_of: Ints, dim: int, *, graphs: bool) -> Groups:
         pivot=np.zeros((n, dim)),
         pivot_n=np.zeros(n),
         dropped=np.zeros(n, dtype=np.int64),
-    )
-
-
-KEPT = ("row_of", "size", "waiting", "checked", "served", "pivot", "pivot_n", "edges")
-"""What changes while running."""
-
-
-def dump_groups(groups: Groups) -> dict[str, NDArray[Any]]:
-    """Who is where, for a state."""
-    kept = {name: getattr(groups, name) for name in KEPT}
-    return {f"groups.{name}": a.astype(np.uint8) if a.dtype == bool else a.copy() for name, a in kept.items()}
-
-
-def load_groups(groups: Groups, arrays: Mapping[str, NDArray[Any]]) -> Groups:
-    """The groups that `dump_groups` kept; `groups` are new ones of the same system."""
-    kept = {name: (getattr(groups, name), f"groups.{name}") for name in KEPT}
-    return groups._replace(
-        **{name: checked(arrays, key, now.shape).astype(now.dtype) for name, (now, key) in kept.items()}
     )
 
 

@@ -8,6 +8,7 @@ from fedbandit.privacy import (
     NoPrivacy,
     PrivateRewards,
     PrivateStatistics,
+    PublishedClusters,
     PublishedSums,
     RewardSums,
 )
@@ -56,6 +57,7 @@ PRIVACIES = {
     NoisyRewards,
     PrivateRewards,
     PrivateStatistics,
+    PublishedClusters,
     PublishedSums,
     RewardSums,
 }
@@ -82,10 +84,10 @@ def _unknown_pair(system: System) -> str | None:
         isinstance(system.structure, GlobalLocal | Laplacian | WeightedGraph)
     ):
         return f"the policy {policy} with the structure {structure}"
-    if isinstance(system.structure, Clustering) and not isinstance(
-        system.protocol, EventTriggered | CountTriggered | Never
-    ):
-        return f"the structure {structure} with the protocol {type(system.protocol).__name__}"
+    compiled = isinstance(system.protocol, EventTriggered | CountTriggered | Never)
+    if isinstance(system.structure, Clustering) and (not compiled or system.privacy.perturbs == "statistics"):
+        other = system.protocol if not compiled else system.privacy
+        return f"{type(other).__name__} with the structure {structure}"
     sampled = isinstance(system.policy, LinTS | LinPHE)
     if sampled and (system.privacy.perturbs == "statistics" or not system.structure.fresh):
         # Noise widens samples by the largest eigenvalue, of which rows have a bound only.
