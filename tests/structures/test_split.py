@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fedbandit.machines.split_client import SplitClientMachine, make_client
 
 import fedbandit as fb
 from fedbandit import checks
 from fedbandit.engine.simulation import Simulation
 from fedbandit.machines.client import ClientMachine
-from fedbandit.machines.split_client import SplitClientMachine, make_client
 from fedbandit.privacy import PrivateStatistics
 from fedbandit.protocols import CountTriggered
 from fedbandit.structures import GlobalLocal
