@@ -22,7 +22,7 @@ from fedbandit.messages import Download, Message, Upload, encode
 from fedbandit.policies import UCB
 from fedbandit.privacy import NoisyRewards, PrivateRewards, PrivateStatistics, PublishedSums, RewardSums
 from fedbandit.privacy.mechanism import epsilon_of, noise_std
-from fedbandit.protocols import CountTriggered, EventTriggered, MemberStar, Never
+from fedbandit.protocols import CountTriggered, EventTriggered, Never, Star
 from fedbandit.rewards import learnt, reward_plan
 from fedbandit.streams import Stream, generator
 from fedbandit.structures import Everyone, Laplacian, WeightedGraph
@@ -249,10 +249,10 @@ def test_under_global_privacy_uploads_are_exact_and_downloads_noised() -> None:
     mine = [(x, min(max(y, 0.0), 1.0)) for i, x, y in history if i == 0][:n]
     exact = np.sum([x * y for x, y in mine], axis=0)
     np.testing.assert_allclose(np.sum([m.sums.b for m in sent], axis=0), exact, atol=1e-9)
-    assert isinstance(link.coordinator, MemberStar)
+    assert isinstance(link.coordinator, Star)
     assert np.abs(link.coordinator.members.b[0] - exact).max() > 0.1
     again = Listener(fb.dp_colin(mechanism="sums", **GAMMAS), world, 3)
-    assert isinstance(again.coordinator, MemberStar)
+    assert isinstance(again.coordinator, Star)
     released = released_by(fb.dp_colin(mechanism="sums", **GAMMAS), world, env)
     again.coordinator.privatise = lambda member: Replay(released[member])
     converse(again, env, other_rewards)
@@ -266,7 +266,7 @@ def released_by(system: System, world: fb.World, env: Any) -> dict[int, list[Arr
     """What a trusted coordinator made of each upload."""
     link = Listener(system, world, 3)
     keeper = link.coordinator
-    assert isinstance(keeper, MemberStar)
+    assert isinstance(keeper, Star)
     assert keeper.privatise is not None
     make, found = keeper.privatise, {i: list[Array]() for i in range(world.n_clients)}
 
@@ -297,8 +297,8 @@ def test_local_noise_is_drawn_by_the_client_and_global_noise_by_the_coordinator(
     local, trusting = (Link(make(mechanism="sums", **GAMMAS), world) for make in (fb.ldp_colin, fb.dp_colin))
     assert all(client.stream is not None for client in local.clients)
     assert all(client.stream is None for client in trusting.clients)
-    assert isinstance(local.coordinator, MemberStar)
-    assert isinstance(trusting.coordinator, MemberStar)
+    assert isinstance(local.coordinator, Star)
+    assert isinstance(trusting.coordinator, Star)
     assert local.coordinator.privatise is None
     assert trusting.coordinator.privatise is not None
 
