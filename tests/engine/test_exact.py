@@ -1,4 +1,4 @@
-"""The engine, fused and unfused, against the naive oracles: equal arms, regret, messages and final statistics."""
+"""Both engines against the naive oracles: equal arms, regret, messages and final statistics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedbandit.engine.fast.packed import unpacked
 from fedbandit.engine.fast.row_sums import pending_sums, shared_sums
 from fedbandit.engine.fast.rows import RowsLearner
 from fedbandit.engine.fast.statistics import N_OWN, N_PENDING, N, inverse_of, scratch_matrix, theta_of
-from fedbandit.engine.simulation import Simulation
+from fedbandit.engine.simulation import Engine, Simulation
 from fedbandit.environments.recorded import RecordedStream
 from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, SquaredBonus, Uniform
 from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Synchronous
@@ -102,11 +102,12 @@ def cases() -> dict[str, Case]:
 
 
 CASES = cases()
+ENGINES: tuple[Engine, Engine] = ("fast", "plain")
 
 
-def run(system: System, log: Log, *, seed: int = 0, fuse: bool = True) -> Simulation:
+def run(system: System, log: Log, *, seed: int = 0, engine: Engine = "fast") -> Simulation:
     """The finished simulation."""
-    simulation = Simulation(system, recorded(log), len(log.clients), seed, fuse=fuse)
+    simulation = Simulation(system, recorded(log), len(log.clients), seed, engine=engine)
     while not simulation.finished:
         simulation.advance()
     return simulation
@@ -151,11 +152,11 @@ def check_statistics(simulation: Simulation, expected: Outcome, *, central: bool
 
 
 def check_case(case: Case, policy: str, log: Log, *, seed: int) -> None:
-    """Oracle, fused engine and unfused engine agree."""
+    """Oracle, fast engine and plain engine agree."""
     of_package, of_oracle = POLICIES[policy]
     expected = case.oracle(log, of_oracle, seed=seed, **case.keywords)
-    for fuse in (True, False):
-        simulation = run(case.system(of_package), log, seed=seed, fuse=fuse)
+    for engine in ENGINES:
+        simulation = run(case.system(of_package), log, seed=seed, engine=engine)
         check_equal(simulation, expected)
         check_statistics(simulation, expected, central=case.oracle is naive.linucb_central)
 
@@ -208,13 +209,13 @@ def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch, name: str, chunk:
 
 
 @pytest.mark.parametrize("warm_join", [False, True])
-@pytest.mark.parametrize("fuse", [False, True])
-def test_more_clients_than_rooms(fuse: bool, warm_join: bool) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_more_clients_than_rooms(engine: Engine, warm_join: bool) -> None:
     """Rows and the hub's cohorts have to grow: 400 clients, most of whom act once or twice."""
     log = random_log(7, n_clients=400, horizon=900, dim=2, most_arms=3, skewed=True)
     gammas: dict[str, Any] = {"gamma_upload": 1.2, "gamma_download": 3.0, "warm_join": warm_join}
     expected = naive.async_linucb(log, naive.Policy(), **gammas)
-    simulation = run(fb.async_linucb(**gammas), log, fuse=fuse)
+    simulation = run(fb.async_linucb(**gammas), log, engine=engine)
     check_equal(simulation, expected)
     check_statistics(simulation, expected)
 
@@ -224,8 +225,8 @@ def test_long_run_of_one_client_across_refreshes() -> None:
     log = random_log(3, n_clients=2, horizon=700, dim=3, most_arms=4)
     gammas: dict[str, Any] = {"gamma_upload": 50.0, "gamma_download": 2.0}
     expected = naive.async_linucb(log, naive.Policy(), **gammas)
-    for fuse in (True, False):
-        simulation = run(fb.async_linucb(**gammas), log, fuse=fuse)
+    for engine in ENGINES:
+        simulation = run(fb.async_linucb(**gammas), log, engine=engine)
         check_equal(simulation, expected)
         check_statistics(simulation, expected)
 
@@ -338,14 +339,14 @@ def test_silence_when_infinite() -> None:
 
 @pytest.mark.parametrize("policy", ["ucb", "linphe"])
 def test_a_crowd_of_cohorts(policy: str) -> None:
-    """Thousands of clients with snapshots of their own: handled in the loop or by messages, it comes to the same."""
+    """Thousands of clients with snapshots of their own: both engines come to the same."""
     env = fb.environments.homogeneous(n_clients=15_000, dim=3, n_arms=3, pool=50, delay=(0, 3))
     outcomes = []
-    for fuse in (True, False):
-        simulation = Simulation(fb.async_linucb(policy=POLICIES[policy][0]), env, 20_000, 0, fuse=fuse)
+    for engine in ENGINES:
+        simulation = Simulation(fb.async_linucb(policy=POLICIES[policy][0]), env, 20_000, 0, engine=engine)
         while not simulation.finished:
             simulation.advance()
-        if fuse:
+        if engine == "fast":
             assert isinstance(simulation.learner, RowsLearner)
             assert is_crowded(simulation.learner.hub)
         result = simulation.result()

@@ -163,7 +163,8 @@ def test_private_users_choose_as_one_place_would(name: str, keywords: dict[str, 
     ids=lambda system: f"{system.name}-{type(system.privacy).__name__}",
 )
 def test_machines_agree(system: System) -> None:
-    checks.machines_agree(system)
+    checks.engines_agree(system)
+    checks.bytes_agree(system)
     checks.loses_no_observation(system)
 
 
@@ -174,9 +175,9 @@ class Listener(Link):
         self.sent: list[Message] = []
         super().__init__(*args)
 
-    def _carry(self, message: Message) -> Message:
+    def carry(self, message: Message) -> Message:
         self.sent.append(message)
-        return super()._carry(message)
+        return super().carry(message)
 
 
 class Replay:
@@ -206,11 +207,10 @@ def converse(link: Listener, env: Any, rewards: Any) -> list[tuple[int, Array, f
     block = env.open(3).block(0, 80)
     history = []
     for s, i in enumerate(map(int, block.clients)):
-        link.greet(i)
         offered = block.X[block.arms[s]]
-        choice = link.clients[i].select(offered)
+        choice = link.select(i, offered)
         y = rewards(s, draw_reward(block, s, choice.arm))
-        link.say(link.clients[i].observe(choice.number, y))
+        link.observe(i, choice.number, y)
         history.append((i, offered[choice.arm], y))
     return history
 
@@ -229,7 +229,7 @@ def test_under_local_privacy_nothing_but_noised_sums_depends_on_rewards() -> Non
     link = Listener(system, world, 3)
     converse(link, env, lambda _, y: y)
     again = Listener(system, world, 3)
-    for client in again.clients:
+    for client in map(again.client, range(4)):
         mine = [m for m in link.sent if isinstance(m, Upload) and m.member == client.member]
         client.stream = Replay([m.sums.b for m in mine])  # type: ignore[assignment]
     converse(again, env, other_rewards)
@@ -295,8 +295,8 @@ def released_by(system: System, world: fb.World, env: Any) -> dict[int, list[Arr
 def test_local_noise_is_drawn_by_the_client_and_global_noise_by_the_coordinator() -> None:
     world = fb.World(4, 3, 100, graph=np.full((4, 4), 0.25))
     local, trusting = (Link(make(mechanism="sums", **GAMMAS), world) for make in (fb.ldp_colin, fb.dp_colin))
-    assert all(client.stream is not None for client in local.clients)
-    assert all(client.stream is None for client in trusting.clients)
+    assert all(local.client(i).stream is not None for i in range(4))
+    assert all(trusting.client(i).stream is None for i in range(4))
     assert isinstance(local.coordinator, Star)
     assert isinstance(trusting.coordinator, Star)
     assert local.coordinator.privatise is None

@@ -127,11 +127,11 @@ def test_a_client_that_is_asked_in_every_round_meets_its_cap() -> None:
     assert (empty.sums.n, empty.known) == (0, 0.0)
     assert not empty.sums.V.any()
     assert not empty.sums.b.any()
-    before = client.row.copy()
+    before = client.model.theta.copy()
     for x, y in history[cap + 3 :]:
         assert client.observe(client.select(x[None]).number, y) == []
-    assert client.row[N_OWN] == 200
-    assert not np.array_equal(client.row, before)
+    assert client.observed == 200
+    assert not np.array_equal(client.model.theta, before)
 
 
 def test_budgets_may_differ() -> None:
