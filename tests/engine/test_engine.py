@@ -221,7 +221,6 @@ def test_without_the_compiler_everything_is_the_same() -> None:
         "systems += [fb.colin(policy=p) for p in policies]\n"
         "systems += [fb.async_linucb_am(policy=p, d_global=3, gamma_upload=1.2) for p in policies]\n"
         "systems += [fb.dp_goblin(mechanism='sums'), fb.dp_goblin(calibration='published')]\n"
-        "engines = [fb.simulate(s, env, 9, 7).engine for s in systems]\n"
         "results = [fb.simulate(s, env, 150, 7) for s in systems]\n"
         "print(json.dumps([[r.arms.tolist(), r.communication.message_curve.tolist()] for r in results]))"
     )

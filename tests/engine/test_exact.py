@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -19,12 +19,17 @@ from fedbandit.engine.fast.packed import unpacked
 from fedbandit.engine.fast.row_sums import pending_sums, shared_sums
 from fedbandit.engine.fast.rows import RowsLearner
 from fedbandit.engine.fast.statistics import N_OWN, N_PENDING, N, inverse_of, scratch_matrix, theta_of
+from fedbandit.engine.plain import PlainLearner
 from fedbandit.engine.simulation import Engine, Simulation
 from fedbandit.environments.recorded import RecordedStream
+from fedbandit.machines.link import Carrier, Link
+from fedbandit.machines.local_server import ServedUsers
 from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, SquaredBonus, Uniform
 from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Synchronous
 from fedbandit.structures import FixedGroups
+from fedbandit.sums import Sums
 from fedbandit.system import System
+from fedbandit.types import Array
 from tests.logs import KINDS, random_log, recorded
 from tests.oracles import naive
 from tests.oracles.naive import Log, Outcome
@@ -123,29 +128,61 @@ def check_equal(simulation: Simulation, expected: Outcome) -> None:
     np.testing.assert_allclose(result.regret, expected.regret, rtol=1e-9, atol=1e-9)
 
 
+class Had(NamedTuple):
+    """What one client has in the end."""
+
+    sums: Sums
+    inverse: Array
+    theta: Array
+
+
+def had_by(simulation: Simulation, r: int) -> Had:
+    """What client r has, whichever engine ran."""
+    learner, d = simulation.learner, simulation.env.dim
+    if isinstance(learner, PlainLearner):
+        if isinstance(learner.federation, ServedUsers):
+            model: Any = learner.federation.servers[0].model_of(r)
+        else:
+            assert isinstance(learner.federation, Link)
+            model = learner.federation.client(r).model
+        return Had(Sums(model.V, model.b, model.n), model.inverse, model.theta)
+    assert isinstance(learner, RowsLearner)
+    row = learner.rows[learner.seats.seat_of[r]]
+    if learner.rules.speaks:
+        catch_up(learner.hub, r, row, d, learner.rules.ridge, scratch_matrix(d))
+    (V, b, n), pending = shared_sums(row, d), pending_sums(row, d)
+    assert row[N] >= row[N_OWN] >= row[N_PENDING] >= 0
+    return Had(Sums(V + pending.V, b + pending.b, n), unpacked(inverse_of(row, d), d), theta_of(row, d).copy())
+
+
+def gathered_by(simulation: Simulation, g: int) -> Sums | None:
+    """What the coordinator has for group g, if there is one."""
+    learner = simulation.learner
+    if isinstance(learner, RowsLearner) and learner.rules.speaks:
+        return shared_sums(learner.hub.pool[g], simulation.env.dim)
+    link = learner.federation if isinstance(learner, PlainLearner) else getattr(learner, "link", None)
+    machine = link.coordinator if isinstance(link, Carrier) else None
+    return None if machine is None else Sums(machine.members.V[g], machine.members.b[g], 0)
+
+
 def check_statistics(simulation: Simulation, expected: Outcome, *, central: bool = False) -> None:
     """What every client and every coordinator has in the end is what the oracle's have."""
-    learner = simulation.learner
-    assert isinstance(learner, RowsLearner)
-    d, ridge = simulation.env.dim, learner.rules.ridge
-    learner.settle()
+    d, ridge = simulation.env.dim, float(simulation.system.ridge)
+    if isinstance(simulation.learner, RowsLearner):
+        simulation.learner.settle()
     for r in {0} if central else set(expected.V):
-        row = learner.rows[learner.seats.seat_of[r]]
-        if learner.rules.speaks:
-            catch_up(learner.hub, r, row, d, ridge, scratch_matrix(d))
         V = expected.V[next(iter(expected.V)) if central else r]
         b = expected.b[next(iter(expected.b)) if central else r]
-        shared, pending = shared_sums(row, d), pending_sums(row, d)
+        had = had_by(simulation, r)
         size = 1 + np.abs(V).max()
-        np.testing.assert_allclose(shared.V + pending.V, V, atol=1e-9 * size)
-        np.testing.assert_allclose(shared.b + pending.b, b, atol=1e-9 * size)
+        np.testing.assert_allclose(had.sums.V, V, atol=1e-9 * size)
+        np.testing.assert_allclose(had.sums.b, b, atol=1e-9 * size)
         inverse = np.linalg.inv(V + ridge * np.eye(d))
-        np.testing.assert_allclose(unpacked(inverse_of(row, d), d), inverse, atol=1e-9 / ridge)
-        np.testing.assert_allclose(theta_of(row, d), inverse @ b, atol=1e-8)
-        assert row[N] >= row[N_OWN] >= row[N_PENDING] >= 0
-    if learner.rules.speaks:
-        for g, (V, b) in enumerate(zip(expected.server_V, expected.server_b, strict=True)):
-            pool = shared_sums(learner.hub.pool[g], d)
+        np.testing.assert_allclose(had.inverse, inverse, atol=1e-9 / ridge)
+        np.testing.assert_allclose(had.theta, inverse @ b, atol=1e-8)
+    for g, (V, b) in enumerate(zip(expected.server_V, expected.server_b, strict=True)):
+        pool = gathered_by(simulation, g)
+        if pool is not None:
             size = 1 + np.abs(V).max()
             np.testing.assert_allclose(pool.V, V, atol=1e-9 * size)
             np.testing.assert_allclose(pool.b, b, atol=1e-9 * size)

@@ -12,7 +12,7 @@ import pytest
 import fedbandit as fb
 from fedbandit.audit.neighbours import Limits, some_history
 from fedbandit.audit.observer import observe_client
-from fedbandit.checks import fused_or_not_agrees, machines_agree, repeats_itself
+from fedbandit.checks import bytes_agree, engines_agree, repeats_itself
 from fedbandit.engine.fast.statistics import N_OWN
 from fedbandit.engine.simulation import Simulation
 from fedbandit.errors import FedbanditError
@@ -83,8 +83,8 @@ def test_zero_noise_is_no_privacy(name: str, rounds: str) -> None:
 def test_conformance_of_more_private_systems(system: fb.System) -> None:
     """The simulator, with and without its compiled exchange, and separate machines do the same."""
     repeats_itself(system)
-    fused_or_not_agrees(system)
-    machines_agree(system)
+    engines_agree(system)
+    bytes_agree(system)
 
 
 def test_downloads_reach_private_clients() -> None:
