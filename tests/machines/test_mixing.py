@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedbandit import mixing
+from fedbandit.machines import mixing
 from fedbandit.engine.fast.packed import unpacked
 from fedbandit.engine.fast.plan import exact_width, noise_width, plan_of, width
 from fedbandit.engine.fast.row_sums import shared_row
