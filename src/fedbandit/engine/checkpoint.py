@@ -67,7 +67,7 @@ def read_checkpoint(path: str | os.PathLike[str], simulation: Simulation, identi
             "version differ); remove it or name another file."
         )
     try:
-        totals = type(simulation.totals)(*(arrays[f"totals.{k}"] for k in simulation.totals._fields))
+        totals = type(simulation.totals)(*(arrays.pop(f"totals.{k}") for k in simulation.totals._fields))
         if any(read.shape != empty.shape for read, empty in zip(totals, simulation.totals, strict=True)):
             raise FedbanditError(f"The checkpoint {os.fspath(path)!r} is not whole: its curves are too short.")
         simulation.totals = totals
