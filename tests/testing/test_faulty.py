@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit.checks import run_machines
 from fedbandit.engine.fast.outcome import draw_reward
 from fedbandit.environments.block import world_of
 from fedbandit.messages import Collect, Message
@@ -66,7 +65,7 @@ def test_a_run_is_repeated_by_its_seed() -> None:
         network = FaultyNetwork(Terms(*SYSTEMS[0], WORLD), seed)
         for _ in range(600):
             network.step()
-        rows = [float(node.live.machine.row.sum()) for node in network.nodes.values() if node.live is not None]
+        rows = [float(node.live.machine.model.theta.sum()) for node in network.nodes.values() if node.live is not None]
         return network.crashes, network.refusals, rows
 
     assert run(3) == run(3)
@@ -102,7 +101,7 @@ def test_without_faults_it_is_the_simulation(system: str, keywords: dict[str, An
     horizon = 50 if clustered else 200
     world = world_of(env, horizon)
     terms = Terms(system, keywords, world, seed=3)
-    arms, uploads, downloads = run_machines(terms.build(), env, horizon, seed=3)
+    plain = fb.simulate(terms.build(), env, horizon, 3, engine="plain")
     network = FaultyNetwork(terms, 0, NONE)
     block = env.open(3).block(0, 200)
     chosen = np.zeros(200, dtype=np.int64)
@@ -134,11 +133,11 @@ def test_without_faults_it_is_the_simulation(system: str, keywords: dict[str, An
         if clustered and s % 4 == 3:
             network.tick()
             settle()
-    assert np.array_equal(chosen, arms.ravel())
+    assert np.array_equal(chosen, plain.arms.ravel())
     assert network.coordinator is not None
     seats = network.coordinator.register.by_member
-    assert sum(seat.uploads for seat in seats) == uploads.sum()
-    assert sum(seat.downloads for seat in seats) == downloads.sum()
+    assert sum(seat.uploads for seat in seats) == plain.communication.uploads
+    assert sum(seat.downloads for seat in seats) == plain.communication.downloads
 
 
 def test_a_check_that_cannot_fail_is_none() -> None:
@@ -216,7 +215,7 @@ def test_nobody_waits_for_ever() -> None:
             members[i].receive(message)
         for frame in members[i].outgoing():
             tell(i, frame)
-        assert not members[i].machine._exploring
+        assert not members[i].machine.exploring
         assert federation.machine.applied[i] == 1
     assert all(seat.is_here for seat in federation.register.by_member)
 
@@ -277,7 +276,7 @@ def test_whoever_has_lost_its_state_is_told_that_calls_have_begun() -> None:
         assert not isinstance(answers, Refusal), answers
         for message in [*answers, *federation.tick(0.0)]:
             member.receive(message)
-        assert not member.machine._exploring
+        assert not member.machine.exploring
         for frame in member.outgoing():
             (answers,) = federation.receive([("client-0", frame)], 0.0)
             assert not isinstance(answers, Refusal), answers
