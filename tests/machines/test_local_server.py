@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -13,12 +14,16 @@ from fedbandit.machines.cluster_server import ClusterServer, ServedClusters
 from fedbandit.machines.local_server import AllServers, LocalServer, ServedUsers
 from fedbandit.machines.phases import ClusterCoordinator, Renewal, Report
 from fedbandit.messages import Download, Receipt, Upload
+from fedbandit.model import RidgeModel
 from fedbandit.privacy import NoisyRewards, PublishedClusters
 from fedbandit.protocols import Synchronous
-from fedbandit.state import State, pack, unpack
-from fedbandit.structures import FederatedClustering, PhasedClusters
+from fedbandit.sharing import NoiseOnGraph
+from fedbandit.state import State, joined, pack, parts_of, unpack
+from fedbandit.structures import FederatedClustering, PhasedClusters, Structure
+from fedbandit.structures.serving import Serving
 from fedbandit.sums import Sums
 from fedbandit.system import System
+from fedbandit.types import Array, Ints
 
 GRAPH = np.full((6, 6), 1 / 6)
 SYSTEMS: dict[str, System] = {
@@ -140,6 +145,50 @@ def test_a_refused_reward_may_be_given_again() -> None:
             server.observe(choice.number, wrong)
     server.observe(choice.number, 0.5)
     assert server.observed == 1
+
+
+@dataclass(frozen=True)
+class OddAndEven(Structure):
+    """A structure of one's own: one model for odd users and one for even ones."""
+
+    separate: ClassVar[bool] = False
+
+    def serve(self, world: fb.World, users: Ints, ridge: float, noise: NoiseOnGraph | None = None) -> Serving:  # noqa: ARG002
+        """Two models."""
+        return TwoModels(world, ridge)
+
+
+class TwoModels(Serving):
+    """All that has to be written."""
+
+    def __init__(self, world: fb.World, ridge: float) -> None:
+        self.models = [RidgeModel(world.dim, ridge) for _ in range(2)]
+
+    def model(self, user: int) -> RidgeModel:
+        return self.models[user % 2]
+
+    def observe(self, user: int, x: Array, y: float) -> None:
+        self.models[user % 2].observe(x, y)
+
+    def state(self) -> State:
+        return joined({}, {str(k): State(*model.dump()) for k, model in enumerate(self.models)})
+
+    def restore(self, state: State) -> None:
+        for k, model in enumerate(self.models):
+            model.load(*parts_of(state)[str(k)])
+
+
+def test_a_structure_of_ones_own_is_served() -> None:
+    """With one user of each kind it is what LinUCB is, a model for each client; and it is checkpointed like any."""
+    env = fb.environments.homogeneous(n_clients=2, dim=3, n_arms=5)
+    result = fb.simulate(System(structure=OddAndEven()), env, 300, 4)
+    assert result.engine == "plain"
+    assert np.array_equal(result.arms, fb.simulate(fb.linucb(), env, 300, 4).arms)
+    world = world_for()
+    first, again = (make(System(structure=OddAndEven()).told(world), world) for _ in range(2))
+    play(first, 0, 100)
+    again.restore(unpack(pack(first.state())))
+    assert play(first, 100, 200) == play(again, 100, 200)
 
 
 # --------------------------------------------------------------------------------------------------------------- phases
