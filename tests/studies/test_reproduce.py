@@ -258,9 +258,8 @@ def test_an_address_depends_on_the_users_file(tmp_path: Path) -> None:
     text = (
         "from dataclasses import dataclass\nimport fedbandit as fb\n"
         "from fedbandit.studies import Curves, Experiment, Point, Scale\n"
-        "@dataclass(frozen=True)\nclass Mine(fb.policies.Greedy):\n    pass\n"
-        "env = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5)\n"
-        "points = [Point('a', fb.linucb(policy=Mine()), env, 50)]\n"
+        "@dataclass(frozen=True)\nclass Mine(fb.environments.Homogeneous):\n    pass\n"
+        "points = [Point('a', fb.linucb, Mine(n_clients=4, dim=3, n_arms=5), 50)]\n"
         "EXPERIMENT = Experiment('mine', {'small': Scale(points, 1)}, (Curves(),))\n"
     )
     for times, content in ((1, text), (1, text), (2, text + "# changed\n")):

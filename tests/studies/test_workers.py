@@ -22,21 +22,17 @@ import fedbandit as fb
 
 
 @dataclass(frozen=True)
-class Mine(fb.policies.Greedy):
+class Mine(fb.environments.Homogeneous):
     pass
 
 
 def mine(ridge=1.0):
     return fb.linucb(ridge=ridge)
-
-
-def my_world():
-    return fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5)
 """
 
 
 def test_processes_give_the_same_runs_in_the_same_order(tmp_path: Path) -> None:
-    """Systems by text, by name, and made of a part in a user's file, which each process has to load."""
+    """Systems by text and by name, and an environment of a user's file, which each process has to load."""
     mine = tmp_path / "mine.py"
     mine.write_text(MINE)
     module = module_at(mine)
@@ -44,7 +40,7 @@ def test_processes_give_the_same_runs_in_the_same_order(tmp_path: Path) -> None:
     points = [
         Point("text", SystemSpec.parse(f"{mine}:mine:ridge=0.1"), env),
         Point("name", fb.async_linucb, env),
-        Point("part", fb.linucb(policy=module.Mine()), module.my_world),
+        Point("mine", module.mine, module.Mine(n_clients=4, dim=3, n_arms=5)),
     ]
     trials = [Trial(point, 300, seed) for seed in (0, 1) for point in points]
     before = dict(os.environ)

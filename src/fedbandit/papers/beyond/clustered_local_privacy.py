@@ -9,6 +9,9 @@ from fedbandit.presets import clustered_linucb, dp_linucb, hetofedbandit_async, 
 from fedbandit.privacy import NoisyRewards, PrivateStatistics
 from fedbandit.studies import Below, Experiment, Point, Scale, Sweep, Trend
 
+below = partial(Below, ours=True)
+trend = partial(Trend, ours=True)
+
 EVIDENCE, BOTH = "clusters by evidence", "clusters by evidence, contexts too"
 DELTA = 1e-5
 
@@ -61,27 +64,20 @@ EXPERIMENT = Experiment(
     measures=("regret", "messages", "clusters", "rand_index"),
     value_name="ε",
     claims=(
-        Trend(EVIDENCE, direction="falls", text="More budget, less regret.", ours=True),
-        Below(
-            EVIDENCE,
-            "learning alone, private",
-            text="Clusters help under local privacy at every budget.",
-            ours=True,
-        ),
-        Trend(BOTH, direction="falls", text="More budget, less regret (contexts too).", ours=True),
-        Below(
+        trend(EVIDENCE, direction="falls", text="More budget, less regret."),
+        below(EVIDENCE, "learning alone, private", text="Clusters help under local privacy at every budget."),
+        trend(BOTH, direction="falls", text="More budget, less regret (contexts too)."),
+        below(
             EVIDENCE,
             BOTH,
             text="To protect contexts too costs regret.",
             otherwise="Not at small budgets: such clients keep their own data exact, which noised rewards are not.",
-            ours=True,
         ),
-        Below(
+        below(
             BOTH,
             "learning alone",
             at=16.0,
             text="With ε = 16 clusters from noisy statistics beat learning alone without privacy.",
-            ours=True,
         ),
     ),
 )

@@ -9,6 +9,9 @@ from fedbandit import environments
 from fedbandit.presets import feducb, linucb
 from fedbandit.studies import Below, Curves, Experiment, Ordered, Point, Scale, Tradeoff
 
+below = partial(Below, measure="per_client_regret", facet="not private", ours=True)
+ordered = partial(Ordered, measure="per_client_regret", facet="not private", ours=True)
+
 NETWORKS = (
     ("coordinator", "central", 1),
     ("complete", "complete", 1),
@@ -43,30 +46,17 @@ EXPERIMENT = Experiment(
     ),
     measures=("per_client_regret", "messages"),
     claims=(
-        Below(
-            "coordinator",
-            "learning alone",
-            measure="per_client_regret",
-            facet="not private",
-            text="A coordinator beats learning alone.",
-            ours=True,
-        ),
-        Ordered(
+        below("coordinator", "learning alone", text="A coordinator beats learning alone."),
+        ordered(
             ("complete", "ring, 1 hop", "learning alone"),
-            measure="per_client_regret",
-            facet="not private",
             text="The more agents are reached in one hop, the less regret; a ring beats learning alone.",
-            ours=True,
         ),
-        Below(
+        below(
             "ring, 4 hops",
             "ring, 1 hop",
-            measure="per_client_regret",
-            facet="not private",
             text="On a ring four hops are better than one.",
             otherwise="With messages that live γ hops an agent uses γ estimators in turn (§4.2) and learns each from a "
             "γ-th of its rounds: at this horizon that costs more than the farther agents bring.",
-            ours=True,
         ),
     ),
 )

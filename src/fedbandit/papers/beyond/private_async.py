@@ -10,6 +10,9 @@ from fedbandit.privacy import NoisyRewards, PrivateStatistics
 from fedbandit.studies import Below, Experiment, Point, Scale, Sweep, Tradeoff, Trend
 from fedbandit.system import System
 
+below = partial(Below, facet="budget", ours=True)
+trend = partial(Trend, facet="budget", ours=True)
+
 DELTA = 1e-5
 BOTH, REWARDS = "contexts and rewards private", "rewards private"
 
@@ -53,22 +56,14 @@ EXPERIMENT = Experiment(
     ),
     value_name="ε or γ",
     claims=(
-        Trend(
-            BOTH,
-            facet="budget",
-            direction="falls",
-            text="More budget, less regret (contexts and rewards).",
-            ours=True,
-        ),
-        Trend(REWARDS, facet="budget", direction="falls", text="More budget, less regret (rewards).", ours=True),
-        Below(
+        trend(BOTH, direction="falls", text="More budget, less regret (contexts and rewards)."),
+        trend(REWARDS, direction="falls", text="More budget, less regret (rewards)."),
+        below(
             BOTH,
             "learning alone",
-            facet="budget",
             factor=0.9,
             text="Protecting contexts and rewards is at any budget at most a tenth above learning alone.",
-            ours=True,
         ),
-        Below("not private", BOTH, facet="budget", text="Privacy costs regret.", ours=True),
+        below("not private", BOTH, text="Privacy costs regret."),
     ),
 )

@@ -9,6 +9,9 @@ from fedbandit import environments
 from fedbandit.presets import feducb, linucb
 from fedbandit.studies import Below, Curves, Experiment, Point, Scale, Sweep, Trend
 
+below = partial(Below, measure="per_client_regret", facet="budget", ours=True)
+trend = partial(Trend, measure="per_client_regret", facet="budget", ours=True)
+
 SHOWN = 4.0
 
 
@@ -49,24 +52,13 @@ EXPERIMENT = Experiment(
     measures=("per_client_regret", "messages"),
     value_name="ε",
     claims=(
-        Below(
+        below(
             "proven",
             "as published",
-            measure="per_client_regret",
-            facet="budget",
             factor=1.5,
             text="At every budget tight noise has at most two thirds of the regret.",
-            ours=True,
         ),
-        Trend("proven", measure="per_client_regret", facet="budget", direction="falls", ours=True),
-        Below(
-            "proven",
-            "learning alone",
-            measure="per_client_regret",
-            facet="budget",
-            factor=0.95,
-            text="At no budget is it more than 5 % above learning alone.",
-            ours=True,
-        ),
+        trend("proven", direction="falls"),
+        below("proven", "learning alone", factor=0.95, text="At no budget is it more than 5 % above learning alone."),
     ),
 )

@@ -7,6 +7,9 @@ from fedbandit.papers.feducb import DELTA, PLAIN, PUBLISHED, REMARKS
 from fedbandit.presets import feducb, linucb
 from fedbandit.studies import Below, Curves, Experiment, MakesSystem, Point, Scale, Sweep, Trend
 
+below = partial(Below, measure="per_client_regret", facet="agents")
+trend = partial(Trend, measure="per_client_regret", facet="agents")
+
 
 def _systems(budgets: tuple[float, ...]) -> dict[str, MakesSystem]:
     proven = {f"ε = {e:g}, proven": partial(feducb, epsilon=e, delta=DELTA) for e in budgets}
@@ -45,54 +48,28 @@ EXPERIMENT = Experiment(
     measures=("per_client_regret", "messages"),
     value_name="M",
     claims=(
-        Trend(
-            "not private",
-            measure="per_client_regret",
-            facet="agents",
-            direction="falls",
-            text="Without privacy more agents help.",
-        ),
-        Trend(
-            "ε = 10, proven",
-            measure="per_client_regret",
-            facet="agents",
-            direction="falls",
-            text="At ε = 10 more agents help.",
-        ),
-        Below(
-            "ε = 10, proven",
-            "ε = 1, proven",
-            measure="per_client_regret",
-            facet="agents",
-            text="More budget means less regret.",
-        ),
-        Below(
-            "not private", "ε = 10, proven", measure="per_client_regret", facet="agents", text="Privacy costs regret."
-        ),
-        Below(
+        trend("not private", direction="falls", text="Without privacy more agents help."),
+        trend("ε = 10, proven", direction="falls", text="At ε = 10 more agents help."),
+        below("ε = 10, proven", "ε = 1, proven", text="More budget means less regret."),
+        below("not private", "ε = 10, proven", text="Privacy costs regret."),
+        below(
             "ε = 1, as published",
             "learning alone",
-            measure="per_client_regret",
-            facet="agents",
             text="At ε = 1 the published system is competitive: it beats learning alone.",
             otherwise="The noise is an order of magnitude larger than needed and the width inflated accordingly, so "
             "that it explores to the end of this horizon (random arms have a regret of 0.2 a round). The paper does "
             "not compare with learning alone.",
         ),
-        Below(
+        below(
             "ε = 1, proven",
             "ε = 1, as published",
-            measure="per_client_regret",
-            facet="agents",
             factor=2.0,
             text="At ε = 1 the proven system has less than half of the regret of the published one.",
             ours=True,
         ),
-        Below(
+        below(
             "ε = 1, proven",
             "learning alone",
-            measure="per_client_regret",
-            facet="agents",
             factor=0.95,
             text="At ε = 1 the proven system is at worst 5 % above learning alone: collaborating never hurts.",
             ours=True,

@@ -31,7 +31,7 @@ def world(
         contexts="sphere",
         n_clusters=n_clusters,
         gap=gap,
-        spread=float(f"{1 / (n_clients * horizon**0.5):.6g}"),
+        spread=1 / (n_clients * horizon**0.5),
         sizes=sizes,
     )
 

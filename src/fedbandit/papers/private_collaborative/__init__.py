@@ -67,7 +67,7 @@ def alone_as_published(epsilon: float, n_clients: int = 10) -> System:
     return System(UCB(), Never(), graph, PublishedSums(epsilon), ridge=1.0, name="dp_linucb")
 
 
-def lonely(preset: Callable[..., System], **keywords: Any) -> System:
+def with_isolated_users(preset: Callable[..., System], **keywords: Any) -> System:
     """The system, on a graph in which users may be without neighbours (no preset has a keyword for that)."""
     system = preset(**keywords)
     if isinstance(system.structure, WeightedGraph | Laplacian):

@@ -3,7 +3,7 @@
 from functools import partial
 
 from fedbandit.environments import delicious, lastfm
-from fedbandit.papers.private_collaborative import WORSE_THAN_RANDOM, lonely, systems
+from fedbandit.papers.private_collaborative import WORSE_THAN_RANDOM, systems, with_isolated_users
 from fedbandit.studies import Below, Curves, Experiment, MakesEnvironment, Point, Scale
 
 WORLDS: dict[str, MakesEnvironment] = {
@@ -15,7 +15,7 @@ SLOW = ("DP-GOBLin, as published", "LDP-GOBLin, as published")
 
 def _points(horizon: int | None, without: tuple[str, ...] = ()) -> list[Point]:
     return [
-        Point(name, partial(lonely, system.func, **system.keywords), env, horizon, facet=facet)
+        Point(name, partial(with_isolated_users, system.func, **system.keywords), env, horizon, facet=facet)
         for facet, env in WORLDS.items()
         for name, system in systems(alpha=0.3, ridge=0.2).items()
         if name not in without

@@ -15,6 +15,8 @@ from fedbandit.papers.private_collaborative import (
 )
 from fedbandit.studies import Below, Experiment, Point, Scale, Sweep, Trend
 
+below = partial(Below, facet=SIGNED)
+
 BUDGETS = (0.5, 1.0, 2.0, 5.0, 10.0)
 PRINTED = {
     "DP-LinUCB": (3083, 2684, 1504, 911, 496),
@@ -74,24 +76,13 @@ EXPERIMENT = Experiment(
             for facet in (SIGNED, AS_PRINTED)
             for name in PRINTED
         ),
-        Below(
-            "DP-CoLin, as published",
-            "LDP-CoLin, as published",
-            facet=SIGNED,
-            text="At every ε, DP-CoLin is below LDP-CoLin.",
-        ),
-        Below(
-            "DP-GOBLin, as published",
-            "LDP-GOBLin, as published",
-            facet=SIGNED,
-            text="At every ε, DP-GOBLin is below LDP-GOBLin.",
-        ),
-        Below(ALONE, "LDP-CoLin, as published", facet=SIGNED, text="At every ε, DP-LinUCB is below LDP-CoLin."),
-        Below(ALONE, "LDP-GOBLin, as published", facet=SIGNED, text="At every ε, DP-LinUCB is below LDP-GOBLin."),
-        Below(
+        below("DP-CoLin, as published", "LDP-CoLin, as published", text="At every ε, DP-CoLin is below LDP-CoLin."),
+        below("DP-GOBLin, as published", "LDP-GOBLin, as published", text="At every ε, DP-GOBLin is below LDP-GOBLin."),
+        below(ALONE, "LDP-CoLin, as published", text="At every ε, DP-LinUCB is below LDP-CoLin."),
+        below(ALONE, "LDP-GOBLin, as published", text="At every ε, DP-LinUCB is below LDP-GOBLin."),
+        below(
             "DP-CoLin, as published",
             ALONE,
-            facet=SIGNED,
             text="At every ε, DP-CoLin is below DP-LinUCB.",
             otherwise="Only at ε = 10 here. At smaller budgets both are about halfway to random arms or further.",
         ),
