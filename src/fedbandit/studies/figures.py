@@ -244,7 +244,8 @@ def draw_comparison(measured: Measured, title: str) -> Figure:
     """Regret over rounds, beside final regret against messages with a faint dot for each run."""
     panels = (Curves(title="Regret over rounds"), Tradeoff(title="Final regret against communication"))
     figure = draw_panels(panels, measured, title)
-    against = figure.axes[1]
+    over, against = figure.axes[:2]
+    against.set_ylim(over.get_ylim())
     silent = min(against.get_xticks())
     for position, runs in enumerate(measured.runs.values()):
         costs = [measured.number(run, "messages") or silent for run in runs]
