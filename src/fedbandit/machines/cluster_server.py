@@ -146,8 +146,7 @@ class ServedClusters(AllServers[ClusterServer]):
 
     def next_wake(self, done: int) -> int:
         """After how many rounds the next phase begins, if `done` are over."""
-        assert isinstance(self.system.structure, FederatedClustering)
-        return self.system.structure.next_phase(done)
+        return self.coordinator.next_phase(done)
 
     def end_round(self, done: int) -> None:
         """Begin a phase, unless all is over."""

@@ -83,6 +83,10 @@ class ClusterCoordinator:
         """The local clusters of each global one."""
         return self.within.sharing.groups()
 
+    def next_phase(self, done: int) -> int:
+        """After how many rounds the next phase begins, if `done` are over."""
+        return self._rule.next_phase(done)
+
     def receive(self, message: Message) -> list[Message]:
         """Within a phase: apply a message of a local cluster, and say what to send."""
         return self.within.receive(message)

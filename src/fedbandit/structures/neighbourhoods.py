@@ -98,8 +98,10 @@ class Neighbours(Serving):
         old = np.flatnonzero(self._formed != self.n)
         self._form[old], self._rank[old], _ = eliminate(self.V[old], self.b[old])
         self._formed[old] = self.n[old]
-        s, df = compare(i, np.arange(self.n.size), self.V, self.b, self._form, self._rank)
-        near = s <= self.thresholds[df] + TIE * (1.0 + self._form[i])
+        seen = np.flatnonzero(self.n)  # nothing speaks against the others
+        s, df = compare(i, seen, self.V, self.b, self._form, self._rank)
+        near = np.ones(self.n.size, dtype=np.bool_)
+        near[seen] = s <= self.thresholds[df] + TIE * (1.0 + self._form[i])
         near[i] = True
         self.near[i] = self.near[:, i] = near
         self._tested[i] = self.n[i]
