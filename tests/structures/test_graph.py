@@ -20,6 +20,7 @@ from fedbandit.protocols import Never
 from fedbandit.structures import Laplacian, WeightedGraph
 from fedbandit.structures.graph_model import GraphModel
 from fedbandit.system import System
+from fedbandit.types import Array
 from tests.logs import KINDS, random_log, recorded
 from tests.oracles import naive
 from tests.oracles.naive import Log
