@@ -12,11 +12,12 @@ import numpy as np
 
 import fedbandit as fb
 from benchmarks.timing import table
-from fedbandit.engine.fast.graph import GraphLearner
-from fedbandit.engine.fast.rows import RowsLearner
-from fedbandit.engine.fast.statistics import theta_of
+from fedbandit.engine.plain import PlainLearner
 from fedbandit.engine.simulation import Simulation
 from fedbandit.environments import Collaborative
+from fedbandit.machines.link import Link
+from fedbandit.machines.local_server import ServedUsers
+from fedbandit.structures.graph_model import GraphModel
 from fedbandit.types import Array
 
 EPSILONS = (0.5, 1, 2, 5, 10)
@@ -46,11 +47,14 @@ def regret(system: fb.System, env: Collaborative, horizon: int, runs: int = RUNS
 def estimates(simulation: Simulation) -> Array:
     """What each user's arms are scored with, (N, d)."""
     learner = simulation.learner
-    if isinstance(learner, GraphLearner):
-        return learner.parameters()
-    assert isinstance(learner, RowsLearner)
-    learner.settle()
-    return np.stack([theta_of(learner.rows[seat], learner.dim) for seat in learner.seats.seat_of])
+    assert isinstance(learner, PlainLearner)
+    if isinstance(learner.federation, ServedUsers):
+        serving = learner.federation.servers[0].serving
+        assert isinstance(serving, GraphModel)
+        return serving.parameters()
+    assert isinstance(learner.federation, Link)
+    clients = map(learner.federation.client, range(simulation.env.n_clients))
+    return np.stack([client.model.theta for client in clients])
 
 
 def fig1ab() -> None:
@@ -73,7 +77,7 @@ def fig1ab() -> None:
         for seed in range(3):
             env = world()
             truth = env.open(seed).parameters[0]
-            simulation = Simulation(system, env, 30_000, seed)
+            simulation = Simulation(system, env, 30_000, seed, engine="plain")
             errors.append([])
             while not simulation.finished:
                 simulation.advance()

@@ -10,8 +10,8 @@ import pytest
 from fedbandit.errors import FedbanditError
 from fedbandit.studies import claims
 from fedbandit.studies.claims import Claim
-from fedbandit.studies.measured import Key, Measured, Value
-from fedbandit.studies.runner import Curve, Run
+from fedbandit.studies.measured import Measured
+from fedbandit.studies.trials import Curve, Label, Run, Value
 from fedbandit.studies.verdicts import margin
 
 Numbers = dict[tuple[str, Value], tuple[float, float]]
@@ -24,7 +24,7 @@ def measured(
 
     Seeds that are bad for the others are good for the series `against`.
     """
-    runs: dict[Key, list[Run]] = {}
+    runs = []
     rounds = np.arange(1, 101)
     for (series, value), (regret, messages) in numbers.items():
         for seed, shift in enumerate((0.1, -0.1) if series == against else (-0.1, 0.1)):
@@ -43,8 +43,8 @@ def measured(
             regrets = np.asarray(final * (rounds / 100) ** power, dtype=np.float64)
             rewards = np.asarray(0.5 * rounds, dtype=np.float64)
             curve = Curve(rounds, regrets, rewards, rounds, rounds)
-            runs.setdefault(Key(facet, series, value), []).append(Run(series, report, curve))
-    return Measured(runs, dict.fromkeys(runs, 10))
+            runs.append(Run(Label(series, value, facet), report, curve, n_clients=10))
+    return Measured.of(runs)
 
 
 TWO = measured({("a", 1): (10, 100), ("a", 2): (20, 50), ("b", 1): (30, 100), ("b", 2): (30, 10)})
@@ -53,34 +53,34 @@ TWO = measured({("a", 1): (10, 100), ("a", 2): (20, 50), ("b", 1): (30, 100), ("
 @pytest.mark.parametrize(
     ("claim", "holds"),
     [
-        (claims.below("a", "b"), True),
-        (claims.below("b", "a"), False),
-        (claims.below("a", "b", factor=1.4), True),
-        (claims.below("a", "b", factor=1.6), False),
-        (claims.below("a", "b", factor=2.9, at=1), True),
-        (claims.below("a", "b", measure="messages"), False),  # equal at 1, more at 2
-        (claims.below("a", "b", measure="messages", at=1), None),  # equal
-        (claims.below("b", "a", measure="messages", at=2), True),
-        (claims.ordered("a", "b"), True),
-        (claims.ordered("b", "a"), False),
-        (claims.ordered("b", "a", slack=0.5), True),
-        (claims.ordered("b", "a", slack=0.3), False),
-        (claims.trend("a"), True),
-        (claims.trend("a", direction="falls"), False),
-        (claims.trend("a", measure="messages", direction="falls"), True),
-        (claims.trend("b"), None),  # it stays where it is
-        (claims.trend("b", above="a", direction="falls"), True),  # from 20 to 10
-        (claims.trend("b", above="a"), False),
-        (claims.near_printed("a", {1.0: 11.0, 2.0: 19.0}, within=0.8, scales=None), True),
-        (claims.near_printed("a", {1.0: 50.0, 2.0: 19.0}, within=0.5, scales=None), False),
-        (claims.near_printed("a", {1.0: 11.0, 2.0: 19.0}, within=0.1, scales=None), None),  # seeds differ by as much
-        (claims.near_printed("a", {7.0: 12.0}, scales=None), None),
-        (claims.scales_like("a", least=0.9, most=1.1), True),
-        (claims.scales_like("a", least=1.5, most=2.5), False),
-        (claims.below("a", "c"), None),
-        (claims.below("a", "b", facet="elsewhere"), None),
-        (claims.ordered("a", "b", at=5), None),
-        (claims.below("a", "b", scales=("paper",)), None),
+        (claims.Below("a", "b"), True),
+        (claims.Below("b", "a"), False),
+        (claims.Below("a", "b", factor=1.4), True),
+        (claims.Below("a", "b", factor=1.6), False),
+        (claims.Below("a", "b", factor=2.9, at=1), True),
+        (claims.Below("a", "b", measure="messages"), False),  # equal at 1, more at 2
+        (claims.Below("a", "b", measure="messages", at=1), None),  # equal
+        (claims.Below("b", "a", measure="messages", at=2), True),
+        (claims.Ordered(("a", "b")), True),
+        (claims.Ordered(("b", "a")), False),
+        (claims.Ordered(("b", "a"), slack=0.5), True),
+        (claims.Ordered(("b", "a"), slack=0.3), False),
+        (claims.Trend("a"), True),
+        (claims.Trend("a", direction="falls"), False),
+        (claims.Trend("a", measure="messages", direction="falls"), True),
+        (claims.Trend("b"), None),  # it stays where it is
+        (claims.Trend("b", above="a", direction="falls"), True),  # from 20 to 10
+        (claims.Trend("b", above="a"), False),
+        (claims.NearPrinted("a", {1.0: 11.0, 2.0: 19.0}, within=0.8, scales=None), True),
+        (claims.NearPrinted("a", {1.0: 50.0, 2.0: 19.0}, within=0.5, scales=None), False),
+        (claims.NearPrinted("a", {1.0: 11.0, 2.0: 19.0}, within=0.1, scales=None), None),  # seeds differ by as much
+        (claims.NearPrinted("a", {7.0: 12.0}, scales=None), None),
+        (claims.ScalesLike("a", least=0.9, most=1.1), True),
+        (claims.ScalesLike("a", least=1.5, most=2.5), False),
+        (claims.Below("a", "c"), None),
+        (claims.Below("a", "b", facet="elsewhere"), None),
+        (claims.Ordered(("a", "b"), at=5), None),
+        (claims.Below("a", "b", scales=("paper",)), None),
     ],
 )
 def test_claims_on_means(claim: Claim, holds: bool | None) -> None:
@@ -92,34 +92,34 @@ def test_claims_on_means(claim: Claim, holds: bool | None) -> None:
 def test_a_difference_within_noise_decides_nothing() -> None:
     numbers: Numbers = {("a", ""): (100, 1), ("b", ""): (105, 1), ("c", ""): (900, 1)}
     near = measured(numbers, against="b")  # b − a is 5 ± 20.5
-    orders = (claims.ordered("a", "b"), claims.ordered("b", "a", "c"))
-    for claim in (claims.below("a", "b"), claims.below("b", "a"), *orders):
+    orders = (claims.Ordered(("a", "b")), claims.Ordered(("b", "a", "c")))
+    for claim in (claims.Below("a", "b"), claims.Below("b", "a"), *orders):
         finding = claim.find(near, "")
         assert finding.holds is None
         assert "within noise" in finding.numbers
-    assert "difference 5.0 ± 20.5, within noise" in claims.below("a", "b").find(near, "").numbers
-    assert claims.below("a", "c").find(near, "").holds is True
-    assert claims.below("c", "a").find(near, "").holds is False
-    assert claims.ordered("c", "a", "b").find(near, "").holds is False  # refuted whatever a and b are
-    assert claims.below("a", "b", factor=0.2).find(near, "").holds is True  # the margin is beyond noise
+    assert "difference 5.0 ± 20.5, within noise" in claims.Below("a", "b").find(near, "").numbers
+    assert claims.Below("a", "c").find(near, "").holds is True
+    assert claims.Below("c", "a").find(near, "").holds is False
+    assert claims.Ordered(("c", "a", "b")).find(near, "").holds is False  # refuted whatever a and b are
+    assert claims.Below("a", "b", factor=0.2).find(near, "").holds is True  # the margin is beyond noise
 
 
 def test_noise_is_that_of_differences_on_the_same_seeds() -> None:
     """Means of 100 ± 10 and 105 ± 10.5 overlap; seed by seed b is 5 % above a."""
     paired = measured({("a", ""): (100, 1), ("b", ""): (105, 1)})
-    finding = claims.below("a", "b").find(paired, "")
+    finding = claims.Below("a", "b").find(paired, "")
     assert finding.holds is True
     assert finding.numbers == "100 ± 10 against 105 ± 11: 1.05×; difference 5.0 ± 0.5"
-    assert claims.ordered("b", "a").find(paired, "").holds is False
+    assert claims.Ordered(("b", "a")).find(paired, "").holds is False
 
 
 def test_every_pair_counts_not_only_the_closest() -> None:
     """At 2 the order is refuted, at 1 it is within noise though its ratio is worse; at 3 it is clear."""
     numbers: Numbers = {("a", v): (100, 1) for v in (1, 2, 3)} | {("b", 1): (100.5, 1), ("b", 2): (100.9, 1)}
     both = measured(numbers | {("b", 3): (150, 1)}, against="b")
-    assert claims.below("a", "b").find(both, "").holds is None  # 1 and 2 are within noise, whatever 3 is
+    assert claims.Below("a", "b").find(both, "").holds is None  # 1 and 2 are within noise, whatever 3 is
     clear = measured({("a", 1): (100, 1), ("a", 2): (100, 1), ("b", 1): (100.5, 1), ("b", 2): (50, 1)})
-    finding = claims.below("a", "b").find(clear, "")
+    finding = claims.Below("a", "b").find(clear, "")
     assert finding.holds is False
     assert "at 2, the least of 2" in finding.numbers
 
@@ -134,30 +134,30 @@ def test_few_seeds_need_a_larger_difference() -> None:
             assert decided.count(verdict) == pytest.approx(200, abs=60)
     assert margin(np.array([0.0, 0.0])).holds is None
     assert margin(np.array([-3.0])).holds is False  # one seed knows no noise
-    assert "one seed" in claims.below("a", "b").find(first_seed(TWO), "").numbers
+    assert "one seed" in claims.Below("a", "b").find(first_seed(TWO), "").numbers
 
 
 def first_seed(world: Measured) -> Measured:
-    return Measured({key: runs[:1] for key, runs in world.runs.items()}, world.n_clients)
+    return Measured({label: runs[:1] for label, runs in world.runs.items()})
 
 
 def test_a_trend_lets_small_steps_pass() -> None:
     nearly = measured({("a", 1): (10, 1), ("a", 2): (9.7, 1), ("a", 3): (20, 1)})
-    assert claims.trend("a", slack=0.05).find(nearly, "").holds is True
-    assert claims.trend("a", slack=0.01).find(nearly, "").holds is False
+    assert claims.Trend("a", slack=0.05).find(nearly, "").holds is True
+    assert claims.Trend("a", slack=0.01).find(nearly, "").holds is False
     rough = measured({("a", 1): (10, 1), ("a", 2): (30, 1)}, against="a")
-    assert claims.trend("a").find(rough, "").holds is True
+    assert claims.Trend("a").find(rough, "").holds is True
     unclear = measured({("a", 1): (10, 1), ("a", 2): (10.1, 1)})
-    assert claims.trend("a").find(unclear, "").holds is True  # 1 % with every seed
-    assert claims.trend("a").find(mixed(unclear), "").holds is None
+    assert claims.Trend("a").find(unclear, "").holds is True  # 1 % with every seed
+    assert claims.Trend("a").find(mixed(unclear), "").holds is None
 
 
 @pytest.mark.parametrize("power", [0.3, 0.5, 1.0])
 def test_growth_is_the_power_of_the_curve(power: float) -> None:
     world = measured({("a", ""): (100, 1)}, power)
-    assert claims.grows("a", least=power - 0.01, most=power + 0.01).find(world, "").holds is True
-    assert claims.grows("a", least=power + 0.05).find(world, "").holds is False
-    assert claims.grows("a", most=power - 0.05).find(world, "").holds is False
+    assert claims.Grows("a", least=power - 0.01, most=power + 0.01).find(world, "").holds is True
+    assert claims.Grows("a", least=power + 0.05).find(world, "").holds is False
+    assert claims.Grows("a", most=power - 0.05).find(world, "").holds is False
 
 
 def front(series: str, scale: float, regrets: list[float]) -> Numbers:
@@ -166,46 +166,48 @@ def front(series: str, scale: float, regrets: list[float]) -> Numbers:
 
 def test_fronts_are_compared_where_they_overlap() -> None:
     both = measured(front("cheap", 1.0, [10, 20, 40, 80]) | front("dear", 3.0, [15, 30, 60, 120]))
-    finding = claims.better_front("cheap", "dear").find(both, "")
+    finding = claims.BetterFront("cheap", "dear").find(both, "")
     assert finding.holds is True
     assert finding.numbers.startswith("3.0")
     assert "times fewer messages at equal regret of 15.0 to 80.0" in finding.numbers
-    assert claims.better_front("cheap", "dear", factor=2.9).find(both, "").holds is True
-    assert claims.better_front("cheap", "dear", factor=3.2).find(both, "").holds is False
-    assert claims.better_front("dear", "cheap").find(both, "").holds is False
+    assert claims.BetterFront("cheap", "dear", factor=2.9).find(both, "").holds is True
+    assert claims.BetterFront("cheap", "dear", factor=3.2).find(both, "").holds is False
+    assert claims.BetterFront("dear", "cheap").find(both, "").holds is False
 
 
 def test_fronts_without_a_regret_in_common_are_compared_by_both() -> None:
     world = measured(front("good", 0.01, [1, 2]) | front("bad", 10.0, [10, 20]))
-    assert claims.better_front("good", "bad").find(world, "").holds is True
-    assert claims.better_front("bad", "good").find(world, "").holds is False
+    assert claims.BetterFront("good", "bad").find(world, "").holds is True
+    assert claims.BetterFront("bad", "good").find(world, "").holds is False
 
 
 def mixed(world: Measured) -> Measured:
     """The seeds of every other point in another order: what is paired no longer belongs together."""
-    runs = {key: list(reversed(r)) if n % 2 else r for n, (key, r) in enumerate(world.runs.items())}
-    return Measured(runs, world.n_clients)
+    runs = {label: list(reversed(r)) if n % 2 else r for n, (label, r) in enumerate(world.runs.items())}
+    return Measured(runs)
 
 
 def test_measures_follow_from_runs() -> None:
     world = measured({("a", ""): (100, 40), ("random", ""): (500, 0)})
-    key = Key("", "a", "")
-    assert world.mean(key, "per_client_regret") == pytest.approx(10)
-    assert world.mean(key, "messages") == 40
-    assert world.mean(key, "normalised_reward") == pytest.approx(2.0)
-    assert world.error(key) == pytest.approx(10)
-    _, curve = world.curve(key, "normalised_reward")
+    label = Label("a")
+    assert world.mean(label, "per_client_regret") == pytest.approx(10)
+    assert world.mean(label, "messages") == 40
+    assert world.mean(label, "normalised_reward") == pytest.approx(2.0)
+    assert world.error(label) == pytest.approx(10)
+    _, curve = world.curve(label, "normalised_reward")
     np.testing.assert_allclose(curve, 1.0)
-    assert not world.has(key, "clusters")
+    assert not world.has(label, "clusters")
     alone = measured({("a", ""): (100, 40)})
-    assert not alone.has(key, "normalised_reward")
-    assert math.isnan(measured({("a", ""): (1, 1), ("random", ""): (1, 1)}, reward=0.0).mean(key, "normalised_reward"))
+    assert not alone.has(label, "normalised_reward")
+    assert math.isnan(
+        measured({("a", ""): (1, 1), ("random", ""): (1, 1)}, reward=0.0).mean(label, "normalised_reward")
+    )
 
 
 def test_bad_claims_are_refused() -> None:
     with pytest.raises(FedbanditError, match="no measure 'regrets'; did you mean 'regret'"):
-        claims.below("a", "b", measure="regrets")
+        claims.Below("a", "b", measure="regrets")
     with pytest.raises(FedbanditError, match="at least two"):
-        claims.ordered("a")
+        claims.Ordered(("a",))
     with pytest.raises(FedbanditError, match="direction is 'up'"):
-        claims.trend("a", direction="up")  # type: ignore[arg-type]
+        claims.Trend("a", direction="up")  # type: ignore[arg-type]

@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,22 +20,20 @@ import fedbandit as fb
 from fedbandit.cli.main import main
 from fedbandit.engine.draws import Ahead
 from fedbandit.errors import FedbanditError
-from fedbandit.presets import async_linucb
 from fedbandit.privacy import NoisyRewards
-from fedbandit.studies import plan as planning
-from fedbandit.studies import runner as running
+from fedbandit.studies import Below, Curves, Experiment, Panel, Point, Scale, Sweep, Tradeoff, Trend
+from fedbandit.studies import reproduce as reproducing
 from fedbandit.studies import store as storing
-from fedbandit.studies.claims import below, trend
-from fedbandit.studies.declaration import Experiment, Point, Scale
-from fedbandit.studies.panels import Curves, Panel, Sweep, Tradeoff
-from fedbandit.studies.reproduce import Where, reproduce
-from fedbandit.studies.runner import Trial
-from fedbandit.studies.specs import Spec
-from fedbandit.studies.store import Store, address, code_version
+from fedbandit.studies import trials as running
+from fedbandit.studies.reproduce import make_plan, reproduce
+from fedbandit.studies.specs import module_at
+from fedbandit.studies.store import Store, address_of, code_version
+from fedbandit.studies.trials import Label, Run, Trial
+from fedbandit.studies.workers import Workers
 from tests.cli.command_line import refusal, report
 
-WORLD = "homogeneous:n_clients=4,dim=3,n_arms=5"
-HERE = Where(jobs=1)
+WORLD = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5)
+HERE = Workers(jobs=1)
 
 
 ALL_PANELS = (Curves(), Tradeoff(), Sweep(x="γ"), Curves(y="estimation_error"))
@@ -43,11 +42,14 @@ ALL_PANELS = (Curves(), Tradeoff(), Sweep(x="γ"), Curves(y="estimation_error"))
 def tiny(panels: Sequence[Panel] = (Curves(),)) -> Experiment:
     """Six points of four kinds, one of which cannot be run; two seeds."""
     points = [
-        Point("alone", "linucb", WORLD, 300),
-        Point("random", "uniform", WORLD, 300),
-        *(Point("async", f"async-linucb:gamma_upload={g},gamma_download={g}", WORLD, 300, value=g) for g in (1.5, 4.0)),
-        Point("by hand", lambda: async_linucb(privacy=NoisyRewards(2.0)), WORLD, 300, extra="estimates"),
-        Point("not there", "linucb", "lastfm:path=/nowhere", None),
+        Point("alone", fb.linucb, WORLD, 300),
+        Point("random", fb.uniform, WORLD, 300),
+        *(
+            Point("async", partial(fb.async_linucb, gamma_upload=g, gamma_download=g), WORLD, 300, value=g)
+            for g in (1.5, 4.0)
+        ),
+        Point("by hand", lambda: fb.async_linucb(privacy=NoisyRewards(2.0)), WORLD, 300, extra="estimates"),
+        Point("not there", fb.linucb, partial(fb.environments.lastfm, "/nowhere")),
     ]
     return Experiment(
         title="tiny",
@@ -60,10 +62,10 @@ def tiny(panels: Sequence[Panel] = (Curves(),)) -> Experiment:
         measures=("regret", "messages", "normalised_reward", "estimation_error"),
         printed={("alone", ""): 12.5},
         claims=(
-            below("alone", "random", factor=1.1),
-            trend("async", measure="messages", direction="falls"),
-            below("alone", "not there", otherwise="there is no such data set here"),
-            below("random", "alone", otherwise="random arms learn <nothing>"),
+            Below("alone", "random", factor=1.1),
+            Trend("async", measure="messages", direction="falls"),
+            Below("alone", "not there", otherwise="there is no such data set here"),
+            Below("random", "alone", otherwise="random arms learn <nothing>"),
         ),
     )
 
@@ -75,7 +77,7 @@ def files(folder: Path) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("whole")
-    reproduce([tiny(ALL_PANELS)], "quick", out, where=HERE)
+    reproduce([tiny(ALL_PANELS)], "quick", out, workers=HERE)
     return out
 
 
@@ -130,12 +132,12 @@ def test_parquet_has_what_simulate_gives(whole: Path) -> None:
 
 
 def test_estimates_come_closer(whole: Path) -> None:
-    (cell,) = {
+    (path,) = {
         path
-        for path in (whole / "cells").rglob("*.npz")
+        for path in (whole / "runs").rglob("*.npz")
         if b"trace.estimation_error" in path.read_bytes() and b'"seed": 0' in path.read_bytes()
     }
-    run = Store(whole / "cells").get(cell.stem, "x")
+    run = Store(whole / "runs").get(path.stem, Label("x"))
     assert run is not None
     assert run.traces["round"][-1] == 300
     assert 0 < run.extra["estimation_error"] == run.traces["estimation_error"][-1] < 1.5
@@ -150,16 +152,16 @@ def test_an_interrupted_run_goes_on_and_ends_the_same(whole: Path, tmp_path: Pat
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        reproduce([tiny()], "quick", tmp_path, where=HERE, progress=stop_after_four)
+        reproduce([tiny()], "quick", tmp_path, workers=HERE, progress=stop_after_four)
     assert not (tmp_path / "test").exists()
     begun: list[tuple[int, int]] = []
     later: list[int] = []
-    reproduce([tiny()], "quick", tmp_path, where=HERE, progress=later.append, begin=lambda *both: begun.append(both))
+    reproduce([tiny()], "quick", tmp_path, workers=HERE, progress=later.append, begin=lambda *both: begun.append(both))
     assert begun == [(10 * 300, 4 * 300)]
     assert len(later) == 6
     assert files(tmp_path) == files(whole)
     again: list[int] = []
-    reproduce([tiny()], "quick", tmp_path, where=HERE, progress=again.append)
+    reproduce([tiny()], "quick", tmp_path, workers=HERE, progress=again.append)
     assert again == []
     assert files(tmp_path) == files(whole)
 
@@ -167,7 +169,7 @@ def test_an_interrupted_run_goes_on_and_ends_the_same(whole: Path, tmp_path: Pat
 def test_a_killed_process_leaves_whole_runs_only(tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
     own.write_text(
-        f"environment: '{WORLD}'\nhorizon: 20000\nseeds: 12\n"
+        "environment: 'homogeneous:n_clients=4,dim=3,n_arms=5'\nhorizon: 20000\nseeds: 12\n"
         "systems: [linucb, {name: async-linucb, gamma_upload: 2, gamma_download: 2}]\n"
     )
     out = tmp_path / "killed"
@@ -175,12 +177,12 @@ def test_a_killed_process_leaves_whole_runs_only(tmp_path: Path) -> None:
     words = ["run", str(own), "--jobs", "1", "--out"]
     process = subprocess.Popen([sys.executable, "-c", code, *words, str(out)], stdout=subprocess.DEVNULL)
     try:
-        while process.poll() is None and len(list(out.glob("cells/*/*.npz"))) < 2:
+        while process.poll() is None and len(list(out.glob("runs/*/*.npz"))) < 2:
             time.sleep(0.01)
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    kept = len(list(out.glob("cells/*/*.npz")))
+    kept = len(list(out.glob("runs/*/*.npz")))
     assert 2 <= kept <= 24
     from fedbandit.cli.main import main
 
@@ -198,16 +200,9 @@ def test_ray_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     experiment = tiny()
     scale = experiment.scales["quick"]
     small = replace(experiment, scales={"quick": Scale(scale.points[:3], 1)}, claims=())
-    reproduce([small], "quick", tmp_path / "ray", where=Where("ray", jobs=1))
-    reproduce([small], "quick", tmp_path / "here", where=HERE)
+    reproduce([small], "quick", tmp_path / "ray", workers=Workers("ray", jobs=1))
+    reproduce([small], "quick", tmp_path / "here", workers=HERE)
     assert files(tmp_path / "ray") == files(tmp_path / "here")
-
-
-def test_ray_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("fedbandit.studies.ray_engine.find_spec", lambda _: None)
-    with pytest.raises(FedbanditError, match=r"fedbandit\[ray\]"):
-        reproduce([tiny()], "quick", tmp_path, where=Where("ray"))
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_of_another_version_is_refused(
@@ -219,55 +214,71 @@ def test_a_folder_of_another_version_is_refused(
     assert "give another folder" in said
     (tmp_path / storing.MARK).write_text("nonsense")
     assert "cannot be read" in refusal(capsys, "reproduce", "beyond/tight-noise", "--out", str(tmp_path))
-    assert Store.open(whole).folder == whole / "cells"
+    assert Store.open(whole).folder == whole / "runs"
 
 
-def test_a_broken_cell_is_run_again(tmp_path: Path) -> None:
+def test_a_broken_run_is_run_again(tmp_path: Path) -> None:
     small = replace(tiny(), scales={"quick": Scale(tiny().scales["quick"].points[:4], 1)}, claims=())
-    reproduce([small], "quick", tmp_path, where=HERE)
+    reproduce([small], "quick", tmp_path, workers=HERE)
     before = files(tmp_path)
-    cell = next((tmp_path / "cells").rglob("*.npz"))
-    cell.write_bytes(cell.read_bytes()[:200])
+    path = next((tmp_path / "runs").rglob("*.npz"))
+    path.write_bytes(path.read_bytes()[:200])
     done: list[int] = []
-    reproduce([small], "quick", tmp_path, where=HERE, progress=done.append)
+    reproduce([small], "quick", tmp_path, workers=HERE, progress=done.append)
     assert len(done) == 1
     assert files(tmp_path) == before
 
 
 def test_an_address_depends_on_all_that_matters(monkeypatch: pytest.MonkeyPatch) -> None:
-    env = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5)
-    trial = Trial("a", fb.linucb(), env, 300, 0)
+    def address(trial: Trial) -> str:
+        return address_of(trial, trial.point.make_system(), trial.point.make_environment())
 
-    def address_of(trial: Trial) -> str:
-        assert isinstance(trial.system, fb.System)
-        assert not isinstance(trial.env, Spec)
-        return address(trial, trial.system, trial.env)
-
+    point = Point("a", fb.linucb(), WORLD)
+    trial = Trial(point, 300, 0)
+    noisy = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5, noise=0.2)
     others = [
         trial,
-        replace(trial, system=fb.linucb(ridge=0.2)),
-        replace(trial, env=fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5, noise=0.2)),
+        replace(trial, point=replace(point, system=fb.linucb(ridge=0.2))),
+        replace(trial, point=replace(point, env=noisy)),
         replace(trial, horizon=301),
         replace(trial, seed=1),
-        replace(trial, extra="clusters"),
+        replace(trial, point=replace(point, extra="clusters")),
     ]
-    assert len({address_of(other) for other in others}) == len(others)
-    assert address_of(replace(trial, label="b", checkpoint="x")) == address_of(trial)
-    before = address_of(trial)
+    assert len({address(other) for other in others}) == len(others)
+    before = address(trial)
+    same = replace(point, series="b", facet="c", value=1, system=fb.linucb)
+    assert address(replace(trial, point=same, checkpoint="x")) == before
     monkeypatch.setattr(storing, "code_version", lambda: "other code")
-    assert address_of(trial) != before
+    assert address(trial) != before
+
+
+def test_an_address_depends_on_the_users_file(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    words = ("run", str(mine), "--jobs", "1", "--out", str(tmp_path / "out"))
+    text = (
+        "from dataclasses import dataclass\nimport fedbandit as fb\n"
+        "from fedbandit.studies import Curves, Experiment, Point, Scale\n"
+        "@dataclass(frozen=True)\nclass Mine(fb.environments.Homogeneous):\n    pass\n"
+        "points = [Point('a', fb.linucb, Mine(n_clients=4, dim=3, n_arms=5), 50)]\n"
+        "EXPERIMENT = Experiment('mine', {'small': Scale(points, 1)}, (Curves(),))\n"
+    )
+    for times, content in ((1, text), (1, text), (2, text + "# changed\n")):
+        mine.write_text(content)
+        module_at.cache_clear()
+        assert main([*words]) == 0
+        assert len(list((tmp_path / "out" / "runs").rglob("*.npz"))) == times
 
 
 def test_a_refused_trial_is_a_reason_and_not_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = running.Underway
+    real = running.run_in_steps
 
-    def refuse(trial: Trial, env: fb.environments.Environment, blocks: Ahead) -> running.Underway:
-        if trial.label == "alone" and trial.seed == 1:
+    def refuse(trial: Trial, env: fb.environments.Environment, blocks: Ahead) -> Generator[int, None, Run]:
+        if trial.point.series == "alone" and trial.seed == 1:
             raise FedbanditError("No, not with this seed.")
-        return real(trial, env, blocks)
+        return (yield from real(trial, env, blocks))
 
-    monkeypatch.setattr(running, "Underway", refuse)
-    (summary,) = reproduce([tiny()], "quick", tmp_path, where=HERE)
+    monkeypatch.setattr(running, "run_in_steps", refuse)
+    (summary,) = reproduce([tiny()], "quick", tmp_path, workers=HERE)
     assert summary["skipped"]["alone"] == "No, not with this seed."
     assert summary["claims"][0] == {
         "text": "alone has less regret than random, by a factor of at least 1.1.",
@@ -281,7 +292,7 @@ def test_a_refused_trial_is_a_reason_and_not_a_crash(tmp_path: Path, monkeypatch
             [replace(tiny(), scales={"quick": Scale(tiny().scales["quick"].points[:2], 2)}, claims=())],
             "quick",
             tmp_path / "x",
-            where=HERE,
+            workers=HERE,
             strict=True,
         )
 
@@ -291,35 +302,34 @@ def test_each_facet_has_a_table_of_values_against_series(tmp_path: Path) -> None
         Point(name, system, WORLD, 60, value=value, facet=facet)
         for facet in ("here", "there")
         for value in (1, 2)
-        for name, system in (("alone", "linucb"), ("random", "uniform"))
+        for name, system in (("alone", fb.linucb), ("random", fb.uniform))
         if (facet, name) != ("there", "random")
     ]
     shown = replace(tiny(), scales={"quick": Scale(points, 1)}, claims=(), pivot=True, panels=(Sweep(facet="here"),))
-    reproduce([shown], "quick", tmp_path, where=HERE)
+    reproduce([shown], "quick", tmp_path, workers=HERE)
     tables = (tmp_path / "test/tiny/quick/table.md").read_text()
     assert [line.count("|") for line in tables.splitlines() if line.startswith("|")] == [4] * 4 + [3] * 4
     assert tables.index("here: cumulative regret") < tables.index("there: cumulative regret")
 
 
 def test_a_long_run_can_save_its_state_before_anything_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "LONG", 1)
-    plan = planning.make_plan(tiny(), "quick", Store.open(tmp_path))
-    checkpoint = plan.cells[0].trial.checkpoint
+    monkeypatch.setattr(reproducing, "LONG", 1)
+    checkpoint = make_plan(tiny(), "quick", Store.open(tmp_path)).trials[0].checkpoint
     assert checkpoint is not None
     fb.simulate(
         fb.linucb(),
-        fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5),
+        WORLD,
         300,
         checkpoint=checkpoint,
         checkpoint_every=1,
     )
-    reproduce([tiny()], "quick", tmp_path / "all", where=HERE)
+    reproduce([tiny()], "quick", tmp_path / "all", workers=HERE)
     assert not list((tmp_path / "all").rglob("*.checkpoint"))
 
 
 def test_an_experiment_of_which_nothing_can_be_run_has_a_report(tmp_path: Path) -> None:
     only = replace(tiny(), scales={"quick": Scale(tiny().scales["quick"].points[-1:], 1)}, claims=())
-    (summary,) = reproduce([only], "quick", tmp_path, where=HERE)
+    (summary,) = reproduce([only], "quick", tmp_path, workers=HERE)
     assert summary["runs"] == 0
     html = (tmp_path / "test/tiny/quick/report.html").read_text()
     assert "Nothing was run." in html
@@ -329,9 +339,10 @@ def test_an_experiment_of_which_nothing_can_be_run_has_a_report(tmp_path: Path) 
 def test_the_commands_print_one_json_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     own = tmp_path / "own.py"
     own.write_text(
-        "from fedbandit.studies.declaration import Experiment, Point, Scale\n"
-        "from fedbandit.studies.panels import Curves\n"
-        f"points = [Point('a', 'linucb', '{WORLD}', 50)]\n"
+        "import fedbandit as fb\n"
+        "from fedbandit.studies import Curves, Experiment, Point, Scale\n"
+        "env = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5)\n"
+        "points = [Point('a', fb.linucb, env, 50)]\n"
         "EXPERIMENT = Experiment('mine', {'small': Scale(points, 1), 'large': Scale(points, 2)}, (Curves(),))\n"
     )
     words = ("run", str(own), "--jobs", "1", "--out", str(tmp_path / "out"))

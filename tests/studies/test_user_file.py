@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
+import fedbandit as fb
 from fedbandit.errors import FedbanditError
+from fedbandit.studies.specs import described
 from fedbandit.studies.user_file import read_experiment
 from tests.cli.command_line import refusal
 
@@ -48,8 +51,9 @@ def test_a_grid_becomes_points(tmp_path: Path) -> None:
         ("Async", "who = skewed, gamma = 2"),
         ("Async", "who = skewed, gamma = 8.5"),
     ]
-    assert points[2].system == "async-linucb:gamma_upload=8.5,gamma_download=8.5,warm_join=true"
-    assert points[5].env == "homogeneous:n_clients=4,dim=3,n_arms=4,arrivals=skewed"
+    assert described(points[2].system) == "async-linucb:gamma_upload=8.5,gamma_download=8.5,warm_join=true"
+    assert described(points[5].env) == "homogeneous:n_clients=4,dim=3,n_arms=4,arrivals=skewed"
+    assert points[2].make_system() == fb.async_linucb(gamma_upload=8.5, gamma_download=8.5, warm_join=True)
     assert [type(panel).__name__ for panel in experiment.panels] == ["Sweep", "Curves"]
     assert [claim.needs for claim in experiment.claims] == [("Async", "linucb"), ("Async", "linucb")]
 
@@ -81,6 +85,7 @@ def test_a_short_file_is_enough(tmp_path: Path) -> None:
         ("  gamma: [2, 8.5]", "  gamma: [2]\n  other: [1]", "grid has 'other', but no system"),
         ("- linucb\n", "- {name: uniform, label: Async}\n", "the same label"),
         ("systems:", "systems: [", "is not YAML in line"),
+        ("series: [Async, linucb]", "series: Async", "series is 'Async', but must be a list of at least two."),
     ],
 )
 def test_what_is_wrong_is_said_with_the_key(tmp_path: Path, old: str, new: str, sentence: str) -> None:
@@ -115,3 +120,9 @@ def test_files_that_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     )
     assert "needs --engine ray" in refusal(capsys, "run", str(written(tmp_path, GOOD)), "--address", "x", *out)
     assert "--jobs is 0" in refusal(capsys, "run", str(written(tmp_path, GOOD)), "--jobs", "0", *out)
+
+
+def test_without_pyyaml_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(FedbanditError, match="pip install"):
+        read_experiment(written(tmp_path, GOOD))

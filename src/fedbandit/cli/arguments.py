@@ -1,18 +1,15 @@
-"""What the command line accepts: commands, their flags, and a flag for every keyword.
+"""What commands share: a parser whose complaints are one sentence, numbers, and a flag for every keyword.
 
-Nothing here imports NumPy or Numba until a command's keywords are asked for.
+Nothing here imports NumPy or Numba until the keywords of a command are asked for.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import NoReturn, cast
+from contextlib import suppress
+from typing import Any, NoReturn
 
-from fedbandit._version import __version__
-from fedbandit.cli import add_commands, audit, data, replay, reproduce, run
-from fedbandit.cli.numbers import seeds, whole_number
 from fedbandit.errors import FedbanditError, unknown
 
 DEFAULTS = """
@@ -27,132 +24,87 @@ async-linucb:gamma_upload=2,gamma_download=inf, or a function of yours that retu
 path/to/my.py:my_system. Recorded data are read from a file: --env recorded --path my.npz; data sets
 from a folder: --env lastfm --data folder, or the one that FEDBANDIT_DATA names.
 """
+SYSTEM_HELP = "name, name:keyword=value,… or file.py:function"
 _KEYWORD = "keyword:"  # marks what argparse found out about keywords
 _SHORT_FLAGS = {"n_clients": "--clients", "n_arms": "--arms", "path": "--data"}
-_OWN_FLAGS = {
-    "env",
-    "horizon",
-    "seed",
-    "seeds",
-    "json",
-    "save",
-    "checkpoint",
-    "plot",
-    "out",
-    "jobs",
-    "format",
-    "help",
-    "trials",
-}
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are errors like all others: one sentence."""
+    """A parser whose complaints are errors like all others, and which learns flags for keywords when it is used."""
+
+    _add_keywords: Callable[[Sequence[str]], None] | None = None
 
     def error(self, message: str) -> NoReturn:
         """Refuse the command line."""
         raise FedbanditError(f"{message[0].upper()}{message[1:].rstrip('.')}; see {self.prog} --help.")
 
+    def take_keywords(self, *, systems: bool = True, environments: Sequence[str] | None = None) -> None:
+        """Make a flag of every keyword of all systems and of these environments (None: all)."""
+        self._add_keywords = lambda words: _add_keyword_flags(self, words, systems, environments)
 
-def build_parser() -> tuple[Parser, dict[str, Parser]]:
-    """The parser and those of its commands, still without the flags for keywords."""
-    parser = Parser(
-        prog="fedbandit",
-        description="Federated, private, collaborative linear contextual bandits.",
-        epilog=DEFAULTS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"fedbandit {__version__}")
-    actions = parser.add_subparsers(title="commands", metavar="COMMAND")
-    commands: dict[str, Parser] = {}
-
-    def command(name: str, summary: str, usage: str | None = None) -> Parser:
-        commands[name] = actions.add_parser(
-            name,
-            help=summary,
-            description=summary,
-            usage=usage,
-            epilog=DEFAULTS if usage else None,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        commands[name].add_argument("--json", action="store_true", help="print one JSON object instead of text")
-        return commands[name]
-
-    command("list", "Show all systems, environments and experiments, with one line each.")
-
-    one = command("simulate", "Run one system on one environment.", "fedbandit simulate SYSTEM [flags]")
-    one.add_argument("system", metavar="SYSTEM", help="name, name:keyword=value,… or file.py:function")
-    _add_world_flags(one)
-    one.add_argument("--save", type=Path, metavar="FILE.npz", help="keep the whole result, for fedbandit.Result.load")
-    one.add_argument("--checkpoint", type=Path, metavar="FILE", help="save the state now and then, and go on from it")
-    one.add_argument(
-        "--checkpoint-every",
-        type=whole_number,
-        default=100_000,
-        metavar="ROUNDS",
-        help="how often (default: 100000 rounds; a shorter run saves nothing)",
-    )
-    one.add_argument("--plot", type=Path, metavar="FILE.png", help="draw regret and messages over rounds")
-
-    several = command(
-        "compare",
-        "Run several systems with several seeds, on the same data.",
-        "fedbandit compare SYSTEM … [flags]",
-    )
-    several.add_argument("systems", metavar="SYSTEM", nargs="+", help="name, name:keyword=value,… or file.py:function")
-    _add_world_flags(several)
-    several.add_argument(
-        "--seeds",
-        type=seeds,
-        default=range(10),
-        metavar="N",
-        help="N for seeds 0, …, N-1, or a list (default: 10)",
-    )
-    several.add_argument("--out", type=Path, metavar="FOLDER", help="write runs, curves, summary.json and regret.png")
-    several.add_argument("--format", choices=("csv", "parquet"), default="csv", help="of runs and curves")
-
-    prepare = data.add_flags(command("data", "Check or prepare a data set: Last.FM, Delicious or MovieLens."))
-    commands["data prepare"] = cast(Parser, prepare)
-    logs = command("replay", "Estimate from logged decisions what a system would have earned.")
-    replay.add_flags(logs)
-    for seeded in (one, logs):
-        seeded.add_argument("--seed", type=whole_number, default=0, metavar="S", help="default: 0")
-    claims = command(
-        "audit",
-        "Attack what private systems claim: prints measured lower bounds on ε; exit status 1 if a claim fails.",
-        "fedbandit audit [SYSTEM …] [flags]",
-    )
-    audit.add_flags(claims)
-    papers = command("reproduce", "Regenerate figures and tables of the papers, and check what they claim.")
-    reproduce.add_flags(papers)
-    own = command("run", "Run an experiment of your own, written down in one YAML or Python file.")
-    run.add_flags(own)
-    for parallel in (several, papers, own):
-        parallel.add_argument("--jobs", type=whole_number, metavar="J", help="processes (default: all processors)")
-    add_commands(command)
-    return parser, commands
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, after flags for keywords have been added: systems are imported only if this command is called."""
+        if self._add_keywords is not None:
+            self._add_keywords(args)
+            self._add_keywords = None
+        return super().parse_known_args(args, namespace)
 
 
-def _add_world_flags(command: Parser) -> None:
+def add_world_flags(command: Parser, usage: str) -> None:
+    """The environment and the horizon, of commands that simulate."""
+    command.usage, command.epilog = usage, DEFAULTS
     command.add_argument("--env", default="homogeneous", metavar="NAME", help="default: homogeneous")
     command.add_argument("--horizon", type=whole_number, metavar="T", help="rounds (default: 30000)")
+    command.take_keywords()
 
 
-def add_keyword_flags(command: Parser, called: str, arguments: Sequence[str]) -> None:
-    """Make a flag of every keyword of every system and environment that a command takes, those in files included."""
-    from fedbandit.studies.keywords import Keyword, keywords_of
-    from fedbandit.studies.specs import ENVIRONMENTS_BY_TEXT, SYSTEMS, Spec, hyphenated, system_maker
+def add_seed(command: argparse.ArgumentParser) -> None:
+    """One seed."""
+    command.add_argument("--seed", type=whole_number, default=0, metavar="S", help="default: 0")
 
-    worlds_taken = {"data prepare": data.NAMES, "audit": ()}.get(called, tuple(ENVIRONMENTS_BY_TEXT))
+
+def add_jobs(command: argparse.ArgumentParser) -> None:
+    """The number of processes."""
+    command.add_argument("--jobs", type=whole_number, metavar="J", help="processes (default: all processors)")
+
+
+def whole_number(text: str) -> int:
+    """A number such as 30000, 30_000 or 3e4."""
+    try:
+        return int(text)
+    except ValueError:
+        with suppress(ValueError, OverflowError):  # not a number, or inf
+            if float(text) == int(float(text)):
+                return int(float(text))
+    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+
+
+def seeds(text: str) -> Sequence[int]:
+    """How many seeds, or which."""
+    if "," in text:
+        chosen = [whole_number(part) for part in text.split(",") if part]
+    else:
+        chosen = list(range(whole_number(text)))
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise argparse.ArgumentTypeError(f"{text!r} does not name at least one seed, each once")
+    return chosen
+
+
+def _add_keyword_flags(
+    command: Parser, words: Sequence[str], systems: bool, environments: Sequence[str] | None
+) -> None:
+    """Add them, those of systems in users' files included."""
+    from fedbandit.presets.compose import Keyword, keywords_of
+    from fedbandit.studies.specs import ENVIRONMENTS_BY_TEXT, SYSTEMS, SystemSpec, hyphenated
+
     makers: list[tuple[str, Callable[..., object], bool]]
-    makers = [(name, maker, False) for name, maker in (SYSTEMS if called != "data prepare" else {}).items()]
-    makers += [(name, ENVIRONMENTS_BY_TEXT[name], True) for name in worlds_taken]
-    for word in arguments:
+    makers = [(name, maker, False) for name, maker in SYSTEMS.items()] if systems else []
+    known = tuple(ENVIRONMENTS_BY_TEXT) if environments is None else environments
+    makers += [(name, ENVIRONMENTS_BY_TEXT[name], True) for name in known]
+    for word in words:
         if ".py:" in word and not word.startswith("-"):
-            name = Spec.parse(word).name
-            makers.append((name, system_maker(name), False))
+            spec = SystemSpec.parse(word)
+            makers.append((spec.name, spec.maker, False))
     found: dict[str, Keyword] = {}
     takers: dict[tuple[str, bool], list[str]] = {}
     for name, maker, is_world in makers:
@@ -161,26 +113,16 @@ def add_keyword_flags(command: Parser, called: str, arguments: Sequence[str]) ->
             takers.setdefault((keyword.name, is_world), []).append(hyphenated(name))
     group = command.add_argument_group("keywords")
     for name, keyword in found.items():
-        if name in _OWN_FLAGS:
-            continue
         flags = [_SHORT_FLAGS[name]] if name in _SHORT_FLAGS else []
         flags.append(f"--{hyphenated(name)}")
-        worlds, systems = takers.get((name, True), []), takers.get((name, False), [])
-        if len(systems) > 3:
-            systems = [
-                "most systems" if len(systems) > len(SYSTEMS) / 2 else f"{systems[0]} and {len(systems) - 1} more"
-            ]
-        who = "; ".join(filter(None, (", ".join(worlds), ", ".join(systems))))
-        if keyword.is_switch:
-            group.add_argument(
-                *flags,
-                action=argparse.BooleanOptionalAction,
-                dest=_KEYWORD + name,
-                default=argparse.SUPPRESS,
-                help=who,
-            )
-        else:
-            group.add_argument(*flags, dest=_KEYWORD + name, default=argparse.SUPPRESS, metavar="VALUE", help=who)
+        if any(flag in command._option_string_actions for flag in flags):
+            continue  # the command's own flag has precedence
+        worlds, named = takers.get((name, True), []), takers.get((name, False), [])
+        if len(named) > 3:
+            named = ["most systems" if len(named) > len(SYSTEMS) / 2 else f"{named[0]} and {len(named) - 1} more"]
+        form: dict[str, Any] = {"action": argparse.BooleanOptionalAction} if keyword.is_switch else {"metavar": "VALUE"}
+        who = "; ".join(filter(None, (", ".join(worlds), ", ".join(named))))
+        group.add_argument(*flags, dest=_KEYWORD + name, default=argparse.SUPPRESS, help=who, **form)
 
 
 def keyword_flags(options: argparse.Namespace) -> dict[str, str]:
@@ -192,7 +134,7 @@ def keyword_flags(options: argparse.Namespace) -> dict[str, str]:
     }
 
 
-def unexpected(word: str, command: Parser) -> FedbanditError:
+def unexpected(word: str, command: argparse.ArgumentParser) -> FedbanditError:
     """The error for an argument that a command does not take."""
     if not word.startswith("-"):
         return FedbanditError(f"{word!r} is one argument too many; name all systems together, before the flags.")

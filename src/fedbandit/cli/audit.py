@@ -7,12 +7,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fedbandit.cli.numbers import whole_number
+from fedbandit.cli.arguments import DEFAULTS, Parser, whole_number
 from fedbandit.errors import FedbanditError
 
+SUMMARY = "Attack what private systems claim: prints measured lower bounds on ε; exit status 1 if a claim fails."
 
-def add_flags(command: argparse.ArgumentParser) -> None:
+
+def add_flags(command: Parser) -> None:
     """Which systems, and how hard to try."""
+    command.usage, command.epilog = "fedbandit audit [SYSTEM …] [flags]", DEFAULTS
+    command.take_keywords(environments=())
     command.add_argument(
         "systems", metavar="SYSTEM", nargs="*", help="name, name:keyword=value,… (default: every private preset)"
     )
@@ -33,8 +37,8 @@ def run(options: argparse.Namespace) -> int:
     """Audit the named systems, or every private preset; the exit status is 1 if a claim fails."""
     from fedbandit.audit import audit_system
     from fedbandit.audit.picture import draw_scores
-    from fedbandit.studies.plots import require_image_name, save_figure
-    from fedbandit.studies.tables import require_writable
+    from fedbandit.files import require_writable
+    from fedbandit.studies.figures import require_image_name, save_figure
 
     systems = _systems(options)
     if options.out is not None:
@@ -65,19 +69,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _systems(options: argparse.Namespace) -> list[Any]:
-    """The systems with the keywords that were given as flags; each flag must be known to one of them at least."""
+    """The systems with the keywords that were given as flags."""
     from fedbandit.audit import private_systems
-    from fedbandit.studies.keywords import keywords_of
-    from fedbandit.studies.specs import SYSTEMS, Spec, build_system, hyphenated, system_maker
+    from fedbandit.studies.specs import SYSTEMS, SystemSpec, distribute
 
-    flags = options.keywords
-    specs = [Spec.parse(text) for text in options.systems or (name for name, _ in private_systems(SYSTEMS))]
-    takes = [keywords_of(system_maker(spec.name)) for spec in specs]
-    for name in flags:
-        if not any(name in taken for taken in takes):
-            named = ", ".join(dict.fromkeys(hyphenated(spec.name) for spec in specs))
-            raise FedbanditError(f"--{hyphenated(name)} is not a keyword of {named}.")
-    return [
-        build_system(spec.over({key: text for key, text in flags.items() if key in taken}))
-        for spec, taken in zip(specs, takes, strict=True)
-    ]
+    texts = options.systems or [name for name, _ in private_systems(SYSTEMS)]
+    specs, _ = distribute(options.keywords, [SystemSpec.parse(text) for text in texts])
+    return [spec() for spec in specs]

@@ -6,8 +6,29 @@ import argparse
 import contextlib
 import json
 import time
+from pathlib import Path
 
 from fedbandit.errors import FedbanditError, whole_number
+
+SUMMARY = "Drive simulated users against a coordinator."
+
+
+def add_flags(command: argparse.ArgumentParser) -> None:
+    """Which federation, and what its users are like."""
+    command.add_argument("url", metavar="URL", help="of the coordinator, such as http://127.0.0.1:8765")
+    command.add_argument("--federation", required=True, metavar="NAME", help="which federation to take part in")
+    command.add_argument("--clients", type=int, default=1, metavar="N", help="how many clients (default: 1)")
+    command.add_argument("--name", default="user", metavar="NAME", help="of the clients, with a number each")
+    command.add_argument("--token-file", type=Path, metavar="FILE", help="a token for a single client")
+    command.add_argument("--ca", metavar="FILE.pem", help="the authority that signed the coordinator's certificate")
+    command.add_argument("--state", type=Path, metavar="FOLDER", help="where clients keep their state")
+    command.add_argument("--interactions", type=int, default=1000, metavar="T", help="of each client (default: 1000)")
+    command.add_argument("--pace", type=float, default=0.0, metavar="R", help="interactions a second (default: any)")
+    command.add_argument("--arms", type=int, default=10, metavar="K", help="default: 10")
+    command.add_argument("--spread", type=float, default=0.2, metavar="S", help="how much tastes differ (default: 0.2)")
+    command.add_argument("--seed", type=int, default=0, metavar="S", help="default: 0")
+    command.add_argument("--first", type=int, default=0, metavar="I", help="number of the first user (default: 0)")
+    command.add_argument("--report", action="store_true", help="tell the live page about reward and regret")
 
 
 def run(options: argparse.Namespace) -> int:

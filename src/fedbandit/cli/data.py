@@ -10,16 +10,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedbandit.cli.arguments import Parser
 from fedbandit.errors import FedbanditError, unknown
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from fedbandit.environments import LikedItems
     from fedbandit.environments.datasets.prepare import Likes, Report
 
 NAMES = ("lastfm", "delicious", "movielens")
 
 
-def add_flags(data: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Add `check` and `prepare` to the command `data`; return the parser of `prepare`, which takes keywords too."""
+SUMMARY = "Check or prepare a data set: Last.FM, Delicious or MovieLens."
+
+
+def add_flags(data: Parser) -> None:
+    """The actions `check` and `prepare`; the latter takes keywords."""
     actions = data.add_subparsers(dest="action", metavar="check | prepare", required=True)
     check = actions.add_parser("check", help="read all data sets in a folder strictly, and compare their counts")
     check.add_argument("folder", metavar="PATH", type=Path, help="a data set's folder, or one that holds several")
@@ -33,7 +40,8 @@ def add_flags(data: argparse.ArgumentParser) -> argparse.ArgumentParser:
     prepare.add_argument("--plot", type=Path, metavar="FILE.png", help="draw users by activity")
     for parser in (check, prepare):
         parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
-    return prepare
+        parser.set_defaults(parser=parser)
+    prepare.take_keywords(systems=False, environments=NAMES)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -64,14 +72,14 @@ def check_data(options: argparse.Namespace) -> int:
 def prepare_data(options: argparse.Namespace) -> int:
     """Prepare a data set as an environment."""
     from fedbandit.environments import LikedItems
-    from fedbandit.studies.specs import Spec, build_environment, hyphenated
+    from fedbandit.studies.specs import EnvironmentSpec, hyphenated
 
-    spec = Spec.parse(options.name)
+    spec = EnvironmentSpec.parse(options.name)
     if spec.name not in NAMES:
         raise unknown("data set", hyphenated(spec.name), NAMES)
     start = time.perf_counter()
     spec = spec.over(options.keywords)
-    env = build_environment(spec)
+    env = spec()
     seconds = time.perf_counter() - start
     assert isinstance(env, LikedItems)
     chosen = dict(spec.keywords).get("min_observations", "0")
@@ -82,12 +90,11 @@ def prepare_data(options: argparse.Namespace) -> int:
         "seconds": round(seconds, 3),
     }
     if options.plot is not None:
-        from fedbandit.studies.activity import draw_activity
-        from fedbandit.studies.plots import save_figure
-        from fedbandit.studies.tables import require_writable
+        from fedbandit.files import require_writable
+        from fedbandit.studies.figures import save_figure
 
         require_writable(options.plot)
-        save_figure(draw_activity(env), options.plot)
+        save_figure(_draw_activity(env), options.plot)
     if options.json:
         print(json.dumps(answer))
     else:
@@ -184,3 +191,36 @@ def _as_text(answer: dict[str, Any]) -> str:
             lines.append(f"    {setting['why']}")
     lines += [f"  note: {note}" for note in answer["notes"]]
     return "\n".join(lines)
+
+
+def _draw_activity(env: LikedItems) -> Figure:
+    """How many users have how many interactions, beside the share of all interactions that the most active have."""
+    import numpy as np
+
+    from fedbandit.studies.figures import new_figure
+
+    counts = np.bincount(env.users, minlength=len(env.user_ids))
+    figure = new_figure(10.5, 4.2)
+    histogram, share = figure.subplots(1, 2)
+    edges = np.unique(np.round(np.geomspace(counts.min(), counts.max() + 1, 31)).astype(np.int64))
+    histogram.hist(counts, bins=edges, color="#0072B2", edgecolor="white", linewidth=0.5)
+    histogram.set_xscale("log")
+    histogram.set(xlabel="interactions of a user", ylabel="users", title="Users by activity")
+    ordered = np.sort(counts)[::-1]
+    users = np.arange(1, counts.size + 1) / counts.size
+    share.plot(100 * users, 100 * np.cumsum(ordered) / ordered.sum(), color="#D55E00", linewidth=1.8)
+    share.plot([0, 100], [0, 100], color="black", linestyle="dotted", linewidth=1)
+    share.set(
+        xlabel="most active users (%)",
+        ylabel="of all interactions (%)",
+        title="Who makes the data (dotted: if all were equal)",
+        xlim=(0, 100),
+        ylim=(0, 101),
+    )
+    for ax in (histogram, share):
+        ax.grid(alpha=0.25)
+        ax.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(
+        f"{env.name}: {counts.size:,} users, {counts.sum():,} interactions, {len(env.X):,} items with contexts"
+    )
+    return figure

@@ -18,6 +18,7 @@ from typing import Any
 from fedbandit.cli import client
 from fedbandit.errors import FedbanditError, whole_number
 
+SUMMARY = "A coordinator and a dozen clients on this machine, with a live page: about a minute."
 DIM, ARMS, PACE, SPREAD = 20, 20, 12.0, 0.1
 CONFIG = """
 [server]
@@ -31,6 +32,19 @@ dim = {dim}
 horizon = {horizon}
 keywords = {{gamma_upload = 2.0, gamma_download = 2.0}}
 """
+
+
+def add_flags(command: argparse.ArgumentParser) -> None:
+    """How many clients, for how long."""
+    command.add_argument(
+        "--out", type=Path, metavar="FOLDER", default=Path("results/demo"), help="default: results/demo"
+    )
+    command.add_argument("--clients", type=int, default=12, metavar="N", help="default: 12")
+    command.add_argument("--seconds", type=float, default=45.0, metavar="S", help="how long users arrive (default: 45)")
+    command.add_argument(
+        "--port", type=int, default=0, metavar="P", help="of the live page (default: any that is free)"
+    )
+    command.add_argument("--keep", action="store_true", help="leave everything running until interrupted")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
 from fedbandit.errors import FedbanditError
+
+SUMMARY = "Make certificates and tokens: init, add-client, revoke."
+
+
+def add_flags(command: argparse.ArgumentParser) -> None:
+    """What to do, and for whom."""
+    command.add_argument("action", choices=("init", "add-client", "revoke"))
+    command.add_argument("name", nargs="?", metavar="NAME", help="whose token")
+    command.add_argument("--keys", type=Path, default=Path("keys"), metavar="FOLDER", help="default: keys")
+    command.add_argument("--role", choices=("client", "observer", "admin"), default="client", help="default: client")
+    command.add_argument("--host", action="append", metavar="HOST", help="init: a name or address of the coordinator")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -19,6 +19,33 @@ if TYPE_CHECKING:
     from fedbandit.network.client.client import Arm
     from fedbandit.network.peer.rounds import PeerRounds
 
+SUMMARY = "Run one peer of a federation without a coordinator: decentralised FedUCB."
+
+
+def add_flags(command: argparse.ArgumentParser) -> None:
+    """Which peer it is, its neighbours, privacy, and what its user is like."""
+    command.add_argument("--member", type=int, required=True, metavar="I", help="this peer's number, from 0")
+    command.add_argument("--peers", type=int, required=True, metavar="N", help="how many peers there are")
+    command.add_argument("--listen", required=True, metavar="HOST:PORT", help="where neighbours find this peer")
+    command.add_argument("--neighbours", required=True, metavar="J=HOST:PORT,…", help="whom it talks to")
+    command.add_argument("--dim", type=int, required=True, metavar="D", help="length of contexts")
+    command.add_argument("--ttl", type=int, default=1, metavar="HOPS", help="how far messages travel (default: 1)")
+    command.add_argument(
+        "--rounds", type=int, default=100, metavar="T", help="interactions of each peer (default: 100)"
+    )
+    command.add_argument(
+        "--epsilon", type=float, default=1.0, metavar="E", help="budget; inf for no noise (default: 1)"
+    )
+    command.add_argument("--delta", type=float, default=1e-5, metavar="D", help="default: 1e-5")
+    command.add_argument("--patience", type=float, default=10.0, metavar="S", help="seconds to wait for a neighbour")
+    command.add_argument("--pace", type=float, default=0.0, metavar="R", help="rounds a second (default: any)")
+    command.add_argument("--state", type=Path, metavar="FILE", help="to go on after a crash")
+    command.add_argument("--keys", type=Path, metavar="FOLDER", help="certificate and credentials; needed off loopback")
+    command.add_argument("--token-file", type=Path, metavar="FILE", help="this peer's token, of the name peer-I")
+    command.add_argument("--arms", type=int, default=10, metavar="K", help="default: 10")
+    command.add_argument("--spread", type=float, default=0.0, metavar="S", help="how much tastes differ (default: 0)")
+    command.add_argument("--seed", type=int, default=0, metavar="S", help="of the simulated users (default: 0)")
+
 
 class Agent:
     """A peer as a user sees it."""

@@ -7,10 +7,14 @@ import json
 import sys
 from pathlib import Path
 
+from fedbandit.cli.arguments import SYSTEM_HELP, add_seed
+
+SUMMARY = "Estimate from logged decisions what a system would have earned."
+
 
 def add_flags(command: argparse.ArgumentParser) -> None:
     """The flags of the command."""
-    command.add_argument("system", metavar="SYSTEM", help="name, name:keyword=value,… or file.py:function")
+    command.add_argument("system", metavar="SYSTEM", help=SYSTEM_HELP)
     command.add_argument("--log", type=Path, required=True, metavar="FILE", help="a .csv or .parquet file")
     command.add_argument("--client", required=True, metavar="COLUMN", help="who decided")
     command.add_argument("--features", required=True, metavar="COLUMN,…", help="of the situation, or of each arm")
@@ -34,15 +38,16 @@ def add_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--train", type=float, default=0.5, metavar="SHARE", help="of the log, for frozen (default: 0.5)"
     )
+    add_seed(command)
 
 
 def run(options: argparse.Namespace) -> int:
     """Evaluate, and say what is estimated."""
     from fedbandit.environments.log_file import log_file
     from fedbandit.evaluation import evaluate_frozen, replay
-    from fedbandit.studies.specs import Spec, build_system
+    from fedbandit.studies.specs import SystemSpec
 
-    system = build_system(Spec.parse(options.system))
+    system = SystemSpec.parse(options.system)()
     log = log_file(
         options.log,
         client=options.client,

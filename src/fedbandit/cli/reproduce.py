@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedbandit.cli.arguments import add_jobs
 from fedbandit.errors import FedbanditError
 
 if TYPE_CHECKING:
-    from fedbandit.studies.declaration import Experiment
+    from fedbandit.studies import Experiment
 
+SUMMARY = "Regenerate figures and tables of the papers, and check what they claim."
 MARKS = {True: "✔", False: "✘", None: "–"}
 
 
@@ -23,6 +25,7 @@ def add_experiment_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--out", type=Path, default=Path("results"), metavar="FOLDER", help="default: results")
     command.add_argument("--engine", choices=("processes", "ray"), default="processes", help="default: processes")
     command.add_argument("--address", metavar="ADDRESS", help="of a Ray cluster (default: one is started here)")
+    add_jobs(command)
 
 
 def add_flags(command: argparse.ArgumentParser) -> None:
@@ -37,7 +40,7 @@ def add_flags(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Regenerate figures and tables of the papers."""
-    from fedbandit.studies.catalogue import choose
+    from fedbandit.studies.experiment import choose
 
     return carry_out(choose(options.names, options.all), options.scale, options, strict=False)
 
@@ -46,10 +49,9 @@ def carry_out(experiments: Sequence[Experiment], scale: str, options: argparse.N
     """Run experiments, tell what came of each, and say where the report is."""
     from tqdm import tqdm
 
-    from fedbandit.studies.reproduce import Where, reproduce
+    from fedbandit.studies.reproduce import reproduce
+    from fedbandit.studies.workers import Workers
 
-    if options.jobs is not None and options.jobs < 1:
-        raise FedbanditError(f"--jobs is {options.jobs}, but must be at least 1.")
     if options.address is not None and options.engine != "ray":
         raise FedbanditError("--address is that of a Ray cluster; it needs --engine ray.")
     start = time.perf_counter()
@@ -57,7 +59,7 @@ def carry_out(experiments: Sequence[Experiment], scale: str, options: argparse.N
 
         def begin(total: int, done: int) -> None:
             bar.reset(total=total)
-            bar.initial = bar.n = bar.last_print_n = done  # what was done before says nothing about the time left
+            bar.initial = bar.n = bar.last_print_n = done  # earlier runs say nothing about the time left
             bar.refresh()
             if bar.disable and not options.json:  # no terminal to draw a bar on, and this may take hours
                 print(f"{total - done:,} interactions to run.", file=sys.stderr, flush=True)
@@ -72,7 +74,7 @@ def carry_out(experiments: Sequence[Experiment], scale: str, options: argparse.N
                 experiments,
                 scale,
                 options.out,
-                where=Where(options.engine, options.jobs, options.address),
+                workers=Workers(options.engine, options.jobs, options.address),
                 strict=strict,
                 command=options.command_line,
                 begin=begin,

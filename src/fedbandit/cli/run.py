@@ -7,6 +7,8 @@ from pathlib import Path
 
 from fedbandit.cli.reproduce import add_experiment_flags, carry_out
 
+SUMMARY = "Run an experiment of your own, written down in one YAML or Python file."
+
 
 def add_flags(command: argparse.ArgumentParser) -> None:
     """Which file."""

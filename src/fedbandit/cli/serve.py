@@ -8,12 +8,25 @@ import json
 import logging
 import socket
 import sys
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from fedbandit.errors import FedbanditError
-from fedbandit.network.coordinator.config import ServerConfig, load_config
 
+if TYPE_CHECKING:
+    from fedbandit.network.coordinator.config import ServerConfig
+
+SUMMARY = "Run a coordinator: federations on a network, with a live page."
 _OWN = ("federation", "client", "peer", "kind")
+
+
+def add_flags(command: argparse.ArgumentParser) -> None:
+    """What to host, and where."""
+    command.add_argument("--config", type=Path, required=True, metavar="FILE.toml", help="what to host")
+    command.add_argument("--port", type=int, metavar="P", help="instead of the configured one; 0: any that is free")
+    command.add_argument(
+        "--store", metavar="WHERE", help="a file or a postgresql:// URL, instead of the configured one"
+    )
 
 
 class JsonLines(logging.Formatter):
@@ -42,6 +55,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         import uvicorn
 
+        from fedbandit.network.coordinator.config import load_config
         from fedbandit.network.coordinator.host import Hall
         from fedbandit.network.coordinator.service import make_app
     except ImportError as error:

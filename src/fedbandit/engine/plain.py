@@ -15,6 +15,7 @@ from fedbandit.machines.cluster_server import ServedClusters
 from fedbandit.machines.link import Account, Link
 from fedbandit.machines.local_server import ServedUsers
 from fedbandit.machines.peer import PeerLink
+from fedbandit.model import Model
 from fedbandit.privacy.privacy import Releases
 from fedbandit.state import State, joined, parts_of
 from fedbandit.structures import Clustering
@@ -49,6 +50,10 @@ class Federation(Protocol):
 
     def end_round(self, done: int) -> None:
         """Do what is due after `done` rounds."""
+        ...
+
+    def model_of(self, i: int) -> Model | None:
+        """What arms of user i are scored with; None before it has acted."""
         ...
 
     def groups(self) -> list[list[int]] | None:

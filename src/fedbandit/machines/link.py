@@ -9,6 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 from fedbandit.machines.client import Choice, ClientMachine
 from fedbandit.machines.exchange import Exchange
 from fedbandit.messages import Collect, Download, Join, Message, Request, Terms, Upload, decode, encode
+from fedbandit.model import Model
 from fedbandit.privacy.privacy import Releases
 from fedbandit.state import State, joined, parts_of
 from fedbandit.system import System
@@ -170,6 +171,10 @@ class Link(Carrier[ClientMachine]):
     def observe(self, i: int, choice: int, reward: float) -> None:
         """Client i learns the reward of a choice, and what it says is carried."""
         self.say(self.client(i).observe(choice, reward))
+
+    def model_of(self, i: int) -> Model | None:
+        """What arms of client i are scored with; None before it has acted."""
+        return self.clients[i].model if i in self.clients else None
 
     def account(self) -> Account | None:
         """Where all observations are, if there is a coordinator."""

@@ -188,6 +188,10 @@ class AllServers(ABC, Generic[AnyServer]):
         """Choose one of the arms for a user."""
         return self.servers[self.server_of[user]].select(user, arms)
 
+    def model_of(self, user: int) -> Model:
+        """What arms of a user are scored with."""
+        return self.servers[self.server_of[user]].model_of(user)
+
     @property
     def clipped(self) -> int:
         """Rewards that were outside the range for which privacy is claimed."""

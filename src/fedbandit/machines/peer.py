@@ -11,6 +11,7 @@ from fedbandit.machines.client import Choice, ClientMachine
 from fedbandit.machines.exchange import Exchange
 from fedbandit.machines.link import Account
 from fedbandit.messages import Ask, Message, Tell
+from fedbandit.model import Model
 from fedbandit.privacy import Guarantee
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.privacy import Releases
@@ -168,6 +169,10 @@ class PeerLink:
     def observe(self, i: int, choice: int, reward: float) -> None:
         """Peer i learns the reward of a choice."""
         self.peers[i].observe(choice, reward)
+
+    def model_of(self, i: int) -> Model:
+        """What the next arm of peer i is scored with: the estimator whose turn it is."""
+        return self.peers[i].estimators[self.peers[i].turn].model
 
     def next_wake(self, done: int) -> int:
         """After each round."""

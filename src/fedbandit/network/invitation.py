@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from fedbandit.errors import FedbanditError, number, unknown, whole_number
-from fedbandit.presets import PRESETS, Common
+from fedbandit.presets import PRESETS
+from fedbandit.presets.compose import keywords_of
 from fedbandit.privacy import NoisyRewards, PrivateStatistics
 from fedbandit.privacy.privacy import Privacy
 from fedbandit.system import System
@@ -47,13 +47,9 @@ class Terms:
         name = self.system.replace("-", "_")
         if name not in PRESETS:
             raise unknown("system", self.system, (preset.replace("_", "-") for preset in PRESETS))
-        parameters = inspect.signature(PRESETS[name]).parameters.values()
-        known = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
-        if any(p.kind is p.VAR_KEYWORD for p in parameters):
-            known |= set(Common.__annotations__)
         for keyword in self.keywords:
-            if keyword not in known:
-                raise unknown(f"keyword of {self.system}", keyword, known)
+            if keyword not in keywords_of(PRESETS[name]):
+                raise unknown(f"keyword of {self.system}", keyword, keywords_of(PRESETS[name]))
         try:
             given = {key: _privacy(value) if key == "privacy" else value for key, value in self.keywords.items()}
             return PRESETS[name](**given).told(self.world)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
-from functools import wraps
-from typing import Any, ParamSpec, TypedDict, Unpack
+from functools import cache, wraps
+from typing import Any, NamedTuple, ParamSpec, TypedDict, Unpack, get_type_hints
 
 from fedbandit.errors import FedbanditError, shown, unknown
 from fedbandit.policies import POLICIES, Policy
@@ -39,13 +39,14 @@ class Common(TypedDict, total=False):
 
 def preset(function: Callable[P, System]) -> Callable[P, System]:
     """Register a function as a system by its name; the system carries that name."""
-    keywords = _keywords_of(function)
+    rest = _rest_of(function)
+    any_keyword = rest is not None and rest.annotation not in ("Unpack[Common]", Unpack[Common])
 
     @wraps(function)
     def named(*args: P.args, **kwargs: P.kwargs) -> System:
         for name in kwargs:
-            if keywords is not None and name not in keywords:
-                raise unknown(f"keyword of {function.__name__}", name, keywords)
+            if not any_keyword and name not in keywords_of(named):
+                raise unknown(f"keyword of {function.__name__}", name, keywords_of(named))
         return named_after(function.__name__, function(*args, **kwargs))
 
     PRESETS[function.__name__] = named
@@ -59,14 +60,52 @@ def named_after(function: str, system: object) -> System:
     return replace(system, name=function)
 
 
-def _keywords_of(function: Callable[..., System]) -> set[str] | None:
-    """The names it takes, the common ones included; None if it takes whatever comes."""
-    parameters = inspect.signature(function, follow_wrapped=False).parameters
-    rest = [parameter for parameter in parameters.values() if parameter.kind is parameter.VAR_KEYWORD]
-    if any(parameter.annotation not in ("Unpack[Common]", Unpack[Common]) for parameter in rest):
-        return None
-    names = set(parameters) - {parameter.name for parameter in rest}
-    return names | set(Common.__annotations__) if rest else names
+class Keyword(NamedTuple):
+    """A keyword that a preset, an environment or a user's function takes; the annotation as text."""
+
+    name: str
+    required: bool
+    default: object
+    annotation: str
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is only ever on or off."""
+        return isinstance(self.default, bool)
+
+
+@cache
+def keywords_of(function: Callable[..., Any]) -> dict[str, Keyword]:
+    """All keywords of a function by name; `**rest` stands for the common ones.
+
+    >>> import fedbandit as fb
+    >>> list(keywords_of(fb.sync_linucb))
+    ['threshold', 'ridge', 'noise', 'confidence', 'alpha', 'policy']
+    """
+    try:
+        hints = get_type_hints(inspect.unwrap(function))
+    except (NameError, TypeError):  # a user's annotation that cannot be resolved
+        hints = {}
+    found = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            plain = "" if parameter.annotation is parameter.empty else parameter.annotation
+            annotation = _as_text(hints.get(parameter.name, plain))
+            required = parameter.default is parameter.empty
+            found[parameter.name] = Keyword(parameter.name, required, parameter.default, annotation)
+    if _rest_of(function) is not None:
+        found |= {name: Keyword(name, False, None, _as_text(hint)) for name, hint in get_type_hints(Common).items()}
+    return found
+
+
+def _rest_of(function: Callable[..., Any]) -> inspect.Parameter | None:
+    """Its `**` parameter."""
+    parameters = inspect.signature(function).parameters.values()
+    return next((parameter for parameter in parameters if parameter.kind is parameter.VAR_KEYWORD), None)
+
+
+def _as_text(annotation: object) -> str:
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
 def compose(

@@ -1,88 +1,26 @@
-"""Several systems on the same data: means over seeds with standard errors, and a table of them."""
+"""Several systems on the same data: means over seeds with standard errors, as text, JSON, files and a picture."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from fedbandit.environments import Environment, LikedItems
 from fedbandit.errors import FedbanditError
-from fedbandit.studies.runner import Run, Trial
-from fedbandit.studies.specs import Spec
+from fedbandit.files import write_json, write_table
+from fedbandit.presets import uniform
+from fedbandit.studies.figures import draw_comparison, save_figure
+from fedbandit.studies.measured import Measured, curve_rows
+from fedbandit.studies.specs import EnvironmentSpec, SystemSpec
+from fedbandit.studies.trials import Label, Point, Run, Trial
 
 MEASURES = ("regret", "reward", "uploads", "downloads", "scalars", "bytes", "seconds")
+RANDOM_ARMS = Label("random arms on the same stream")
 
-
-@dataclass(frozen=True)
-class Line:
-    """One system: its means over seeds, and their standard errors (none for one seed)."""
-
-    label: str
-    system: str
-    guarantee: str
-    runs: int
-    means: dict[str, float]
-    errors: dict[str, float | None]
-
-    def as_json(self) -> dict[str, Any]:
-        """The line under the names of the command line's contract."""
-        return {
-            "label": self.label,
-            "system": self.system,
-            "runs": self.runs,
-            **{measure: self.means[measure] for measure in MEASURES},
-            **{f"{measure}_standard_error": self.errors[measure] for measure in MEASURES},
-            "guarantee": self.guarantee,
-        }
-
-
-def trials_of(systems: Sequence[tuple[str, Spec]], env: Spec, horizon: int, seeds: Sequence[int]) -> list[Trial]:
-    """Every labelled system with every seed."""
-    labels = [label for label, _ in systems]
-    for label in labels:
-        if labels.count(label) > 1:
-            raise FedbanditError(f"{label} is given twice; give each one keywords of its own, as in {label}:ridge=1.")
-    return [Trial(label, spec, env, horizon, seed) for seed in seeds for label, spec in systems]
-
-
-def by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Runs of one system together, in the order in which systems first appear."""
-    groups: dict[str, list[Run]] = {}
-    for run in runs:
-        groups.setdefault(run.label, []).append(run)
-    return groups
-
-
-def standard_error(values: Sequence[float]) -> float | None:
-    """Standard error of the mean, or None if there is one value only.
-
-    >>> standard_error([1.0, 3.0]), standard_error([1.0])
-    (1.0, None)
-    """
-    return float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else None
-
-
-def aggregate(runs: Sequence[Run]) -> list[Line]:
-    """One line for each system."""
-    lines = []
-    for label, group in by_label(runs).items():
-        values = {measure: [float(run.report[measure]) for run in group] for measure in MEASURES}
-        first = group[0].report
-        lines.append(
-            Line(
-                label=label,
-                system=first["system"],
-                guarantee=first["guarantee"],
-                runs=len(group),
-                means={measure: float(np.mean(numbers)) for measure, numbers in values.items()},
-                errors={measure: standard_error(numbers) for measure, numbers in values.items()},
-            )
-        )
-    return lines
-
+Line = dict[str, Any]
+"""One system, under the names of the command line's contract: means over seeds, and their standard errors."""
 
 COLUMNS = {
     "regret": ("regret", 1, 1),
@@ -95,26 +33,88 @@ COLUMNS = {
 """Of the table: title, divisor and digits of each measure."""
 
 
+def trials_of(
+    systems: Sequence[tuple[str, SystemSpec]], env: EnvironmentSpec, horizon: int, seeds: Sequence[int]
+) -> list[Trial]:
+    """Every labelled system with every seed; on data sets of likes also random arms, to normalise rewards by."""
+    labels = [label for label, _ in systems]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise FedbanditError(f"{label} is given twice; give each one keywords of its own, as in {label}:ridge=1.")
+    points = [Point(label, spec, env) for label, spec in systems]
+    trials = [Trial(point, horizon, seed) for seed in seeds for point in points]
+    if isinstance(points[0].make_environment(), LikedItems):
+        trials += [Trial(Point(RANDOM_ARMS.series, uniform, env), horizon, seed) for seed in seeds]
+    return trials
+
+
+def compared(runs: Sequence[Run]) -> list[Run]:
+    """The runs of the systems that were named, without those of random arms."""
+    return [run for run in runs if run.label != RANDOM_ARMS]
+
+
+def lines_of(runs: Sequence[Run]) -> list[Line]:
+    """One line for each system."""
+    measured, lines = Measured.of(runs), []
+    for label, group in Measured.of(compared(runs)).runs.items():
+        first = group[0].report
+        line: Line = {"label": label.text, "system": first["system"], "runs": len(group)}
+        line |= {measure: measured.mean(label, measure) for measure in MEASURES}
+        line |= {f"{measure}_standard_error": measured.error(label, measure) for measure in MEASURES}
+        line["guarantee"] = first["guarantee"]
+        if RANDOM_ARMS in measured.runs and measured.numbers(RANDOM_ARMS, "reward").min() > 0:
+            line["normalised_reward"] = measured.mean(label, "normalised_reward")
+            line["normalised_reward_standard_error"] = measured.error(label, "normalised_reward")
+        lines.append(line)
+    return lines
+
+
 def format_table(lines: Sequence[Line]) -> str:
-    """The lines as aligned text, with the full guarantees below."""
-    columns = [["system", *(line.label for line in lines)]]
+    """The lines as aligned text, with the full guarantees and normalised rewards below."""
+    columns = [["system", *(line["label"] for line in lines)]]
     for measure, (title, scale, digits) in COLUMNS.items():
         columns.append([title, *_with_errors(lines, measure, scale, digits)])
-    columns.append(["guarantee", *(line.guarantee.partition(":")[0] for line in lines)])
+    columns.append(["guarantee", *(line["guarantee"].partition(":")[0] for line in lines)])
     rows = list(zip(*columns, strict=True))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     text = []
     for first, *numbers, last in rows:
         padded = [number.rjust(width) for number, width in zip(numbers, widths[1:-1], strict=True)]
         text.append("  ".join([first.ljust(widths[0]), *padded, last]))
-    guarantees = dict.fromkeys(line.guarantee for line in lines)
-    return "\n".join([*text, "", *(f"guarantee {guarantee}" for guarantee in guarantees)])
+    guarantees = dict.fromkeys(line["guarantee"] for line in lines)
+    text += ["", *(f"guarantee {guarantee}" for guarantee in guarantees)]
+    if "normalised_reward" in lines[0]:
+        text += ["", f"reward over that of {RANDOM_ARMS.text}:"]
+        for line in lines:
+            error = line["normalised_reward_standard_error"]
+            number = f"{line['normalised_reward']:7.3f}" + ("" if error is None else f" ± {error:.3f}")
+            text.append(f"  {line['label'].ljust(widths[0])}  {number}")
+    return "\n".join(text)
 
 
 def _with_errors(lines: Sequence[Line], measure: str, scale: float, digits: int) -> list[str]:
-    """One cell a line, ± one below the other."""
-    errors = [line.errors[measure] for line in lines]
+    """One entry a line, ± one below the other."""
+    errors = [line[f"{measure}_standard_error"] for line in lines]
     texts = ["" if error is None else f"{error / scale:,.{digits}f}" for error in errors]
     widest = max(map(len, texts))
     ends = [f" ± {text:>{widest}}" if text else "" for text in texts]
-    return [f"{line.means[measure] / scale:,.{digits}f}{end}" for line, end in zip(lines, ends, strict=True)]
+    return [f"{line[measure] / scale:,.{digits}f}{end}" for line, end in zip(lines, ends, strict=True)]
+
+
+def write_comparison(
+    folder: Path, form: str, runs: Sequence[Run], summary: dict[str, Any], env: Environment
+) -> list[Path]:
+    """Write runs and curves ("csv" or "parquet"), the summary, and the picture if matplotlib is there."""
+    runs = compared(runs)
+    labels = [{"label": run.label.text, "system": run.report["system"], "seed": run.report["seed"]} for run in runs]
+    # Ledgers, which only private systems have, are left to summaries.
+    rows = [{"label": run.label.text} | {k: v for k, v in run.report.items() if k != "privacy"} for run in runs]
+    written = [
+        write_table(folder / f"runs.{form}", rows),
+        write_table(folder / f"curves.{form}", curve_rows(labels, runs)),
+        write_json(folder / "summary.json", summary),
+    ]
+    if find_spec("matplotlib") is not None:
+        title = f"{env.name}: N = {env.n_clients:,}, d = {env.dim}, K = {env.n_arms}"
+        written.append(save_figure(draw_comparison(Measured.of(runs), title), folder / "regret.png"))
+    return written

@@ -1,19 +1,17 @@
-"""What was measured in an experiment: numbers and curves by facet, series and value."""
+"""What was measured in an experiment: numbers and curves by label."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from fedbandit.errors import FedbanditError, unknown
-from fedbandit.studies.compare import standard_error
-from fedbandit.studies.runner import Curve, Run
+from fedbandit.studies.trials import Label, Run, Value, format_value
 from fedbandit.types import Array, Ints
-
-Value: TypeAlias = float | int | str
 
 MEASURES = {
     "regret": "cumulative regret",
@@ -29,40 +27,14 @@ MEASURES = {
     "clusters": "clusters found",
     "rand_index": "adjusted Rand index of the clusters",
 }
-"""Names of what can be measured, and how an axis calls it."""
+"""Names of what can be measured, and the title of an axis."""
 
 RANDOM = "uniform"
-"""The system over whose reward `normalised_reward` is."""
-
-
-class Key(NamedTuple):
-    """What tells the points of an experiment apart."""
-
-    facet: str
-    series: str
-    value: Value
-
-    @property
-    def text(self) -> str:
-        """For people."""
-        return ", ".join(format_value(part) for part in (self.facet, self.series, self.value) if part != "")
-
-
-def format_value(value: Value) -> str:
-    """A value as a label, with few digits.
-
-    >>> [format_value(v) for v in (0.0811, 1.01, 1000.0, 123456789.0, "M = 4")]
-    ['0.0811', '1.01', '1,000', '1.23e+08', 'M = 4']
-    """
-    if isinstance(value, str):
-        return value
-    if value == int(value) and abs(value) < 1e6:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
+"""The system that `normalised_reward` is relative to."""
 
 
 def capitalised(text: str) -> str:
-    """The text as a sentence begins: only its first letter changes, as `str.capitalize` would spoil names."""
+    """The text with a capital first letter; `str.capitalize` would spoil names in it."""
     return text[:1].upper() + text[1:]
 
 
@@ -72,108 +44,142 @@ def check_measure(name: str) -> None:
         raise unknown("measure", name, MEASURES)
 
 
+def standard_error(values: Sequence[float]) -> float | None:
+    """Standard error of the mean, or None if there is one value only.
+
+    >>> standard_error([1.0, 3.0]), standard_error([1.0])
+    (1.0, None)
+    """
+    return float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else None
+
+
 @dataclass(frozen=True)
 class Measured:
-    """All runs of an experiment that were done, and how many clients each point has."""
+    """All finished runs of an experiment by label, each list in the order of seeds."""
 
-    runs: Mapping[Key, list[Run]]
-    n_clients: Mapping[Key, int]
+    runs: Mapping[Label, list[Run]]
 
-    def numbers(self, key: Key, measure: str = "regret") -> Array:
+    @classmethod
+    def of(cls, runs: Iterable[Run]) -> Measured:
+        """Runs by their labels, in order of appearance."""
+        groups: dict[Label, list[Run]] = {}
+        for run in runs:
+            groups.setdefault(run.label, []).append(run)
+        return cls(groups)
+
+    def every(self) -> list[Run]:
+        """All runs, label by label."""
+        return [run for runs in self.runs.values() for run in runs]
+
+    def numbers(self, label: Label, measure: str = "regret") -> Array:
         """A measure of each run, in the order of seeds."""
-        return np.array([self.number(run, key, measure) for run in self.runs[key]], dtype=np.float64)
+        return np.array([self.number(run, measure) for run in self.runs[label]], dtype=np.float64)
 
-    def mean(self, key: Key, measure: str = "regret") -> float:
+    def mean(self, label: Label, measure: str = "regret") -> float:
         """Its mean over seeds."""
-        return float(self.numbers(key, measure).mean())
+        return float(self.numbers(label, measure).mean())
 
-    def error(self, key: Key, measure: str = "regret") -> float | None:
+    def error(self, label: Label, measure: str = "regret") -> float | None:
         """The standard error of that mean."""
-        return standard_error(self.numbers(key, measure).tolist())
+        return standard_error(self.numbers(label, measure).tolist())
 
-    def has(self, key: Key, measure: str) -> bool:
+    def has(self, label: Label, measure: str) -> bool:
         """Whether the point was run, and has this measure."""
-        if key not in self.runs:
+        if label not in self.runs:
             return False
         try:
-            self.numbers(key, measure)
+            self.numbers(label, measure)
         except FedbanditError:
             return False
         return True
 
     def facets(self) -> list[str]:
         """In order of appearance."""
-        return list(dict.fromkeys(key.facet for key in self.runs))
+        return list(dict.fromkeys(label.facet for label in self.runs))
 
     def series(self, facet: str | None = None) -> list[str]:
         """In order of appearance."""
-        return list(dict.fromkeys(key.series for key in self.runs if facet is None or key.facet == facet))
+        return list(dict.fromkeys(label.series for label in self.runs if facet is None or label.facet == facet))
 
-    def line(self, series: str, facet: str = "") -> list[Key]:
+    def line(self, series: str, facet: str = "") -> list[Label]:
         """The points of a series in order of appearance."""
-        return [key for key in self.runs if key.series == series and key.facet == facet]
+        return [label for label in self.runs if label.series == series and label.facet == facet]
 
-    def curve(self, key: Key, measure: str = "regret") -> tuple[Ints, Array]:
+    def at(self, series: str, value: Value | None, facet: str = "") -> Label:
+        """The point of a series at a value; its only one, or its last, where no value is asked for."""
+        line = self.line(series, facet)
+        labels = line if value is None or len(line) == 1 else [label for label in line if label.value == value]
+        if not labels:
+            raise FedbanditError(f"{Label(series, '' if value is None else value, facet).text} was not run")
+        return labels[-1]
+
+    def curve(self, label: Label, measure: str = "regret") -> tuple[Ints, Array]:
         """Rounds, and the measure after each of them: (seeds, points)."""
-        runs = self.runs[key]
+        runs = self.runs[label]
         if measure in runs[0].traces:
             return runs[0].traces["round"].astype(np.int64), np.stack([run.traces[measure] for run in runs])
-        return runs[0].curve.round, np.stack([self._curve(run.curve, key, run, measure) for run in runs])
+        return runs[0].curve.round, np.stack([self._curve(run, measure) for run in runs])
 
-    def _curve(self, curve: Curve, key: Key, run: Run, measure: str) -> Array:
+    def _curve(self, run: Run, measure: str) -> Array:
+        curve = run.curve
         if measure == "messages":
             return np.asarray(curve.uploads + curve.downloads, dtype=np.float64)
         if measure == "per_client_regret":
-            return curve.regret / self.n_clients[key]
+            return curve.regret / run.n_clients
         if measure == "normalised_reward":
-            random = self._random(key, run).curve.reward
+            random = self._random(run).curve.reward
             return np.divide(curve.reward, random, out=np.full(random.shape, np.nan), where=random > 0)
         if measure in curve._fields:
             return np.asarray(getattr(curve, measure), dtype=np.float64)
         raise FedbanditError(f"There is no curve of {measure}.")
 
-    def number(self, run: Run, key: Key, measure: str) -> float:
+    def number(self, run: Run, measure: str) -> float:
         """A measure of one run."""
         if measure == "messages":
             return float(run.report["uploads"] + run.report["downloads"])
         if measure == "per_client_regret":
-            return float(run.report["regret"]) / self.n_clients[key]
+            return float(run.report["regret"]) / run.n_clients
         if measure == "normalised_reward":
-            random = float(self._random(key, run).report["reward"])
+            random = float(self._random(run).report["reward"])
             return float(run.report["reward"]) / random if random > 0 else float("nan")
-        if measure in run.report:
-            return float(run.report[measure])
-        if measure in run.extra:
-            return float(run.extra[measure])
-        raise FedbanditError(f"{key.text} has no {measure}.")
+        for numbers in (run.report, run.extra):
+            if measure in numbers:
+                return float(numbers[measure])
+        raise FedbanditError(f"{run.label.text} has no {measure}.")
 
-    def _random(self, key: Key, run: Run) -> Run:
+    def _random(self, run: Run) -> Run:
         """The run of random arms on the same stream."""
         same = ("environment", "horizon", "seed")
-        for other, runs in self.runs.items():
-            for candidate in runs if other.facet == key.facet else ():
-                if candidate.report["system"] == RANDOM and all(candidate.report[k] == run.report[k] for k in same):
-                    return candidate
-        raise FedbanditError(f"{key.text} has no normalised reward, as random arms were not run beside it.")
+        for other in self.every():
+            fits = other.label.facet == run.label.facet and other.report["system"] == RANDOM
+            if fits and all(other.report[key] == run.report[key] for key in same):
+                return other
+        raise FedbanditError(f"{run.label.text} has no normalised reward, as random arms were not run beside it.")
+
+    def rows(self, names: Iterable[str] = ()) -> list[dict[str, Any]]:
+        """One row for each run: what it is, and these measures (none where a system has no such thing)."""
+        return [
+            {
+                "facet": run.label.facet,
+                "series": run.label.series,
+                "value": format_value(run.label.value),
+                "seed": run.report["seed"],
+                **{name: self._or_none(run, name) for name in names},
+            }
+            for run in self.every()
+        ]
+
+    def _or_none(self, run: Run, name: str) -> float | None:
+        try:
+            return self.number(run, name)
+        except FedbanditError:
+            return None
 
 
-def rows_of(measured: Measured, names: Iterable[str]) -> list[dict[str, object]]:
-    """One line for each run: what it is, and these measures (none where a system has no such thing)."""
+def curve_rows(labels: Sequence[dict[str, Any]], runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """One row for each run and each kept round, with what labels the run before the numbers."""
     return [
-        {
-            "facet": key.facet,
-            "series": key.series,
-            "value": format_value(key.value),
-            "seed": run.report["seed"],
-            **{name: _or_none(measured, run, key, name) for name in names},
-        }
-        for key, runs in measured.runs.items()
-        for run in runs
+        {**label, **{name: number.item() for name, number in zip(run.curve._fields, point, strict=True)}}
+        for label, run in zip(labels, runs, strict=True)
+        for point in zip(*run.curve, strict=True)
     ]
-
-
-def _or_none(measured: Measured, run: Run, key: Key, name: str) -> float | None:
-    try:
-        return measured.number(run, key, name)
-    except FedbanditError:
-        return None

@@ -5,44 +5,74 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from fedbandit._version import __version__
 from fedbandit.engine.plot import require_matplotlib
+from fedbandit.environments.block import actions_per_round, world_of
 from fedbandit.errors import FedbanditError
-from fedbandit.studies.declaration import Experiment
-from fedbandit.studies.html_report import index_page, report_page
-from fedbandit.studies.markup import tables_of
-from fedbandit.studies.measured import MEASURES, Key, Measured, capitalised, rows_of
-from fedbandit.studies.panels import draw_experiment
-from fedbandit.studies.plan import Plan, make_plan
-from fedbandit.studies.plots import save_figure
-from fedbandit.studies.ray_engine import on_ray, require_ray
-from fedbandit.studies.runner import Refusal, Run, Trial, in_bundles, in_processes
-from fedbandit.studies.store import Store, code_version
-from fedbandit.studies.tables import make_folder, require_format, write_json, write_table, writing
+from fedbandit.files import make_folder, require_format, write_json, write_table, write_text
+from fedbandit.studies.experiment import Experiment
+from fedbandit.studies.figures import draw_panels, save_figure
+from fedbandit.studies.measured import MEASURES, Measured, capitalised, curve_rows
+from fedbandit.studies.report import index_page, report_page, tables_of
+from fedbandit.studies.specs import Spec, described
+from fedbandit.studies.store import Store, address_of, code_version, versions_of
+from fedbandit.studies.trials import Label, Point, Refusal, Run, Trial
+from fedbandit.studies.workers import Workers
 
 Summary = dict[str, Any]
 LIBRARIES = ("numpy", "scipy", "numba", "matplotlib", "pyarrow")
 
+LONG = 5_000_000
+"""Interactions from which on a run saves its state as it goes."""
 
-@dataclass(frozen=True)
-class Where:
-    """On what trials are run."""
 
-    engine: Literal["processes", "ray"] = "processes"
-    jobs: int | None = None
-    address: str | None = None
+@dataclass
+class Plan:
+    """All trials of an experiment at a scale; `skipped` says why points are missing."""
 
-    def run(self, trials: Sequence[Trial], done: Callable[[int, Run | Refusal], object]) -> None:
-        """Run all trials; `done` is told the position and the run of each when those that it ran with are ready."""
-        if trials:
-            crew = partial(on_ray, address=self.address) if self.engine == "ray" else in_processes
-            in_bundles(trials, done, self.jobs, crew)
+    experiment: Experiment
+    scale: str
+    trials: list[Trial] = field(default_factory=list)
+    skipped: dict[Label, str] = field(default_factory=dict)
+    points: dict[Label, Summary] = field(default_factory=dict)  # described for the report
+
+
+def make_plan(experiment: Experiment, scale: str, store: Store, *, strict: bool = False) -> Plan:
+    """Make systems and environments; what cannot be made is skipped with the reason, or refused if `strict`."""
+    plan = Plan(experiment, scale)
+    chosen = experiment.scale(scale)
+    for point in chosen.points:
+        try:
+            _add(plan, point, chosen.seeds, store, strict)
+        except FedbanditError as error:
+            if strict:
+                raise
+            plan.skipped[point.label] = str(error)
+    return plan
+
+
+def _add(plan: Plan, point: Point, seeds: int, store: Store, strict: bool) -> None:
+    system, env = point.make_system(), point.make_environment()
+    horizon = point.horizon if env.longest is None else min(point.horizon or env.longest, env.longest)
+    if horizon is None:
+        raise FedbanditError(f"{point.label.text} needs a horizon: {env.name} has no end of its own.")
+    world = world_of(env, horizon)
+    if strict:
+        system.told(world)  # whatever is wrong is said before anything is run
+    names = {"system": described(point.system), "environment": described(point.env)}
+    plan.points[point.label] = {"point": point.label.text, **names, "horizon": horizon}
+    if not isinstance(point.system, Spec):
+        point = replace(point, system=system)  # a worker need not be able to import the function that made it
+    for seed in range(seeds):
+        trial = Trial(point, horizon, seed, interactions=horizon * actions_per_round(env))
+        trial = replace(trial, address=address_of(trial, system, env))
+        if trial.interactions >= LONG:
+            trial = replace(trial, checkpoint=str(store.checkpoint(trial.address)))
+        plan.trials.append(trial)
 
 
 def reproduce(
@@ -50,7 +80,7 @@ def reproduce(
     scale: str,
     out: Path,
     *,
-    where: Where | None = None,
+    workers: Workers | None = None,
     strict: bool = False,
     command: str = "",
     begin: Callable[[int, int], object] = lambda _total, _done: None,
@@ -59,54 +89,44 @@ def reproduce(
 ) -> list[Summary]:
     """Run experiments and write their reports to `out`, and a page that shows all that are there.
 
-    Runs that `out` has already are not done again. `begin` is told how many interactions there are in all and how many
+    Runs that `out` has already are not repeated. `begin` is told how many interactions there are in all and how many
     are done already, `progress` how many were done since; `finished` gets each summary as its report is written.
     """
-    where = where or Where()
+    workers = workers or Workers()
     require_matplotlib()
     require_format("parquet")
-    if where.engine == "ray":
-        require_ray()
     store = Store.open(out)
     plans = [make_plan(experiment, scale, store, strict=strict) for experiment in experiments]
-    runs = _kept(plans, store)
-    cells = {cell.name: cell for plan in plans for cell in plan.cells}
-    due = [cell for name, cell in cells.items() if name not in runs]
-    begin(sum(cell.interactions for cell in cells.values()), sum(cells[name].interactions for name in runs))
+    trials = {trial.address: trial for plan in plans for trial in plan.trials}
+    kept = {address: store.get(address, trial.point.label) for address, trial in trials.items()}
+    runs: dict[str, Run | Refusal] = {address: run for address, run in kept.items() if run is not None}
+    due = [trial for address, trial in trials.items() if address not in runs]
+    total = sum(trial.interactions for trial in trials.values())
+    begin(total, total - sum(trial.interactions for trial in due))
     waiting = list(plans)
     summaries: list[Summary] = []
 
     def write_finished() -> None:
         for plan in list(waiting):
-            if all(cell.name in runs for cell in plan.cells):
+            if all(trial.address in runs for trial in plan.trials):
                 waiting.remove(plan)
                 summaries.append(write_experiment(plan, runs, out, command))
                 finished(summaries[-1])
 
     def keep(position: int, run: Run | Refusal) -> None:
-        cell = due[position]
+        trial = due[position]
         if isinstance(run, Run):
-            store.put(cell.name, run)
+            store.put(trial.address, run)
         elif strict:
-            raise FedbanditError(f"{cell.trial.label}: {run.reason}")
-        runs[cell.name] = run
-        progress(cell.interactions)
+            raise FedbanditError(f"{trial.point.label.text}: {run.reason}")
+        runs[trial.address] = run
+        progress(trial.interactions)
         write_finished()
 
     write_finished()
-    where.run([cell.trial for cell in due], keep)
+    workers.run(due, keep)
     write_index(out)
     return summaries
-
-
-def _kept(plans: Sequence[Plan], store: Store) -> dict[str, Run | Refusal]:
-    """Runs that were done before."""
-    kept: dict[str, Run | Refusal] = {}
-    for cell in (cell for plan in plans for cell in plan.cells):
-        run = store.get(cell.name, cell.trial.label)
-        if run is not None:
-            kept[cell.name] = run
-    return kept
 
 
 def write_experiment(plan: Plan, runs: dict[str, Run | Refusal], out: Path, command: str) -> Summary:
@@ -119,15 +139,15 @@ def write_experiment(plan: Plan, runs: dict[str, Run | Refusal], out: Path, comm
     picture, tables = None, []
     if measured.runs:
         write_table(folder / "runs.parquet", _run_rows(plan, measured))
-        write_table(folder / "curves.parquet", _curve_rows(measured))
+        write_table(folder / "curves.parquet", curve_rows(measured.rows(), measured.every()))
         tables = tables_of(experiment, measured)
-        _write_text(folder / "table.md", "\n".join(table.markdown() for table in tables))
-        _write_text(folder / "table.tex", "\n".join(table.latex() for table in tables))
-        figure = draw_experiment(experiment.panels, measured, f"{capitalised(experiment.title)} ({_seeds(summary)})")
+        write_text(folder / "table.md", "\n".join(table.markdown() for table in tables))
+        write_text(folder / "table.tex", "\n".join(table.latex() for table in tables))
+        figure = draw_panels(experiment.panels, measured, capitalised(experiment.title))
         save_figure(figure, folder / "figure.pdf")
         picture = save_figure(figure, folder / "figure.png").read_bytes()
     write_json(folder / "summary.json", summary)
-    _write_text(folder / "report.html", report_page(summary, tables, picture))
+    write_text(folder / "report.html", report_page(summary, tables, picture))
     return summary
 
 
@@ -139,38 +159,24 @@ def write_index(out: Path) -> Path:
             found.append(json.loads(path.read_text(encoding="utf-8")))
         except ValueError:
             continue
-    return _write_text(out / "index.html", index_page(found))
+    return write_text(out / "index.html", index_page(found))
 
 
-def _measured(plan: Plan, runs: dict[str, Run | Refusal]) -> tuple[Measured, dict[Key, str]]:
-    by_key: dict[Key, list[Run]] = {}
-    skipped, refused = dict(plan.skipped), set()
-    for cell in plan.cells:
-        run = runs[cell.name]
+def _measured(plan: Plan, runs: dict[str, Run | Refusal]) -> tuple[Measured, dict[Label, str]]:
+    """The runs of a plan, each under the label that it has there, and the reasons for what is missing."""
+    found, skipped = [], dict(plan.skipped)
+    for trial in plan.trials:
+        run, label = runs[trial.address], trial.point.label
         if isinstance(run, Refusal):
-            skipped[cell.key] = run.reason
-            refused.add(cell.key)
+            skipped[label] = run.reason
         else:
-            by_key.setdefault(cell.key, []).append(run)
-    kept = {key: group for key, group in by_key.items() if key not in refused}
-    return Measured(kept, {cell.key: cell.n_clients for cell in plan.cells}), skipped
+            found.append(replace(run, label=label))
+    return Measured.of(run for run in found if run.label not in skipped), skipped
 
 
-def _summary(plan: Plan, measured: Measured, skipped: dict[Key, str], command: str) -> Summary:
-    experiment = plan.experiment
-    claims = []
-    for claim in experiment.claims:
-        finding = claim.find(measured, plan.scale)
-        claims.append(
-            {
-                "text": claim.text,
-                "holds": finding.holds,
-                "numbers": finding.numbers,
-                "otherwise": claim.otherwise,
-                "ours": claim.ours,
-            }
-        )
-    every = [run for runs in measured.runs.values() for run in runs]
+def _summary(plan: Plan, measured: Measured, skipped: dict[Label, str], command: str) -> Summary:
+    experiment, every = plan.experiment, measured.every()
+    findings = [claim.find(measured, plan.scale) for claim in experiment.claims]
     return {
         "name": experiment.name,
         "title": experiment.title,
@@ -181,65 +187,31 @@ def _summary(plan: Plan, measured: Measured, skipped: dict[Key, str], command: s
         "reference": experiment.reference,
         "reports": experiment.reports,
         "remarks": list(experiment.remarks),
-        "claims": claims,
-        "skipped": {key.text: reason for key, reason in skipped.items()},
-        "guarantees": {key.text: runs[0].report["guarantee"] for key, runs in measured.runs.items()},
-        "points": [
-            {"point": key.text, "system": system, "environment": env, "horizon": horizon}
-            for key, (system, env, horizon) in plan.points.items()
-            if key in measured.runs
+        "claims": [
+            {"text": claim.text, **finding._asdict(), "otherwise": claim.otherwise, "ours": claim.ours}
+            for claim, finding in zip(experiment.claims, findings, strict=True)
         ],
-        "versions": _versions(),
+        "skipped": {label.text: reason for label, reason in skipped.items()},
+        "guarantees": {label.text: runs[0].report["guarantee"] for label, runs in measured.runs.items()},
+        "points": [point for label, point in plan.points.items() if label in measured.runs],
+        "versions": {"fedbandit": __version__, "Python": platform.python_version(), **versions_of(*LIBRARIES)},
         "code": code_version(),
         "command": command,
     }
 
 
-def _versions() -> dict[str, str]:
-    found = {"fedbandit": __version__, "Python": platform.python_version()}
-    for library in LIBRARIES:
-        try:
-            found[library] = version(library)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
 def _run_rows(plan: Plan, measured: Measured) -> list[dict[str, Any]]:
-    """One line for each run. Seconds differ from run to run, so they stand in summary.json only."""
-    names = {(cell.key, cell.trial.seed): cell.name for cell in plan.cells}
-    measures = [name for name in MEASURES if any(measured.has(key, name) for key in measured.runs)]
-    runs = [(key, run) for key, group in measured.runs.items() for run in group]
+    """One row for each run. Seconds differ from run to run, so they stand in summary.json only."""
+    addresses = {(trial.point.label, trial.seed): trial.address for trial in plan.trials}
+    measures = [name for name in MEASURES if any(measured.has(label, name) for label in measured.runs)]
     return [
         {
             **row,
-            "system": plan.points[key][0],
-            "environment": plan.points[key][1],
+            "system": plan.points[run.label]["system"],
+            "environment": plan.points[run.label]["environment"],
             "horizon": run.report["horizon"],
             "guarantee": run.report["guarantee"],
-            "cell": names[key, run.report["seed"]],
+            "address": addresses[run.label, run.report["seed"]],
         }
-        for row, (key, run) in zip(rows_of(measured, measures), runs, strict=True)
+        for row, run in zip(measured.rows(measures), measured.every(), strict=True)
     ]
-
-
-def _curve_rows(measured: Measured) -> list[dict[str, Any]]:
-    """One line for each run and each kept round."""
-    return [
-        {
-            **label,
-            **{name: number.item() for name, number in zip(run.curve._fields, point, strict=True)},
-        }
-        for label, run in zip(rows_of(measured, ()), [r for g in measured.runs.values() for r in g], strict=True)
-        for point in zip(*run.curve, strict=True)
-    ]
-
-
-def _seeds(summary: Summary) -> str:
-    return "one seed" if summary["seeds"] == 1 else f"mean ± standard error of {summary['seeds']} seeds"
-
-
-def _write_text(path: Path, text: str) -> Path:
-    with writing(path) as partial:
-        partial.write_text(text, encoding="utf-8")
-    return path

@@ -1,37 +1,48 @@
-"""Systems and environments by text: a name, a name with keywords, or a function in anyone's file.
+"""Systems and environments as users type them: a name, a name with keywords, or a function in a file.
 
     async-linucb
     async-linucb:gamma_upload=5,gamma_download=5
     path/to/my.py:my_system
     path/to/my.py:my_system:strength=2
 
-A `Spec` is only text, so it travels to a worker process where a function loaded from a file could not.
+A spec is text only. Called, it makes the system or the environment; it also travels to a worker process, where the
+same file is loaded again.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import math
 import sys
 import zlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Self, TypeAlias, TypeVar
 
 from fedbandit.environments import ENVIRONMENTS, Environment
 from fedbandit.environments.recorded_file import recorded_file
 from fedbandit.errors import FedbanditError, unknown
 from fedbandit.presets import PRESETS
-from fedbandit.presets.compose import named_after
-from fedbandit.studies.keywords import Keyword, Value, convert, keywords_of
+from fedbandit.presets.compose import Keyword, keywords_of, named_after
 from fedbandit.system import System
 
 SYSTEMS = PRESETS
 ENVIRONMENTS_BY_TEXT: dict[str, Callable[..., Environment]] = {**ENVIRONMENTS, "recorded": recorded_file}
 WORLD_DEFAULTS = {"n_clients": "100", "dim": "25", "n_arms": "25"}
-"""What an environment is made with when it needs a keyword that was not given."""
+"""Values of keywords that an environment requires and a user did not give."""
+
+Scalar: TypeAlias = int | float | bool | str | None
+
+# What an annotation must mention for a value of this type to be welcome; numbers need no permission.
+_PERMISSION: tuple[tuple[type, tuple[str, ...]], ...] = (
+    (bool, ("bool",)),
+    (str, ("str", "Literal", "Path")),
+    (tuple, ("tuple", "Array", "Sequence", "list")),
+    (type(None), ("None",)),
+)
 
 
 def hyphenated(name: str) -> str:
@@ -47,12 +58,12 @@ class Spec:
     keywords: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def parse(cls, text: str) -> Spec:
+    def parse(cls, text: str) -> Self:
         """Take a text apart. A comma begins a keyword only if `=` follows, so values may have commas.
 
-        >>> Spec.parse("async-linucb:gamma-upload=2,gamma_download=inf")
-        Spec(name='async_linucb', keywords=(('gamma_upload', '2'), ('gamma_download', 'inf')))
-        >>> Spec.parse("homogeneous:drift=100,200,pool=50").keywords
+        >>> SystemSpec.parse("async-linucb:gamma-upload=2,gamma_download=inf")
+        SystemSpec(name='async_linucb', keywords=(('gamma_upload', '2'), ('gamma_download', 'inf')))
+        >>> EnvironmentSpec.parse("homogeneous:drift=100,200,pool=50").keywords
         (('drift', '100,200'), ('pool', '50'))
         """
         if text.endswith(".py"):
@@ -70,9 +81,83 @@ class Spec:
         inline = ",".join(f"{key}={value}" for key, value in self.keywords)
         return hyphenated(self.name) + (f":{inline}" if inline else "")
 
-    def over(self, flags: Mapping[str, str]) -> Spec:
+    @property
+    def file(self) -> Path | None:
+        """The user's file, if the name is that of a function in one."""
+        path, marker, _ = self.name.partition(".py:")
+        return Path(f"{path}.py") if marker else None
+
+    def over(self, flags: Mapping[str, str]) -> Self:
         """The spec with these keywords added where it does not set them itself."""
         return replace(self, keywords=tuple({**flags, **dict(self.keywords)}.items()))
+
+    def _maker(self, kind: str, table: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
+        """The function of this name, in a table or in the user's file."""
+        if self.file is None:
+            if self.name not in table:
+                raise unknown(kind, hyphenated(self.name), map(hyphenated, table))
+            return table[self.name]
+        name, module = self.name.partition(".py:")[2], module_at(self.file.resolve())
+        function = vars(module).get(name.replace("-", "_"))
+        if not callable(function):
+            own = [key for key, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__]
+            raise unknown("function", f"{self.file}:{name}", (f"{self.file}:{other}" for other in own))
+        maker: Callable[..., Any] = function
+        return maker
+
+    def _make(self, maker: Callable[..., Any], defaults: Mapping[str, str]) -> Any:
+        takes, given = keywords_of(maker), dict(self.keywords)
+        for name in given:
+            if name not in takes:
+                if not takes:
+                    raise FedbanditError(f"{hyphenated(self.name)} takes no keywords, but was given {name!r}.")
+                raise unknown(f"keyword of {hyphenated(self.name)}", name, takes)
+        for keyword in takes.values():
+            if keyword.required and keyword.name not in given:
+                if keyword.name not in defaults:
+                    raise FedbanditError(f"{hyphenated(self.name)} needs --{hyphenated(keyword.name)}.")
+                given[keyword.name] = defaults[keyword.name]
+        values = {name: convert(text, takes[name]) for name, text in given.items()}
+        try:
+            return maker(**values)
+        except FedbanditError:
+            raise
+        except (TypeError, ValueError) as error:
+            if self.file is not None:  # a user's own function keeps its traceback: the fault may be there
+                raise
+            raise FedbanditError(f"{self.over(given).label} makes no sense: {error}.") from error
+
+
+class SystemSpec(Spec):
+    """A system as text."""
+
+    @property
+    def maker(self) -> Callable[..., System]:
+        """The preset, or the user's function."""
+        return self._maker("system", SYSTEMS)
+
+    def __call__(self) -> System:
+        """Make the system; one from a file is called after its function."""
+        return named_after(self.maker.__name__, self._make(self.maker, {}))
+
+
+class EnvironmentSpec(Spec):
+    """An environment as text."""
+
+    @property
+    def maker(self) -> Callable[..., Environment]:
+        """The environment of this name, or the user's function."""
+        return self._maker("environment", ENVIRONMENTS_BY_TEXT)
+
+    def __call__(self) -> Environment:
+        """Make the environment, with `WORLD_DEFAULTS` for required keywords that were not given."""
+        env: Environment = self._make(self.maker, WORLD_DEFAULTS)
+        if not hasattr(env, "open"):
+            raise FedbanditError(f"{self.name} returned {env!r}, which is not an environment.")
+        return env
+
+
+AnySpec = TypeVar("AnySpec", SystemSpec, EnvironmentSpec)
 
 
 def _inline_keywords(inline: str, text: str) -> tuple[tuple[str, str], ...]:
@@ -88,91 +173,132 @@ def _inline_keywords(inline: str, text: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def system_maker(name: str) -> Callable[..., System]:
-    """The preset of this name, or the function that a file holds."""
-    return _maker("system", name, SYSTEMS)
-
-
-def environment_maker(name: str) -> Callable[..., Environment]:
-    """The environment of this name, or the function that a file holds."""
-    return _maker("environment", name, ENVIRONMENTS_BY_TEXT)
-
-
-def build_system(spec: Spec) -> System:
-    """Make the system; one from a file is called after its function."""
-    maker = system_maker(spec.name)
-    return named_after(maker.__name__, _make(maker, spec, {}))
-
-
-@lru_cache(maxsize=4)  # a worker runs many trials on one recorded file
-def build_environment(spec: Spec) -> Environment:
-    """Make the environment, with `WORLD_DEFAULTS` for what it needs and was not given."""
-    env: Environment = _make(environment_maker(spec.name), spec, WORLD_DEFAULTS)
-    if not hasattr(env, "open"):
-        raise FedbanditError(f"{spec.name} returned {env!r}, which is not an environment.")
-    return env
-
-
-def distribute(flags: Mapping[str, str], systems: list[Spec], env: Spec) -> tuple[list[Spec], Spec]:
-    """Give each flag to the environment if it takes it, otherwise to every system that does."""
-    env_takes = keywords_of(environment_maker(env.name))
-    system_takes = [keywords_of(system_maker(spec.name)) for spec in systems]
-    for name in flags:
-        if name not in env_takes and not any(name in takes for takes in system_takes):
+def distribute(
+    flags: Mapping[str, str], systems: Sequence[SystemSpec], envs: Sequence[EnvironmentSpec] = ()
+) -> tuple[list[SystemSpec], list[EnvironmentSpec]]:
+    """Give each flag to the environments that take it, otherwise to every system that does."""
+    of_envs = {key: text for key, text in flags.items() if any(key in keywords_of(env.maker) for env in envs)}
+    of_systems = {key: text for key, text in flags.items() if key not in of_envs}
+    for name in of_systems:
+        if not any(name in keywords_of(spec.maker) for spec in systems):
             named = ", ".join(dict.fromkeys(hyphenated(spec.name) for spec in systems))
-            raise FedbanditError(f"--{hyphenated(name)} is a keyword neither of {named} nor of {hyphenated(env.name)}.")
-    told = [
-        spec.over({key: text for key, text in flags.items() if key in takes and key not in env_takes})
-        for spec, takes in zip(systems, system_takes, strict=True)
-    ]
-    return told, env.over({key: text for key, text in flags.items() if key in env_takes})
+            where = " nor of ".join([f"a keyword neither of {named}", *(hyphenated(env.name) for env in envs)])
+            raise FedbanditError(f"--{hyphenated(name)} is {where if envs else f'not a keyword of {named}'}.")
+    return [_told(spec, of_systems) for spec in systems], [_told(env, of_envs) for env in envs]
 
 
-def _make(maker: Callable[..., Any], spec: Spec, defaults: Mapping[str, str]) -> Any:
-    takes = keywords_of(maker)
-    given = dict(spec.keywords)
-    for name in given:
-        if name not in takes:
-            raise _not_a_keyword(name, spec, takes)
-    for keyword in takes.values():
-        if keyword.required and keyword.name not in given:
-            if keyword.name not in defaults:
-                raise FedbanditError(f"{hyphenated(spec.name)} needs --{hyphenated(keyword.name)}.")
-            given[keyword.name] = defaults[keyword.name]
-    values: dict[str, Value] = {name: convert(text, takes[name]) for name, text in given.items()}
+def _told(spec: AnySpec, flags: Mapping[str, str]) -> AnySpec:
+    takes = keywords_of(spec.maker)
+    return spec.over({key: text for key, text in flags.items() if key in takes})
+
+
+def read_value(text: str) -> Scalar | tuple[Scalar, ...]:
+    """The Python value that a piece of text looks like.
+
+    >>> [read_value(text) for text in ("5", "2.5", "1e3", "inf", "true", "none", "100,200", "lints")]
+    [5, 2.5, 1000, inf, True, None, (100, 200), 'lints']
+    """
+    if "," in text:
+        return tuple(_read_scalar(part) for part in text.split(",") if part)
+    return _read_scalar(text)
+
+
+def _read_scalar(text: str) -> Scalar:
+    text = text.strip()
+    words: dict[str, Scalar] = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
     try:
-        return maker(**values)
-    except FedbanditError:
-        raise
-    except (TypeError, ValueError) as error:
-        # A value of a type nobody foresaw. A user's own function keeps its traceback: the fault may be there.
-        if ".py:" in spec.name:
-            raise
-        raise FedbanditError(f"{spec.over(given).label} makes no sense: {error}.") from error
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    # 1e6 is how people write a million, and counts must be whole.
+    written_whole = "." not in text and math.isfinite(number) and number.is_integer()
+    return int(number) if written_whole else number
 
 
-def _not_a_keyword(name: str, spec: Spec, takes: Mapping[str, Keyword]) -> FedbanditError:
-    if not takes:
-        return FedbanditError(f"{hyphenated(spec.name)} takes no keywords, but was given {name!r}.")
-    return unknown(f"keyword of {hyphenated(spec.name)}", name, takes)
+def written(value: object) -> str:
+    """A value as `read_value` reads it.
+
+    >>> [written(value) for value in (None, True, 2.0, (100, 200), "lints")]
+    ['none', 'true', '2.0', '100,200', 'lints']
+    """
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(written, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def _maker(kind: str, name: str, table: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
-    if ".py:" in name:
-        path, _, function = name.partition(".py:")
-        return _function_in(f"{path}.py", function)
-    if name not in table:
-        raise unknown(kind, hyphenated(name), map(hyphenated, table))
-    return table[name]
+def convert(text: str, keyword: Keyword) -> Scalar | tuple[Scalar, ...]:
+    """The value of a keyword given as text, refused if the keyword cannot be of that type.
+
+    >>> convert("100", Keyword("drift", False, (), "tuple[int, ...]"))
+    (100,)
+    >>> convert("much", Keyword("noise", False, 0.1, "float"))
+    Traceback (most recent call last):
+    fedbandit.errors.FedbanditError: noise is 'much', but must be a value of type float.
+    """
+    if keyword.annotation == "str" or "Path" in keyword.annotation:
+        return text
+    if keyword.name == "privacy":
+        raise FedbanditError(
+            f"privacy is {text!r}, but cannot be written here: name feducb, dp-linucb or another private system, or a "
+            "function of yours, my.py:my_system, that returns one with privacy=PrivateStatistics(…)."
+        )
+    value = read_value(text)
+    if isinstance(keyword.default, tuple) and not isinstance(value, tuple):
+        value = (value,)
+    for kind, words in _PERMISSION:
+        if isinstance(value, kind) and keyword.annotation and not any(word in keyword.annotation for word in words):
+            raise FedbanditError(f"{keyword.name} is {text!r}, but must be a value of type {keyword.annotation}.")
+    return value
 
 
-def _function_in(path: str, name: str) -> Callable[..., Any]:
-    module = module_at(Path(path).resolve())
-    function = getattr(module, name.replace("-", "_"), None)
-    if not callable(function):
-        own = [key for key, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__]
-        raise unknown("function", f"{path}:{name}", (f"{path}:{function}" for function in own))
-    return function
+def described(thing: Any) -> str:
+    """A system, an environment or its maker in a line: where possible as a user would type it.
+
+    >>> import fedbandit as fb
+    >>> described(partial(fb.async_linucb, gamma_upload=2.0)), described(fb.environments.fclub(n_servers=2))
+    ('async-linucb:gamma_upload=2.0', 'fclub:n_servers=2')
+    """
+    if isinstance(thing, Spec):
+        return thing.label
+    if isinstance(thing, System):
+        parts = (thing.policy, thing.protocol, thing.structure, thing.privacy)
+        return f"{thing.name}: {', '.join(map(repr, parts))}, ridge={thing.ridge:g}"
+    if isinstance(thing, partial):
+        words = [*(described(arg) if callable(arg) else written(arg) for arg in thing.args)]
+        name, keywords = thing.func.__name__, thing.keywords
+    elif callable(thing):
+        if thing.__name__ == "<lambda>":
+            return described(thing())
+        name, words, keywords = thing.__name__, [], {}
+    else:
+        name, words, keywords = thing.name, [], _unusual_fields(thing)
+    words += [f"{key}={written(value)}" for key, value in keywords.items()]
+    return hyphenated(name) + (f":{','.join(words)}" if words else "")
+
+
+def _unusual_fields(env: Environment) -> dict[str, Any]:
+    """The parameters of an environment that differ from their defaults; arrays of data are left out."""
+    usual: dict[str, Any] = {field.name: field.default for field in fields(env)} if is_dataclass(env) else {}
+    given = {name: getattr(env, name) for name in usual}
+    return {
+        name: value
+        for name, value in given.items()
+        if isinstance(value, int | float | str | tuple) and value != usual[name]
+    }
+
+
+_LOADED: list[Path] = []
+
+
+def loaded_files() -> tuple[Path, ...]:
+    """The users' files that have been loaded, in this order."""
+    return tuple(_LOADED)
 
 
 @lru_cache
@@ -194,4 +320,5 @@ def module_at(path: Path) -> ModuleType:
         raise FedbanditError(f"{str(path)!r} cannot be loaded: {type(error).__name__}: {error}") from error
     finally:
         sys.path.remove(str(path.parent))
+    _LOADED.append(path)
     return module

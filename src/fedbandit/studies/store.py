@@ -1,8 +1,8 @@
-"""A folder of results: runs that are done, found by what they are runs of.
+"""A folder of results: runs that are done, found by what they depend on.
 
-The name of a file is a digest of all that a run depends on: system, environment (arrays of data included), horizon,
-seed, what is measured, the source code that computes it, and NumPy and Numba. A run that was done is never done again,
-one that was changed in any way is; a file that cannot be read counts as not there.
+The address of a run is a digest of all that it depends on: system, environment (arrays of data included), horizon,
+seed, what is measured, the source code that computes it, and NumPy and Numba. A finished run is never repeated, one
+that was changed in any way is; a file that cannot be read counts as not there.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
+from inspect import getsourcefile
 from pathlib import Path
 
 import numpy as np
@@ -21,47 +23,57 @@ from fedbandit._version import __version__
 from fedbandit.engine.checkpoint import fingerprint
 from fedbandit.environments import Environment
 from fedbandit.errors import FedbanditError
-from fedbandit.files import read_arrays, write_arrays
-from fedbandit.studies.runner import Curve, Run, Trial
+from fedbandit.files import make_folder, read_arrays, write_arrays, write_json
 from fedbandit.studies.specs import Spec
-from fedbandit.studies.tables import make_folder, write_json
+from fedbandit.studies.trials import Curve, Label, Run, Trial
 from fedbandit.system import System
 
 MARK = "fedbandit.json"
-_COMPUTES = ("studies/extras.py", "studies/runner.py", "studies/keywords.py", "studies/specs.py")
-_COMPUTES_NOT = ("audit", "cli", "network", "papers", "studies", "testing")
-_ABOUT_TEXT = ("checks",)
+_COMPUTES = ("studies/specs.py", "studies/trials.py")
+_COMPUTES_NOT = ("audit", "cli", "network", "papers", "studies", "testing", "checks.py")
+
+
+def versions_of(*libraries: str) -> dict[str, str]:
+    """The versions of those that are installed."""
+    found = {}
+    for library in libraries:
+        with suppress(PackageNotFoundError):
+            found[library] = version(library)
+    return found
 
 
 @lru_cache(maxsize=1)
 def code_version() -> str:
     """A digest of the source code on which results depend, and of the libraries below it."""
     root = Path(__file__).parents[1]
-    digest = hashlib.sha256(f"numpy {version('numpy')} numba {version('numba')}".encode())
-    for path in _sources(root):
-        digest.update(f"\n{path.relative_to(root).as_posix()}\n".encode())
-        digest.update(path.read_bytes())
+    digest = hashlib.sha256(repr(versions_of("numpy", "numba")).encode())
+    for path in sorted(root.rglob("*.py")):
+        name = path.relative_to(root).as_posix()
+        if name in _COMPUTES or name.partition("/")[0] not in _COMPUTES_NOT:
+            digest.update(f"\n{name}\n".encode())
+            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
-def _sources(root: Path) -> Iterator[Path]:
-    for path in sorted(root.rglob("*.py")):
-        name = path.relative_to(root).as_posix()
-        inside = name.partition("/")[0]
-        about_text = inside in _COMPUTES_NOT or (name == inside and name.startswith(_ABOUT_TEXT))
-        if name in _COMPUTES or not about_text:
-            yield path
-
-
-def address(trial: Trial, system: System, env: Environment) -> str:
+def address_of(trial: Trial, system: System, env: Environment) -> str:
     """The name under which a trial's run is kept."""
     digest = hashlib.sha256(code_version().encode())
     digest.update(fingerprint(system, env, trial.horizon, trial.seed).encode())
-    digest.update(f"{system.name} {trial.extra}".encode())
-    for spec in (trial.system, trial.env):
-        if isinstance(spec, Spec) and ".py:" in spec.name:
-            digest.update(Path(spec.name.partition(".py:")[0] + ".py").read_bytes())
+    digest.update(f"{system.name} {trial.point.extra}".encode())
+    for path in sorted({*_users_files(trial, system, env)}):
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:40]
+
+
+def _users_files(trial: Trial, system: System, env: Environment) -> Iterator[Path]:
+    """Files outside this package that define the system, one of its parts or the environment."""
+    makers: tuple[object, object] = trial.point.system, trial.point.env
+    for maker in makers:
+        if isinstance(maker, Spec) and maker.file is not None:
+            yield maker.file.resolve()
+    for part in (system.policy, system.protocol, system.structure, system.privacy, env):
+        if not type(part).__module__.startswith("fedbandit."):
+            yield Path(str(getsourcefile(type(part))))
 
 
 @dataclass(frozen=True)
@@ -89,37 +101,37 @@ class Store:
                 )
         else:
             write_json(mark, {"version": __version__})
-        make_folder(out / "cells")
-        return cls(out / "cells")
+        make_folder(out / "runs")
+        return cls(out / "runs")
 
-    def path(self, name: str) -> Path:
+    def path(self, address: str) -> Path:
         """Where a run is kept."""
-        return self.folder / name[:2] / f"{name}.npz"
+        return self.folder / address[:2] / f"{address}.npz"
 
-    def checkpoint(self, name: str) -> Path:
-        """Where a run that is under way saves its state."""
-        path = self.path(name).with_suffix(".checkpoint")
+    def checkpoint(self, address: str) -> Path:
+        """Where an unfinished run saves its state."""
+        path = self.path(address).with_suffix(".checkpoint")
         make_folder(path.parent)
         return path
 
-    def get(self, name: str, label: str) -> Run | None:
-        """The run of this name, if it was done."""
-        path = self.path(name)
+    def get(self, address: str, label: Label) -> Run | None:
+        """The run at this address, if it was done, under a label."""
+        path = self.path(address)
         if not path.exists():
             return None
         try:
             header, arrays = read_arrays(path)
             curve = Curve(*(arrays.pop(f"curve.{field}") for field in Curve._fields))
             traces = {name.removeprefix("trace."): array for name, array in arrays.items()}
-            return Run(label, header["report"], curve, header["extra"], traces)
+            return Run(label, header["report"], curve, header["n_clients"], header["extra"], traces)
         except (FedbanditError, KeyError):
             return None
 
-    def put(self, name: str, run: Run) -> None:
+    def put(self, address: str, run: Run) -> None:
         """Keep a run, whole or not at all."""
-        path = self.path(name)
+        path = self.path(address)
         make_folder(path.parent)
         arrays = {f"curve.{field}": array for field, array in run.curve._asdict().items()}
         arrays |= {f"trace.{field}": np.asarray(array) for field, array in run.traces.items()}
-        write_arrays(path, {"report": run.report, "extra": run.extra}, arrays)
-        self.checkpoint(name).unlink(missing_ok=True)
+        write_arrays(path, {"report": run.report, "n_clients": run.n_clients, "extra": run.extra}, arrays)
+        self.checkpoint(address).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Anyone's own experiment in one file: YAML, or Python with an `EXPERIMENT`.
+"""A user's own experiment in one file: YAML, or Python with an `EXPERIMENT`.
 
     title: Does skew matter?
     environment: {name: homogeneous, n_clients: 100, dim: 10, n_arms: 10, arrivals: $arrivals}
@@ -28,10 +28,10 @@ from typing import Any
 
 from fedbandit.errors import FedbanditError, needs, unknown, whole_number
 from fedbandit.studies.claims import CLAIMS
-from fedbandit.studies.declaration import Experiment, Point, Scale
-from fedbandit.studies.measured import Value
-from fedbandit.studies.panels import PANELS
-from fedbandit.studies.specs import module_at
+from fedbandit.studies.experiment import Experiment, Scale
+from fedbandit.studies.figures import PANELS
+from fedbandit.studies.specs import AnySpec, EnvironmentSpec, SystemSpec, module_at, written
+from fedbandit.studies.trials import Label, Point, Value
 
 KEYS = (
     "title",
@@ -107,17 +107,18 @@ def _usual_panels(grid: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _points(table: Mapping[Any, Any], grid: Mapping[str, Sequence[Any]], horizon: int | None) -> list[Point]:
-    points: dict[tuple[str, Value], Point] = {}
+    points: dict[Label, Point] = {}
     used: set[str] = set()
     systems = _list(table["systems"], "systems")
     for chosen in itertools.product(*grid.values()):
         setting = dict(zip(grid, chosen, strict=True))
-        env, env_uses, _ = _spec(table["environment"], setting, "environment")
+        env, env_uses, _ = _spec(EnvironmentSpec, table["environment"], setting, "environment")
         for entry in systems:
-            system, system_uses, label = _spec(entry, setting, "systems")
+            system, system_uses, label = _spec(SystemSpec, entry, setting, "systems")
             uses = [name for name in setting if name in env_uses | system_uses]
             used |= set(uses)
-            points.setdefault((label, _value(setting, uses)), Point(label, system, env, horizon, _value(setting, uses)))
+            point = Point(label, system, env, horizon, _value(setting, uses))
+            points.setdefault(point.label, point)
     unused = [name for name in grid if name not in used]
     if unused:
         raise FedbanditError(f"grid has {unused[0]!r}, but no system and no environment says ${unused[0]}.")
@@ -130,33 +131,27 @@ def _value(setting: Mapping[str, Any], uses: Sequence[str]) -> Value:
     """Where on the line of a system: a number or a word, or several with their names."""
     if len(uses) == 1:
         only = setting[uses[0]]
-        return only if isinstance(only, int | float) and not isinstance(only, bool) else _text(only)
-    return ", ".join(f"{name} = {_text(setting[name])}" for name in uses)
+        return only if isinstance(only, int | float) and not isinstance(only, bool) else written(only)
+    return ", ".join(f"{name} = {written(setting[name])}" for name in uses)
 
 
-def _spec(entry: Any, setting: Mapping[str, Any], where: str) -> tuple[str, set[str], str]:
-    """A system or an environment as text, which of the grid it uses, and its label."""
+def _spec(kind: type[AnySpec], entry: Any, setting: Mapping[str, Any], where: str) -> tuple[AnySpec, set[str], str]:
+    """A system or an environment, the names of the grid that it uses, and its label."""
     table = {"name": entry} if isinstance(entry, str) else dict(_mapping(entry, where))
     if "name" not in table:
         raise FedbanditError(f"An entry of {where} has no 'name': {entry!r}.")
     name, label = str(table.pop("name")), table.pop("label", None)
-    uses: set[str] = set()
-    keywords = []
-    for key, value in table.items():
-        if isinstance(value, str) and value.startswith("$"):
-            if value[1:] not in setting:
-                raise (
-                    unknown("grid", value[1:], setting)
-                    if setting
-                    else FedbanditError(f"{key} is {value!r}, but there is no grid: {value[1:]}.")
-                )
-            uses.add(value[1:])
-            value = setting[value[1:]]
-        keywords.append(f"{key}={_text(value)}")
-    joint = "," if ":" in name.removeprefix(name.partition(".py:")[0] + ".py:") else ":"
-    text = name + (joint + ",".join(keywords) if keywords else "")
-    fixed = [f"{key}={_text(v)}" for key, v in table.items() if not (isinstance(v, str) and v.startswith("$"))]
-    return text, uses, str(label) if label else f"{name}{':' if fixed else ''}{','.join(fixed)}"
+    table = {str(key).replace("-", "_"): value for key, value in table.items()}
+    uses = {key: value[1:] for key, value in table.items() if isinstance(value, str) and value.startswith("$")}
+    for key, used in uses.items():
+        if used not in setting:
+            missing = FedbanditError(f"{key} is '${used}', but there is no grid: {used}.")
+            raise unknown("grid", used, setting) if setting else missing
+    values = {key: written(setting[uses[key]] if key in uses else value) for key, value in table.items()}
+    fixed = ",".join(f"{key}={value}" for key, value in values.items() if key not in uses)
+    spec = kind.parse(name)
+    spec = replace(spec, keywords=tuple({**dict(spec.keywords), **values}.items()))
+    return spec, set(uses.values()), str(label) if label else f"{name}{':' if fixed else ''}{fixed}"
 
 
 def _made(kind: str, makers: Mapping[str, Callable[..., Any]], entry: Any) -> Any:
@@ -168,28 +163,16 @@ def _made(kind: str, makers: Mapping[str, Callable[..., Any]], entry: Any) -> An
             unknown(f"kind of {kind}", name, makers) if name else FedbanditError(f"A {kind} has no 'kind': {entry!r}.")
         )
     takes = signature(makers[name]).parameters
-    series = [str(one) for one in _list(table.pop("series", []), "series")] if _variadic(takes) else []
     for key in table:
         if key not in takes:
             raise unknown(f"key of the {kind} {name!r}", str(key), takes)
     for key, parameter in takes.items():
-        if parameter.default is Parameter.empty and parameter.kind is not Parameter.VAR_POSITIONAL and key not in table:
+        if parameter.default is Parameter.empty and key not in table:
             raise FedbanditError(f"The {kind} {name!r} has no {key!r}, which it needs.")
     try:
-        return makers[name](*series, **{key: tuple(v) if isinstance(v, list) else v for key, v in table.items()})
+        return makers[name](**{key: tuple(v) if isinstance(v, list) else v for key, v in table.items()})
     except TypeError as error:
         raise FedbanditError(f"The {kind} {name!r} makes no sense: {error}.") from None
-
-
-def _variadic(takes: Mapping[str, Parameter]) -> bool:
-    return any(parameter.kind is Parameter.VAR_POSITIONAL for parameter in takes.values())
-
-
-def _text(value: Any) -> str:
-    """A value as the command line writes it."""
-    if value is None or isinstance(value, bool):
-        return str(value).lower()
-    return ",".join(map(_text, value)) if isinstance(value, list) else str(value)
 
 
 def _mapping(given: Any, where: str) -> Mapping[Any, Any]:

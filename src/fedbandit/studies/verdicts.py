@@ -1,7 +1,7 @@
-"""When numbers decide something: differences seed by seed, held against their own noise.
+"""When numbers decide something: differences seed by seed, held against their own noise; fronts, compared.
 
-Systems of an experiment run on the same seeds, which means on the same worlds: a seed that is hard is hard for all.
-What decides is therefore the mean of the *differences* and their standard error, not the errors of two means.
+Systems of an experiment run on the same seeds, that is, on the same worlds: a seed that is hard is hard for all.
+Decisive is therefore the mean of the *differences* and its standard error, not the errors of two means.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
+import numpy as np
+
 from fedbandit import tails
+from fedbandit.errors import FedbanditError
 from fedbandit.types import Array
 
 LEVEL = 0.05
@@ -64,7 +67,54 @@ def together(margins: Sequence[Margin]) -> bool | None:
 
 
 def telling(margins: Sequence[Margin], closeness: Sequence[float]) -> int:
-    """Which of them the verdict hangs on: of those that give it the closest."""
+    """The margin that the verdict depends on: of those that give it the closest."""
     verdict = together(margins)
     places = [place for place, one in enumerate(margins) if one.holds is verdict]
     return min(places, key=lambda place: closeness[place])
+
+
+Dots = tuple[Array, Array]
+"""Regret and cost, (points, seeds) each."""
+
+
+class Comparison(NamedTuple):
+    """How many times less the first front costs, as a logarithm for each seed; None if they have no regret in common.
+
+    Then it is `ahead` if it has the lower regret and its dearest dot is the cheaper. `spans`: regrets of both.
+    """
+
+    log_ratios: Array | None
+    ahead: bool | None
+    spans: tuple[tuple[float, float], tuple[float, float]]
+
+
+def compare_fronts(one: Dots, two: Dots) -> Comparison:
+    """Compare fronts of regret against communication where both have been measured; open if only some seeds meet.
+
+    Both are made monotone (nobody must use a threshold that another of its own beats on both counts) and interpolated
+    in logarithms, for each seed by itself; compared is the geometric mean of the ratio of costs over the common range.
+    """
+    if min(one[0].min(), two[0].min()) <= 0:
+        raise FedbanditError("A front has a dot without regret, which no logarithm can compare.")
+    (a, b) = (dots[0].mean(axis=1) for dots in (one, two))
+    spans = ((float(a.min()), float(a.max())), (float(b.min()), float(b.max())))
+    ratios, ahead = [], []
+    for seed in range(one[0].shape[1]):
+        first, second = (_front(regret[:, seed], cost[:, seed]) for regret, cost in (one, two))
+        low, high = max(first[0][0], second[0][0]), min(first[0][-1], second[0][-1])
+        if low < high:
+            at = np.linspace(low, high, 50)
+            ratios.append(float(np.mean(np.interp(at, *second) - np.interp(at, *first))))
+        else:
+            ahead.append(bool(first[0][-1] <= second[0][0] and first[1].max() <= second[1].min()))
+    if not ahead:
+        return Comparison(np.array(ratios), None, spans)
+    agreed = not ratios and len(set(ahead)) == 1
+    return Comparison(None, ahead[0] if agreed else None, spans)
+
+
+def _front(regret: Array, cost: Array) -> Dots:
+    """Log regret, rising, and the least log cost at which at most that regret was had."""
+    order = np.lexsort((cost, regret))
+    spent = np.log(np.maximum(cost[order], 1.0))
+    return np.log(regret[order]), np.minimum.accumulate(spent)

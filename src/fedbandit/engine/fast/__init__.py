@@ -33,9 +33,12 @@ def unknown_part(system: System) -> str | None:
 
 def make_learner(system: System, env: Environment, world: World, seed: int) -> Learner:
     """What runs a system that was told the world."""
-    from fedbandit.engine.fast.learner import make_learner as make
+    from fedbandit.engine.fast.clusters import ClustersLearner
+    from fedbandit.engine.fast.rows import RowsLearner
+    from fedbandit.structures import Clustering
 
-    return make(system, env, world, seed)
+    kind = ClustersLearner if isinstance(system.structure, Clustering) else RowsLearner
+    return kind(system, env, world, seed)
 
 
 def drawing_kernels() -> Kernels:

@@ -20,10 +20,8 @@ from fedbandit.structures import (
     Everyone,
     EvidenceClusters,
     FixedGroups,
-    GlobalLocal,
     HomogeneityCliques,
     Laplacian,
-    Neighbourhoods,
     PhasedClusters,
     PrunedGraph,
     ReleasedPhases,
@@ -41,10 +39,8 @@ STRUCTURES = {
     Everyone,
     EvidenceClusters,
     FixedGroups,
-    GlobalLocal,
     HomogeneityCliques,
     Laplacian,
-    Neighbourhoods,
     PhasedClusters,
     PrunedGraph,
     ReleasedPhases,
@@ -80,17 +76,14 @@ def unknown_part(system: System) -> str | None:
 def _unknown_pair(system: System) -> str | None:
     """Parts that have kernels, but not together."""
     policy, structure = type(system.policy).__name__, type(system.structure).__name__
-    if isinstance(system.policy, SquaredBonus) and (
-        isinstance(system.structure, GlobalLocal | Laplacian | WeightedGraph)
-    ):
-        return f"the policy {policy} with the structure {structure}"
+    if isinstance(system.structure, Laplacian | WeightedGraph) and not system.structure.separate:
+        return f"the structure {structure} with all users in one place"
     compiled = isinstance(system.protocol, EventTriggered | CountTriggered | Never)
     if isinstance(system.structure, Clustering) and (not compiled or system.privacy.perturbs == "statistics"):
         other = system.protocol if not compiled else system.privacy
         return f"{type(other).__name__} with the structure {structure}"
     sampled = isinstance(system.policy, LinTS | LinPHE)
-    lagging = not system.structure.fresh and not isinstance(system.structure, Clustering)  # clusters are exact
-    if sampled and (system.privacy.perturbs == "statistics" or lagging):
+    if sampled and (system.privacy.perturbs == "statistics" or not system.structure.fresh):
         # Noise widens samples by the largest eigenvalue, of which rows have a bound only.
         return f"the policy {policy} with the privacy {type(system.privacy).__name__}"
     return None

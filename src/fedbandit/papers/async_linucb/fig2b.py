@@ -1,12 +1,10 @@
 """Async-LinUCB, Fig. 2(b): regret against communication, a few clients far more active than the others."""
 
-from fedbandit.papers.async_linucb.fig2a import OUR_REMARKS
-from fedbandit.papers.async_linucb.thresholds import SIX, TWELVE, homogeneous_fronts
-from fedbandit.studies.claims import better_front, trend
-from fedbandit.studies.declaration import Experiment, Scale
-from fedbandit.studies.panels import Tradeoff
+from fedbandit.environments import homogeneous
+from fedbandit.papers.async_linucb import REMARKS, SIX, TWELVE, homogeneous_fronts
+from fedbandit.studies import BetterFront, Experiment, Scale, Tradeoff, Trend
 
-WORLD = "homogeneous:n_clients=1000,dim=25,n_arms=25,arrivals=skewed"
+WORLD = homogeneous(n_clients=1000, dim=25, n_arms=25, arrivals="skewed")
 
 EXPERIMENT = Experiment(
     title="regret against communication, clients unequally active",
@@ -14,7 +12,7 @@ EXPERIMENT = Experiment(
     reports="With non-uniform arrivals Async-LinUCB communicates less than Sync-LinUCB at the same regret.",
     remarks=(
         "The paper's distribution of clients is not printed: here client i comes with probability ∝ (i + 1)^-1.5.",
-        *OUR_REMARKS,
+        *REMARKS,
     ),
     scales={
         "quick": Scale(homogeneous_fronts(SIX, WORLD, 30_000), seeds=2),
@@ -23,14 +21,14 @@ EXPERIMENT = Experiment(
     panels=(Tradeoff(),),
     value_name="threshold",
     claims=(
-        trend("Async-LinUCB", measure="messages", direction="falls"),
-        trend("Sync-LinUCB", measure="messages", direction="falls"),
-        better_front(
+        Trend("Async-LinUCB", measure="messages", direction="falls"),
+        Trend("Sync-LinUCB", measure="messages", direction="falls"),
+        BetterFront(
             "Async-LinUCB, warm join",
             "Sync-LinUCB",
             text="At equal regret Async-LinUCB (warm join) has fewer messages than Sync-LinUCB.",
         ),
-        better_front(
+        BetterFront(
             "Async-LinUCB",
             "Sync-LinUCB",
             otherwise="Clients that start with nothing pay for their blind first pulls at every threshold, members of "

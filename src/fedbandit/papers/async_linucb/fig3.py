@@ -1,8 +1,10 @@
 """Async-LinUCB, Fig. 3: heterogeneous clients, the more they share the more they gain."""
 
-from fedbandit.studies.claims import trend
-from fedbandit.studies.declaration import Experiment, Point, Scale
-from fedbandit.studies.panels import Sweep
+from functools import partial
+
+from fedbandit.environments import global_local
+from fedbandit.presets import async_linucb_am
+from fedbandit.studies import Experiment, Point, Scale, Sweep, Trend
 
 SHARED = (4, 8, 12, 16, 20, 24)
 
@@ -10,8 +12,8 @@ SHARED = (4, 8, 12, 16, 20, 24)
 def _points(n_clients: int, horizon: int) -> list[Point]:
     points = []
     for shared in SHARED:
-        env = f"global-local:n_clients={n_clients},dim=25,n_arms=25,d_global={shared}"
-        system = f"async-linucb-am:gamma_upload=5,gamma_download=5,d_global={shared}"
+        env = global_local(n_clients=n_clients, dim=25, n_arms=25, d_global=shared)
+        system = partial(async_linucb_am, gamma_upload=5.0, gamma_download=5.0, d_global=shared)
         points.append(Point("Async-LinUCB-AM", system, env, horizon, value=shared))
     return points
 
@@ -25,7 +27,7 @@ EXPERIMENT = Experiment(
     panels=(Sweep(x="global dimensions d_g of 25"), Sweep(y="messages", x="global dimensions d_g of 25")),
     value_name="d_g",
     claims=(
-        trend("Async-LinUCB-AM", direction="falls", text="Regret falls as more is shared."),
-        trend("Async-LinUCB-AM", measure="messages", direction="rises", text="Communication rises as more is shared."),
+        Trend("Async-LinUCB-AM", direction="falls", text="Regret falls as more is shared."),
+        Trend("Async-LinUCB-AM", measure="messages", direction="rises", text="Communication rises as more is shared."),
     ),
 )

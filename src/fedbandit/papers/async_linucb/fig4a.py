@@ -1,9 +1,8 @@
 """Async-LinUCB, Fig. 4(a): Last.FM."""
 
-from fedbandit.papers.async_linucb.thresholds import TWELVE, liked_fronts
-from fedbandit.studies.claims import below
-from fedbandit.studies.declaration import Experiment, Scale
-from fedbandit.studies.panels import Tradeoff
+from fedbandit.environments import lastfm
+from fedbandit.papers.async_linucb import TWELVE, liked_fronts
+from fedbandit.studies import Below, Experiment, Scale, Tradeoff
 
 EXPERIMENT = Experiment(
     title="reward against communication on Last.FM",
@@ -14,15 +13,15 @@ EXPERIMENT = Experiment(
         "An interaction is a tagging: the paper's numbers are those of taggings, though it writes of listened artists.",
     ),
     scales={
-        "quick": Scale(liked_fronts((0.1, 4.0, 100.0), "lastfm", None), seeds=3),
-        "paper": Scale(liked_fronts(TWELVE, "lastfm"), seeds=5),
+        "quick": Scale(liked_fronts((0.1, 4.0, 100.0), lastfm), seeds=3),
+        "paper": Scale(liked_fronts(TWELVE, lastfm), seeds=5),
     },
     panels=(Tradeoff(y="normalised_reward", without=("random arms",), levels=("one model (γ = 1)",)),),
     measures=("normalised_reward", "messages"),
     value_name="threshold",
     claims=(
-        below("one model (γ = 1)", "learning alone (γ = ∞)", measure="normalised_reward"),
-        below("Sync-LinUCB", "learning alone (γ = ∞)", measure="normalised_reward"),
-        below("Async-LinUCB", "Async-LinUCB-AM", measure="normalised_reward"),
+        Below("one model (γ = 1)", "learning alone (γ = ∞)", measure="normalised_reward"),
+        Below("Sync-LinUCB", "learning alone (γ = ∞)", measure="normalised_reward"),
+        Below("Async-LinUCB", "Async-LinUCB-AM", measure="normalised_reward"),
     ),
 )

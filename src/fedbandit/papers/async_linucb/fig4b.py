@@ -1,9 +1,8 @@
 """Async-LinUCB, Fig. 4(b): Delicious."""
 
-from fedbandit.papers.async_linucb.thresholds import TWELVE, liked_fronts
-from fedbandit.studies.claims import below, trend
-from fedbandit.studies.declaration import Experiment, Scale
-from fedbandit.studies.panels import Tradeoff
+from fedbandit.environments import delicious
+from fedbandit.papers.async_linucb import TWELVE, liked_fronts
+from fedbandit.studies import Below, Experiment, Scale, Tradeoff, Trend
 
 OFTEN = 0.1
 
@@ -14,30 +13,30 @@ EXPERIMENT = Experiment(
     "from 1.8322 to 1.2887 as messages go from 14,599 to 12,901,135.",
     remarks=("Copies of the data set may be partial; the contact graph is not needed here.",),
     scales={
-        "quick": Scale(liked_fronts((OFTEN, 4.0, 9000.0), "delicious", None), seeds=2),
-        "paper": Scale(liked_fronts(sorted((*TWELVE, OFTEN, 9000.0)), "delicious"), seeds=5),
+        "quick": Scale(liked_fronts((OFTEN, 4.0, 9000.0), delicious), seeds=2),
+        "paper": Scale(liked_fronts(sorted((*TWELVE, OFTEN, 9000.0)), delicious), seeds=5),
     },
     panels=(Tradeoff(y="normalised_reward", without=("random arms",), levels=("one model (γ = 1)",)),),
     measures=("normalised_reward", "messages"),
     value_name="threshold",
     printed={("Async-LinUCB", 9000.0): 1.8322, ("Async-LinUCB", 0.01): 1.2887},
     claims=(
-        below("one model (γ = 1)", "learning alone (γ = ∞)", measure="normalised_reward"),
-        below(
+        Below("one model (γ = 1)", "learning alone (γ = ∞)", measure="normalised_reward"),
+        Below(
             "Sync-LinUCB",
             "learning alone (γ = ∞)",
             measure="normalised_reward",
             at=OFTEN,
             text="Sync-LinUCB that communicates often is below learning alone.",
         ),
-        below(
+        Below(
             "Async-LinUCB",
             "Async-LinUCB-AM",
             measure="normalised_reward",
             at=OFTEN,
             text="Where clients communicate often, Async-LinUCB is below Async-LinUCB-AM.",
         ),
-        trend(
+        Trend(
             "Async-LinUCB",
             measure="normalised_reward",
             direction="rises",

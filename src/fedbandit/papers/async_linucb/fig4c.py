@@ -1,9 +1,8 @@
 """Async-LinUCB, Fig. 4(c): MovieLens."""
 
-from fedbandit.papers.async_linucb.thresholds import TWELVE, liked_fronts
-from fedbandit.studies.claims import below
-from fedbandit.studies.declaration import Experiment, Scale
-from fedbandit.studies.panels import Tradeoff
+from fedbandit.environments import movielens
+from fedbandit.papers.async_linucb import TWELVE, liked_fronts
+from fedbandit.studies import Below, Experiment, Scale, Tradeoff
 
 _ANOTHER = (
     "The paper has MovieLens 20M with contexts made of tags, and four thousand interactions a user. On MovieLens 1M a "
@@ -20,15 +19,15 @@ EXPERIMENT = Experiment(
         "ratings of users who are not replayed, and the 54 most active users are kept.",
     ),
     scales={
-        "quick": Scale(liked_fronts((0.1, 4.0, 100.0), "movielens", None), seeds=2),
-        "paper": Scale(liked_fronts(TWELVE, "movielens"), seeds=5),
+        "quick": Scale(liked_fronts((0.1, 4.0, 100.0), movielens), seeds=2),
+        "paper": Scale(liked_fronts(TWELVE, movielens), seeds=5),
     },
     panels=(Tradeoff(y="normalised_reward", without=("random arms",), levels=("one model (γ = 1)",)),),
     measures=("normalised_reward", "messages"),
     value_name="threshold",
     claims=(
-        below("learning alone (γ = ∞)", "one model (γ = 1)", measure="normalised_reward", otherwise=_ANOTHER),
-        below("Async-LinUCB-AM", "one model (γ = 1)", measure="normalised_reward", otherwise=_ANOTHER),
-        below("learning alone (γ = ∞)", "Async-LinUCB-AM", measure="normalised_reward", otherwise=_ANOTHER),
+        Below("learning alone (γ = ∞)", "one model (γ = 1)", measure="normalised_reward", otherwise=_ANOTHER),
+        Below("Async-LinUCB-AM", "one model (γ = 1)", measure="normalised_reward", otherwise=_ANOTHER),
+        Below("learning alone (γ = ∞)", "Async-LinUCB-AM", measure="normalised_reward", otherwise=_ANOTHER),
     ),
 )

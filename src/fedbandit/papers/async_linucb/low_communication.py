@@ -1,15 +1,18 @@
 """Async-LinUCB, App. H.3: hardly any communication on Delicious."""
 
-from fedbandit.studies.claims import trend
-from fedbandit.studies.declaration import Experiment, Point, Scale
-from fedbandit.studies.panels import Sweep, Tradeoff
+from functools import partial
+
+from fedbandit.environments import delicious
+from fedbandit.papers.async_linucb import WIDTH
+from fedbandit.presets import async_linucb, uniform
+from fedbandit.studies import Experiment, Point, Scale, Sweep, Tradeoff, Trend
 
 
 def _points(powers: tuple[int, ...]) -> list[Point]:
-    points = [Point("random arms", "uniform", "delicious", None)]
-    for power in powers:
-        system = f"async-linucb:gamma_upload=1e{power},gamma_download=1e{power},alpha=0.3,ridge=0.2"
-        points.append(Point("Async-LinUCB", system, "delicious", None, value=10.0**power))
+    points = [Point("random arms", uniform, delicious)]
+    for gamma in (10.0**power for power in powers):
+        system = partial(async_linucb, gamma_upload=gamma, gamma_download=gamma, **WIDTH)
+        points.append(Point("Async-LinUCB", system, delicious, value=gamma))
     return points
 
 
@@ -29,8 +32,8 @@ EXPERIMENT = Experiment(
     measures=("normalised_reward", "messages"),
     value_name="γ",
     claims=(
-        trend("Async-LinUCB", measure="messages", direction="falls", text="Messages fall as γ rises."),
-        trend(
+        Trend("Async-LinUCB", measure="messages", direction="falls", text="Messages fall as γ rises."),
+        Trend(
             "Async-LinUCB",
             measure="normalised_reward",
             direction="falls",

@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
-from fedbandit.presets import clustered_linucb, hetofedbandit_async
+from fedbandit.environments import clustered
+from fedbandit.presets import clustered_linucb, dp_linucb, hetofedbandit_async, linucb
 from fedbandit.privacy import NoisyRewards, PrivateStatistics
-from fedbandit.studies.claims import below, trend
-from fedbandit.studies.declaration import Experiment, Point, Scale
-from fedbandit.studies.panels import Sweep
-from fedbandit.system import System
+from fedbandit.studies import Below, Experiment, Point, Scale, Sweep, Trend
 
-BOTH = "clusters by evidence, contexts too"
+below = partial(Below, ours=True)
+trend = partial(Trend, ours=True)
+
+EVIDENCE, BOTH = "clusters by evidence", "clusters by evidence, contexts too"
 DELTA = 1e-5
 
 
-def _private(preset: Callable[..., System], epsilon: float) -> Callable[[], System]:
-    """The preset with noisy rewards."""
-    return lambda: preset(privacy=NoisyRewards(epsilon))
-
-
-def _released(epsilon: float) -> Callable[[], System]:
-    """Clusters by evidence from noisy statistics: contexts are protected too."""
-    return lambda: clustered_linucb(privacy=PrivateStatistics(epsilon, DELTA))
-
-
 def _points(n_clients: int, horizon: int, budgets: tuple[float, ...]) -> list[Point]:
-    env = f"clustered:n_clients={n_clients},dim=10,n_arms=10,n_clusters=3,gap=0.5,rewards=bernoulli,contexts=sphere"
+    env = clustered(
+        n_clients=n_clients, dim=10, n_arms=10, n_clusters=3, gap=0.5, rewards="bernoulli", contexts="sphere"
+    )
     points = []
     for epsilon in budgets:
-        for series, preset in (
-            ("clusters by evidence", clustered_linucb),
-            ("HetoFedBandit, asynchronous", hetofedbandit_async),
+        rewards, statistics = NoisyRewards(epsilon), PrivateStatistics(epsilon, DELTA)
+        for series, system in (
+            (EVIDENCE, partial(clustered_linucb, privacy=rewards)),
+            ("HetoFedBandit, asynchronous", partial(hetofedbandit_async, privacy=rewards)),
+            (BOTH, partial(clustered_linucb, privacy=statistics)),
         ):
-            points.append(Point(series, _private(preset, epsilon), env, horizon, value=epsilon, extra="clusters"))
-        points.append(Point(BOTH, _released(epsilon), env, horizon, value=epsilon, extra="clusters"))
-        alone = f"dp-linucb:epsilon={epsilon:g}"
-        points.append(Point("learning alone, private", alone, env, horizon, value=epsilon))
-    points.append(Point("learning alone", "linucb", env, horizon))
-    points.append(Point("clusters by evidence, not private", "clustered-linucb", env, horizon, extra="clusters"))
+            points.append(Point(series, system, env, horizon, value=epsilon, extra="clusters"))
+        points.append(
+            Point("learning alone, private", partial(dp_linucb, epsilon=epsilon), env, horizon, value=epsilon)
+        )
+    points.append(Point("learning alone", linucb, env, horizon))
+    points.append(Point("clusters by evidence, not private", clustered_linucb, env, horizon, extra="clusters"))
     return points
 
 
@@ -69,27 +64,20 @@ EXPERIMENT = Experiment(
     measures=("regret", "messages", "clusters", "rand_index"),
     value_name="ε",
     claims=(
-        trend("clusters by evidence", direction="falls", text="More budget, less regret.", ours=True),
+        trend(EVIDENCE, direction="falls", text="More budget, less regret."),
+        below(EVIDENCE, "learning alone, private", text="Clusters help under local privacy at every budget."),
+        trend(BOTH, direction="falls", text="More budget, less regret (contexts too)."),
         below(
-            "clusters by evidence",
-            "learning alone, private",
-            text="Clusters help under local privacy at every budget.",
-            ours=True,
-        ),
-        trend(BOTH, direction="falls", text="More budget, less regret (contexts too).", ours=True),
-        below(
-            "clusters by evidence",
+            EVIDENCE,
             BOTH,
             text="To protect contexts too costs regret.",
             otherwise="Not at small budgets: such clients keep their own data exact, which noised rewards are not.",
-            ours=True,
         ),
         below(
             BOTH,
             "learning alone",
             at=16.0,
             text="With ε = 16 clusters from noisy statistics beat learning alone without privacy.",
-            ours=True,
         ),
     ),
 )

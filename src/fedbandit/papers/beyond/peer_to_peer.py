@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from fedbandit.studies.claims import below, ordered
-from fedbandit.studies.declaration import Experiment, Point, Scale
-from fedbandit.studies.panels import Curves, Tradeoff
+import math
+from functools import partial
+
+from fedbandit import environments
+from fedbandit.presets import feducb, linucb
+from fedbandit.studies import Below, Curves, Experiment, Ordered, Point, Scale, Tradeoff
+
+below = partial(Below, measure="per_client_regret", facet="not private", ours=True)
+ordered = partial(Ordered, measure="per_client_regret", facet="not private", ours=True)
 
 NETWORKS = (
     ("coordinator", "central", 1),
@@ -13,16 +19,16 @@ NETWORKS = (
     ("ring, 1 hop", "ring", 1),
     ("ring, 4 hops", "ring", 4),
 )
-FACETS = {"not private": "inf", "ε = 10": "10"}
+FACETS = {"not private": math.inf, "ε = 10": 10.0}
 
 
 def _points(M: int, horizon: int) -> list[Point]:
-    env = f"feducb:n_clients={M},dim=5"
+    env = environments.feducb(n_clients=M, dim=5)
     points = []
     for facet, epsilon in FACETS.items():
-        points.append(Point("learning alone", "linucb", env, horizon, facet=facet))
+        points.append(Point("learning alone", linucb, env, horizon, facet=facet))
         for series, topology, hops in NETWORKS:
-            system = f"feducb:epsilon={epsilon},delta=1e-5,topology={topology},ttl={hops}"
+            system = partial(feducb, epsilon=epsilon, delta=1e-5, topology=topology, ttl=hops)
             points.append(Point(series, system, env, horizon, facet=facet))
     return points
 
@@ -40,32 +46,17 @@ EXPERIMENT = Experiment(
     ),
     measures=("per_client_regret", "messages"),
     claims=(
-        below(
-            "coordinator",
-            "learning alone",
-            measure="per_client_regret",
-            facet="not private",
-            text="A coordinator beats learning alone.",
-            ours=True,
-        ),
+        below("coordinator", "learning alone", text="A coordinator beats learning alone."),
         ordered(
-            "complete",
-            "ring, 1 hop",
-            "learning alone",
-            measure="per_client_regret",
-            facet="not private",
+            ("complete", "ring, 1 hop", "learning alone"),
             text="The more agents are reached in one hop, the less regret; a ring beats learning alone.",
-            ours=True,
         ),
         below(
             "ring, 4 hops",
             "ring, 1 hop",
-            measure="per_client_regret",
-            facet="not private",
             text="On a ring four hops are better than one.",
             otherwise="With messages that live γ hops an agent uses γ estimators in turn (§4.2) and learns each from a "
             "γ-th of its rounds: at this horizon that costs more than the farther agents bring.",
-            ours=True,
         ),
     ),
 )

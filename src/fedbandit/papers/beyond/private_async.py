@@ -2,44 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
-from fedbandit.presets import async_linucb
+from fedbandit.environments import homogeneous
+from fedbandit.presets import async_linucb, linucb
 from fedbandit.privacy import NoisyRewards, PrivateStatistics
-from fedbandit.studies.claims import below, trend
-from fedbandit.studies.declaration import Experiment, Point, Scale
-from fedbandit.studies.panels import Sweep, Tradeoff
+from fedbandit.studies import Below, Experiment, Point, Scale, Sweep, Tradeoff, Trend
 from fedbandit.system import System
 
+below = partial(Below, facet="budget", ours=True)
+trend = partial(Trend, facet="budget", ours=True)
+
 DELTA = 1e-5
+BOTH, REWARDS = "contexts and rewards private", "rewards private"
 
 
-def _statistics(epsilon: float, gamma: float) -> Callable[[], System]:
-    private = PrivateStatistics(epsilon, DELTA)
-    return lambda: async_linucb(gamma_upload=gamma, gamma_download=gamma, warm_join=True, privacy=private)
-
-
-def _rewards(epsilon: float, gamma: float) -> Callable[[], System]:
-    private = NoisyRewards(epsilon)
-    return lambda: async_linucb(gamma_upload=gamma, gamma_download=gamma, warm_join=True, privacy=private)
+def _async(gamma: float, privacy: PrivateStatistics | NoisyRewards | None = None) -> partial[System]:
+    return partial(async_linucb, gamma_upload=gamma, gamma_download=gamma, warm_join=True, privacy=privacy)
 
 
 def _points(n_clients: int, horizon: int, budgets: tuple[float, ...], gammas: tuple[float, ...]) -> list[Point]:
-    env = f"homogeneous:n_clients={n_clients},dim=10,n_arms=10,rewards=bernoulli"
+    env = homogeneous(n_clients=n_clients, dim=10, n_arms=10, rewards="bernoulli")
     points = []
     for epsilon in budgets:
-        system = _statistics(epsilon, 1.5)
-        points.append(Point("contexts and rewards private", system, env, horizon, value=epsilon, facet="budget"))
-        points.append(Point("rewards private", _rewards(epsilon, 1.5), env, horizon, value=epsilon, facet="budget"))
-    points.append(Point("learning alone", "linucb", env, horizon, facet="budget"))
-    plain = "async-linucb:gamma_upload=1.5,gamma_download=1.5,warm_join=true"
-    points.append(Point("not private", plain, env, horizon, facet="budget"))
+        statistics, rewards = _async(1.5, PrivateStatistics(epsilon, DELTA)), _async(1.5, NoisyRewards(epsilon))
+        points.append(Point(BOTH, statistics, env, horizon, value=epsilon, facet="budget"))
+        points.append(Point(REWARDS, rewards, env, horizon, value=epsilon, facet="budget"))
+    points.append(Point("learning alone", linucb, env, horizon, facet="budget"))
+    points.append(Point("not private", _async(1.5), env, horizon, facet="budget"))
     for gamma in gammas:
-        text = f"async-linucb:gamma_upload={gamma:g},gamma_download={gamma:g},warm_join=true"
-        points.append(Point("not private", text, env, horizon, value=gamma, facet="thresholds"))
-        points.append(Point("rewards private", _rewards(4.0, gamma), env, horizon, value=gamma, facet="thresholds"))
-        system = _statistics(4.0, gamma)
-        points.append(Point("contexts and rewards private", system, env, horizon, value=gamma, facet="thresholds"))
+        statistics, rewards = _async(gamma, PrivateStatistics(4.0, DELTA)), _async(gamma, NoisyRewards(4.0))
+        points.append(Point("not private", _async(gamma), env, horizon, value=gamma, facet="thresholds"))
+        points.append(Point(REWARDS, rewards, env, horizon, value=gamma, facet="thresholds"))
+        points.append(Point(BOTH, statistics, env, horizon, value=gamma, facet="thresholds"))
     return points
 
 
@@ -61,24 +56,14 @@ EXPERIMENT = Experiment(
     ),
     value_name="ε or γ",
     claims=(
-        trend(
-            "contexts and rewards private",
-            facet="budget",
-            direction="falls",
-            text="More budget, less regret (contexts and rewards).",
-            ours=True,
-        ),
-        trend(
-            "rewards private", facet="budget", direction="falls", text="More budget, less regret (rewards).", ours=True
-        ),
+        trend(BOTH, direction="falls", text="More budget, less regret (contexts and rewards)."),
+        trend(REWARDS, direction="falls", text="More budget, less regret (rewards)."),
         below(
-            "contexts and rewards private",
+            BOTH,
             "learning alone",
-            facet="budget",
             factor=0.9,
             text="Protecting contexts and rewards is at any budget at most a tenth above learning alone.",
-            ours=True,
         ),
-        below("not private", "contexts and rewards private", facet="budget", text="Privacy costs regret.", ours=True),
+        below("not private", BOTH, text="Privacy costs regret."),
     ),
 )

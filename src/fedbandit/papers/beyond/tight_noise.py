@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from fedbandit.studies.claims import below, trend
-from fedbandit.studies.declaration import Experiment, Point, Scale
-from fedbandit.studies.panels import Curves, Sweep
+import math
+from functools import partial
+
+from fedbandit import environments
+from fedbandit.presets import feducb, linucb
+from fedbandit.studies import Below, Curves, Experiment, Point, Scale, Sweep, Trend
+
+below = partial(Below, measure="per_client_regret", facet="budget", ours=True)
+trend = partial(Trend, measure="per_client_regret", facet="budget", ours=True)
 
 SHOWN = 4.0
 
 
 def _points(M: int, horizon: int, budgets: tuple[float, ...]) -> list[Point]:
-    env = f"feducb:n_clients={M},dim=5"
+    env = environments.feducb(n_clients=M, dim=5)
+    plain = partial(feducb, epsilon=math.inf)
     points = [
-        Point("not private", "feducb:epsilon=inf", env, horizon, facet="budget"),
-        Point("learning alone", "linucb", env, horizon, facet="budget"),
+        Point("not private", plain, env, horizon, facet="budget"),
+        Point("learning alone", linucb, env, horizon, facet="budget"),
     ]
     for epsilon in budgets:
-        for series, more in (("proven", ""), ("as published", ",calibration=published")):
-            system = f"feducb:epsilon={epsilon:g},delta=1e-5{more}"
+        private = partial(feducb, epsilon=epsilon, delta=1e-5)
+        for series, system in (("proven", private), ("as published", partial(private, calibration="published"))):
             points.append(Point(series, system, env, horizon, value=epsilon, facet="budget"))
             if epsilon == SHOWN:
                 points.append(Point(series, system, env, horizon, facet="time"))
-    points.append(Point("learning alone", "linucb", env, horizon, facet="time"))
-    points.append(Point("not private", "feducb:epsilon=inf", env, horizon, facet="time"))
+    points.append(Point("learning alone", linucb, env, horizon, facet="time"))
+    points.append(Point("not private", plain, env, horizon, facet="time"))
     return points
 
 
@@ -48,21 +55,10 @@ EXPERIMENT = Experiment(
         below(
             "proven",
             "as published",
-            measure="per_client_regret",
-            facet="budget",
             factor=1.5,
             text="At every budget tight noise has at most two thirds of the regret.",
-            ours=True,
         ),
-        trend("proven", measure="per_client_regret", facet="budget", direction="falls", ours=True),
-        below(
-            "proven",
-            "learning alone",
-            measure="per_client_regret",
-            facet="budget",
-            factor=0.95,
-            text="At no budget is it more than 5 % above learning alone.",
-            ours=True,
-        ),
+        trend("proven", direction="falls"),
+        below("proven", "learning alone", factor=0.95, text="At no budget is it more than 5 % above learning alone."),
     ),
 )

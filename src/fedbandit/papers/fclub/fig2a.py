@@ -1,11 +1,10 @@
 """FCLUB, Fig. 2(a): clusters of users on local servers, synthetic."""
 
-from fedbandit.papers.fclub.systems import AUTHORS_CLUB, AUTHORS_SCLUB, NOT_A_TARGET, PRIVATE, compared
-from fedbandit.studies.claims import below, grows, ordered
-from fedbandit.studies.declaration import Experiment, Scale
-from fedbandit.studies.panels import Curves
+from fedbandit.environments import fclub
+from fedbandit.papers.fclub import AUTHORS_CLUB, AUTHORS_SCLUB, NOT_A_TARGET, PRIVATE, compared
+from fedbandit.studies import Below, Curves, Experiment, Grows, Ordered, Scale
 
-WORLD = "fclub:placement=blocks"
+WORLD = fclub(placement="blocks")
 ONE_CLUSTER_A_SERVER = (
     "Every server has one cluster here, as in the authors' parameters: there is nothing to learn from other servers, "
     "and CLUB and SCLUB do as well once their constants do not tear true clusters apart, as the authors' do."
@@ -38,16 +37,16 @@ EXPERIMENT = Experiment(
         ("FCLUB", ""): 613,
     },
     claims=(
-        below("FCLUB-DC", "LinUCB", factor=1.5, text="FCLUB-DC is clearly below LinUCB."),
-        below("FCLUB-DC", AUTHORS_CLUB),
-        below("FCLUB-DC", AUTHORS_SCLUB),
-        below("FCLUB-DC", "CLUB", otherwise=ONE_CLUSTER_A_SERVER),
-        below("FCLUB-DC", "SCLUB", otherwise=ONE_CLUSTER_A_SERVER),
-        below("FCLUB-DC", "Homo-DC"),
-        below("FCLUB", "Homo"),
-        grows("Homo-DC", least=0.9, text="Homo-DC suffers linear regret."),
-        grows("FCLUB-DC", most=0.8, text="FCLUB-DC does not."),
-        ordered("FCLUB", "FCLUB-DC", PRIVATE, slack=0.1, text="Delay and privacy cost regret, in this order."),
-        below(PRIVATE, "LinUCB", text="CDP-FCLUB-DC, too, is below LinUCB.", otherwise=NOT_A_TARGET),
+        Below("FCLUB-DC", "LinUCB", factor=1.5, text="FCLUB-DC is clearly below LinUCB."),
+        Below("FCLUB-DC", AUTHORS_CLUB),
+        Below("FCLUB-DC", AUTHORS_SCLUB),
+        Below("FCLUB-DC", "CLUB", otherwise=ONE_CLUSTER_A_SERVER),
+        Below("FCLUB-DC", "SCLUB", otherwise=ONE_CLUSTER_A_SERVER),
+        Below("FCLUB-DC", "Homo-DC"),
+        Below("FCLUB", "Homo"),
+        Grows("Homo-DC", least=0.9, text="Homo-DC suffers linear regret."),
+        Grows("FCLUB-DC", most=0.8, text="FCLUB-DC does not."),
+        Ordered(("FCLUB", "FCLUB-DC", PRIVATE), slack=0.1, text="Delay and privacy cost regret, in this order."),
+        Below(PRIVATE, "LinUCB", text="CDP-FCLUB-DC, too, is below LinUCB.", otherwise=NOT_A_TARGET),
     ),
 )

@@ -1,11 +1,12 @@
 """FCLUB, Fig. 2(b): clusters of users on local servers, MovieLens."""
 
-from fedbandit.papers.fclub.systems import AUTHORS_CLUB, AUTHORS_SCLUB, NOT_A_TARGET, PRIVATE, compared
-from fedbandit.studies.claims import below, ordered
-from fedbandit.studies.declaration import Experiment, Scale
-from fedbandit.studies.panels import Curves
+from functools import partial
 
-WORLD = "movielens-users:n_clients=100"
+from fedbandit.environments import movielens_users
+from fedbandit.papers.fclub import AUTHORS_CLUB, AUTHORS_SCLUB, NOT_A_TARGET, PRIVATE, compared
+from fedbandit.studies import Below, Curves, Experiment, Ordered, Scale
+
+WORLD = partial(movielens_users, n_clients=100)
 SLOW = (
     "Every server has users of nearly all clusters here, and until they are told apart they learn together: at "
     "T = 60,000 FCLUB-DC has the regret of one model for all. Then it grows more slowly than LinUCB's, but has not "
@@ -22,8 +23,8 @@ EXPERIMENT = Experiment(
         "Users' parameters are singular vectors of who rated what, moved to ten centres; everything else is simulated.",
     ),
     scales={
-        "quick": Scale(compared(WORLD, 60_000, servers=5), seeds=3),
-        "paper": Scale(compared(WORLD, 200_000, servers=5), seeds=10),
+        "quick": Scale(compared(WORLD, 60_000, n_servers=5), seeds=3),
+        "paper": Scale(compared(WORLD, 200_000, n_servers=5), seeds=10),
     },
     panels=(
         Curves(log=False),
@@ -31,19 +32,17 @@ EXPERIMENT = Experiment(
     ),
     measures=("regret", "messages", "clusters", "rand_index"),
     claims=(
-        below("FCLUB-DC", "LinUCB", otherwise=SLOW),
-        below("FCLUB-DC", "CLUB", otherwise=SLOW),
-        below("FCLUB-DC", "SCLUB", otherwise=SLOW),
-        below("FCLUB-DC", "Homo-DC", otherwise=SLOW),
-        ordered(
-            "FCLUB",
-            "FCLUB-DC",
-            PRIVATE,
+        Below("FCLUB-DC", "LinUCB", otherwise=SLOW),
+        Below("FCLUB-DC", "CLUB", otherwise=SLOW),
+        Below("FCLUB-DC", "SCLUB", otherwise=SLOW),
+        Below("FCLUB-DC", "Homo-DC", otherwise=SLOW),
+        Ordered(
+            ("FCLUB", "FCLUB-DC", PRIVATE),
             slack=0.1,
             text="Delay and privacy cost regret, in this order.",
             otherwise="Users of the private system keep their own data exact and weigh what others release. Where "
             "sharing hurts, as it does here until users are told apart, it is therefore better than FCLUB-DC.",
         ),
-        below(PRIVATE, "LinUCB", text="CDP-FCLUB-DC, too, is below LinUCB.", otherwise=NOT_A_TARGET),
+        Below(PRIVATE, "LinUCB", text="CDP-FCLUB-DC, too, is below LinUCB.", otherwise=NOT_A_TARGET),
     ),
 )

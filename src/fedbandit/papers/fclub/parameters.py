@@ -1,13 +1,14 @@
 """FCLUB, App. E.2: what the number of users, clusters, dimensions and servers does."""
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
-from fedbandit.papers.fclub.systems import ALONE, PRIVATE
-from fedbandit.studies.claims import below, trend
-from fedbandit.studies.declaration import Experiment, Point, Scale
-from fedbandit.studies.panels import Sweep
+from fedbandit import environments
+from fedbandit.papers.fclub import ALONE, PRIVATE
+from fedbandit.presets import cdp_fclub_dc, fclub_dc
+from fedbandit.studies import Below, Experiment, Point, Scale, Sweep, Trend
 
-BLOCKS = "fclub:placement=blocks"
 MIXED = "FCLUB-DC, mixed clusters"
 SWEEPS = {
     "users": ("n_clients", (20, 40, 60, 80)),
@@ -23,18 +24,21 @@ def _points(horizon: int, step: int = 1) -> list[Point]:
     points = []
     for facet, (keyword, values) in SWEEPS.items():
         for value in values[::step]:
-            for series, system, world in (
-                ("LinUCB", ALONE, BLOCKS),
-                ("FCLUB-DC", "fclub-dc", BLOCKS),
-                (MIXED, "fclub-dc", "fclub:placement=mixed"),
+            given: dict[str, Any] = {keyword: value}
+            blocks, mixed = (environments.fclub(placement=placement, **given) for placement in ("blocks", "mixed"))
+            for series, system, env in (
+                ("LinUCB", ALONE, blocks),
+                ("FCLUB-DC", fclub_dc, blocks),
+                (MIXED, fclub_dc, mixed),
             ):
-                points.append(Point(series, system, f"{world},{keyword}={value}", horizon, value=value, facet=facet))
+                points.append(Point(series, system, env, horizon, value=value, facet=facet))
+    env = environments.fclub(placement="blocks")
     for threshold in THRESHOLDS[::step]:
-        system = f"fclub-dc:upload={threshold},download={threshold}"
-        points.append(Point("FCLUB-DC", system, BLOCKS, horizon, value=threshold, facet="U = D"))
+        system = partial(fclub_dc, upload=threshold, download=threshold)
+        points.append(Point("FCLUB-DC", system, env, horizon, value=threshold, facet="U = D"))
     for epsilon in BUDGETS:
-        system = f"cdp-fclub-dc:epsilon={epsilon:g},delta=0.1"
-        points.append(Point(PRIVATE, system, BLOCKS, horizon, value=epsilon, facet="ε"))
+        system = partial(cdp_fclub_dc, epsilon=epsilon, delta=0.1)
+        points.append(Point(PRIVATE, system, env, horizon, value=epsilon, facet="ε"))
     return points
 
 
@@ -55,19 +59,19 @@ EXPERIMENT = Experiment(
     scales={"quick": Scale(_points(20_000, 3), seeds=4), "paper": Scale(_points(100_000), seeds=10)},
     panels=(*_panels((*SWEEPS, "U = D", "ε")), Sweep(y="messages", x="U = D", facet="U = D", title="communication")),
     claims=(
-        trend(
+        Trend(
             "FCLUB-DC",
             facet="clusters",
             text="Regret of FCLUB-DC rises with the number of clusters.",
             otherwise="But for five clusters on five servers: then no server has users that it has to tell apart.",
         ),
-        trend("FCLUB-DC", facet="dimension", text="Regret of FCLUB-DC rises with the dimension."),
-        trend(
+        Trend("FCLUB-DC", facet="dimension", text="Regret of FCLUB-DC rises with the dimension."),
+        Trend(
             "FCLUB-DC", facet="U = D", measure="messages", direction="falls", text="Larger thresholds save messages."
         ),
-        trend(PRIVATE, facet="ε", direction="falls", text="Regret of CDP-FCLUB-DC falls as ε grows."),
-        below("FCLUB-DC", "LinUCB", facet="users", text="FCLUB-DC is below LinUCB for any number of users."),
-        below(
+        Trend(PRIVATE, facet="ε", direction="falls", text="Regret of CDP-FCLUB-DC falls as ε grows."),
+        Below("FCLUB-DC", "LinUCB", facet="users", text="FCLUB-DC is below LinUCB for any number of users."),
+        Below(
             MIXED,
             "LinUCB",
             facet="users",
@@ -75,7 +79,7 @@ EXPERIMENT = Experiment(
             otherwise="Until users are told apart sharing hurts, and our default constants do not find all clusters in "
             "this world even at T = 100,000 (docs/clusters-fclub.md).",
         ),
-        below(
+        Below(
             "FCLUB-DC",
             "LinUCB",
             facet="servers",

@@ -1,32 +1,30 @@
 """FedUCB, Fig. 1(A): regret per agent over the number of agents and the privacy budget."""
 
-from fedbandit.studies.claims import below, trend
-from fedbandit.studies.declaration import Experiment, Point, Scale
-from fedbandit.studies.panels import Curves, Sweep
+from functools import partial
 
-DELTA = 0.1
-NOISE_REMARKS = (
-    "'as published' is the paper's mechanism, scale and width; its claim does not hold, as the trigger reads raw data. "
-    "'proven' is ours: tight noise, widths that know it, synchronisation by counts, and an agent's own data exact.",
-    "δ = 0.1 is the paper's; nobody should use it.",
-)
+from fedbandit import environments
+from fedbandit.papers.feducb import DELTA, PLAIN, PUBLISHED, REMARKS
+from fedbandit.presets import feducb, linucb
+from fedbandit.studies import Below, Curves, Experiment, MakesSystem, Point, Scale, Sweep, Trend
+
+below = partial(Below, measure="per_client_regret", facet="agents")
+trend = partial(Trend, measure="per_client_regret", facet="agents")
 
 
-def _systems(budgets: tuple[float, ...]) -> list[tuple[str, str]]:
-    systems = [("learning alone", "linucb"), ("not private", "feducb:epsilon=inf")]
-    systems += [(f"ε = {e:g}, proven", f"feducb:epsilon={e:g},delta={DELTA}") for e in budgets]
-    return [*systems, ("ε = 1, as published", f"feducb:epsilon=1,delta={DELTA},calibration=published")]
+def _systems(budgets: tuple[float, ...]) -> dict[str, MakesSystem]:
+    proven = {f"ε = {e:g}, proven": partial(feducb, epsilon=e, delta=DELTA) for e in budgets}
+    return {"learning alone": linucb, "not private": PLAIN, **proven, "ε = 1, as published": PUBLISHED}
 
 
 def _points(sizes: tuple[int, ...], short: int, long: int, budgets: tuple[float, ...]) -> list[Point]:
     """Over the number of agents for `short` rounds, and ten agents for `long` ones."""
-    points = [
-        Point(series, system, f"feducb:n_clients={M},dim=10", short, value=M, facet="agents")
-        for M in sizes
-        for series, system in _systems(budgets)
-    ]
-    env = "feducb:n_clients=10,dim=10"
-    return points + [Point(series, system, env, long, facet="time") for series, system in _systems((1.0, 10.0))]
+    points = []
+    for M in sizes:
+        env = environments.feducb(n_clients=M, dim=10)
+        systems = _systems(budgets)
+        points += [Point(name, system, env, short, value=M, facet="agents") for name, system in systems.items()]
+    env = environments.feducb(n_clients=10, dim=10)
+    return points + [Point(name, system, env, long, facet="time") for name, system in _systems((1.0, 10.0)).items()]
 
 
 EXPERIMENT = Experiment(
@@ -35,7 +33,7 @@ EXPERIMENT = Experiment(
     reports="Per-agent regret after T = 10⁷ for varying M and ε; 'competitive even at large privacy budget'. No "
     "numbers are printed.",
     remarks=(
-        *NOISE_REMARKS,
+        *REMARKS,
         "T = 10⁷ is run for ten agents (on the right, at the scale paper), larger numbers of agents for 10⁵ rounds: "
         "by then whoever learns has learnt.",
     ),
@@ -50,35 +48,13 @@ EXPERIMENT = Experiment(
     measures=("per_client_regret", "messages"),
     value_name="M",
     claims=(
-        trend(
-            "not private",
-            measure="per_client_regret",
-            facet="agents",
-            direction="falls",
-            text="Without privacy more agents help.",
-        ),
-        trend(
-            "ε = 10, proven",
-            measure="per_client_regret",
-            facet="agents",
-            direction="falls",
-            text="At ε = 10 more agents help.",
-        ),
-        below(
-            "ε = 10, proven",
-            "ε = 1, proven",
-            measure="per_client_regret",
-            facet="agents",
-            text="More budget means less regret.",
-        ),
-        below(
-            "not private", "ε = 10, proven", measure="per_client_regret", facet="agents", text="Privacy costs regret."
-        ),
+        trend("not private", direction="falls", text="Without privacy more agents help."),
+        trend("ε = 10, proven", direction="falls", text="At ε = 10 more agents help."),
+        below("ε = 10, proven", "ε = 1, proven", text="More budget means less regret."),
+        below("not private", "ε = 10, proven", text="Privacy costs regret."),
         below(
             "ε = 1, as published",
             "learning alone",
-            measure="per_client_regret",
-            facet="agents",
             text="At ε = 1 the published system is competitive: it beats learning alone.",
             otherwise="The noise is an order of magnitude larger than needed and the width inflated accordingly, so "
             "that it explores to the end of this horizon (random arms have a regret of 0.2 a round). The paper does "
@@ -87,8 +63,6 @@ EXPERIMENT = Experiment(
         below(
             "ε = 1, proven",
             "ε = 1, as published",
-            measure="per_client_regret",
-            facet="agents",
             factor=2.0,
             text="At ε = 1 the proven system has less than half of the regret of the published one.",
             ours=True,
@@ -96,8 +70,6 @@ EXPERIMENT = Experiment(
         below(
             "ε = 1, proven",
             "learning alone",
-            measure="per_client_regret",
-            facet="agents",
             factor=0.95,
             text="At ε = 1 the proven system is at worst 5 % above learning alone: collaborating never hurts.",
             ours=True,

@@ -1,19 +1,20 @@
 """FedUCB, Fig. 1(C): regret per agent over the dimension."""
 
-from fedbandit.papers.feducb.fig1a import DELTA, NOISE_REMARKS
-from fedbandit.studies.claims import scales_like, trend
-from fedbandit.studies.declaration import Experiment, Point, Scale
-from fedbandit.studies.panels import Sweep
+from functools import partial
+
+from fedbandit import environments
+from fedbandit.papers.feducb import DELTA, PLAIN, PUBLISHED, REMARKS
+from fedbandit.presets import feducb
+from fedbandit.studies import Experiment, Point, Scale, ScalesLike, Sweep, Trend
 
 
 def _points(M: int, dims: tuple[int, ...], horizon: int) -> list[Point]:
     points = []
     for d in dims:
-        env = f"feducb:n_clients={M},dim={d}"
-        points.append(Point("not private", "feducb:epsilon=inf", env, horizon, value=d))
-        points.append(Point("ε = 1, proven", f"feducb:epsilon=1,delta={DELTA}", env, horizon, value=d))
-        published = f"feducb:epsilon=1,delta={DELTA},calibration=published"
-        points.append(Point("ε = 1, as published", published, env, horizon, value=d))
+        env = environments.feducb(n_clients=M, dim=d)
+        points.append(Point("not private", PLAIN, env, horizon, value=d))
+        points.append(Point("ε = 1, proven", partial(feducb, epsilon=1.0, delta=DELTA), env, horizon, value=d))
+        points.append(Point("ε = 1, as published", PUBLISHED, env, horizon, value=d))
     return points
 
 
@@ -21,7 +22,7 @@ EXPERIMENT = Experiment(
     title="regret per agent over the dimension",
     reference="Dubey & Pentland 2020, Fig. 1(C), §4.4: M = 100, n = O(M log T), ε = 1, δ = 0.1",
     reports="'We observe essentially a quadratic dependence' of the per-agent regret on d.",
-    remarks=NOISE_REMARKS,
+    remarks=REMARKS,
     scales={
         "quick": Scale(_points(20, (4, 6, 9, 13), 1_500), seeds=3),
         "paper": Scale(_points(100, (5, 10, 15, 20), 20_000), seeds=2),
@@ -30,15 +31,15 @@ EXPERIMENT = Experiment(
     measures=("per_client_regret", "messages"),
     value_name="d",
     claims=(
-        trend("ε = 1, proven", measure="per_client_regret", direction="rises"),
-        scales_like(
+        Trend("ε = 1, proven", measure="per_client_regret", direction="rises"),
+        ScalesLike(
             "ε = 1, proven",
             measure="per_client_regret",
             least=1.0,
             most=3.0,
             text="Regret is like d² (a power between 1 and 3 over this range).",
         ),
-        scales_like(
+        ScalesLike(
             "ε = 1, as published",
             measure="per_client_regret",
             least=1.0,

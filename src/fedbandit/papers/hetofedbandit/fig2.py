@@ -1,9 +1,7 @@
 """HetoFedBandit, Fig. 2: clusters of clients, synthetic: regret and communication."""
 
-from fedbandit.papers.hetofedbandit.systems import ALONE, DIS, DYCLU, FCLUB, HFB, HFB_E, OURS, compared, world
-from fedbandit.studies.claims import below, grows
-from fedbandit.studies.declaration import Experiment, Scale
-from fedbandit.studies.panels import Curves
+from fedbandit.papers.hetofedbandit import ALONE, DIS, DYCLU, FCLUB, HFB, HFB_E, OURS, compared, world
+from fedbandit.studies import Below, Curves, Experiment, Grows, Scale
 
 EXPERIMENT = Experiment(
     title="clusters of clients, synthetic",
@@ -15,19 +13,19 @@ EXPERIMENT = Experiment(
         "clustered-linucb is this project's own system; the paper does not have it.",
     ),
     scales={
-        "quick": Scale(compared(world(50, 5, 3_000), 3_000, 50), seeds=3),
-        "paper": Scale(compared(world(50, 5, 3_000), 3_000, 50), seeds=10),
+        "quick": Scale(compared(world(50, 5, 3_000), 3_000), seeds=3),
+        "paper": Scale(compared(world(50, 5, 3_000), 3_000), seeds=10),
     },
     panels=(Curves(), Curves(y="messages", log=True, without=(ALONE, DYCLU))),
     measures=("regret", "messages", "clusters", "rand_index"),
     claims=(
-        below(HFB, ALONE),
-        below(HFB, FCLUB),
-        below(HFB_E, HFB),
-        below(DYCLU, HFB_E, text="DyClu, which has all data in one place, is below HetoFedBandit-E."),
-        grows(DIS, least=0.9, text="DisLinUCB has linear regret."),
-        below(HFB, FCLUB, measure="messages", text="HetoFedBandit communicates less than FCLUB_DC."),
-        below(HFB, HFB_E, measure="messages", text="HetoFedBandit communicates less than -E."),
-        below(OURS, HFB_E, text="Our own clustered federation has less regret than HetoFedBandit-E.", ours=True),
+        Below(HFB, ALONE),
+        Below(HFB, FCLUB),
+        Below(HFB_E, HFB),
+        Below(DYCLU, HFB_E, text="DyClu, which has all data in one place, is below HetoFedBandit-E."),
+        Grows(DIS, least=0.9, text="DisLinUCB has linear regret."),
+        Below(HFB, FCLUB, measure="messages", text="HetoFedBandit communicates less than FCLUB_DC."),
+        Below(HFB, HFB_E, measure="messages", text="HetoFedBandit communicates less than -E."),
+        Below(OURS, HFB_E, text="Our own clustered federation has less regret than HetoFedBandit-E.", ours=True),
     ),
 )

@@ -1,23 +1,15 @@
 """HetoFedBandit, Fig. 4 (App. G): what each enhancement does where clusters are of very different size."""
 
-from fedbandit.papers.hetofedbandit.systems import DIS, DR, HFB, HFB_E, PQ, world
-from fedbandit.studies.claims import below
-from fedbandit.studies.declaration import Experiment, Point, Scale
-from fedbandit.studies.panels import Curves
+from fedbandit.papers.hetofedbandit import DIS, DR, HFB, HFB_E, PQ, world
+from fedbandit.presets import dislinucb, hetofedbandit, hetofedbandit_dr, hetofedbandit_e, hetofedbandit_pq
+from fedbandit.studies import Below, Curves, Experiment, Point, Scale
 
-SIZES = ",".join(["26", *["2"] * 12])
+SYSTEMS = {HFB: hetofedbandit, PQ: hetofedbandit_pq, DR: hetofedbandit_dr, HFB_E: hetofedbandit_e, DIS: dislinucb}
 
 
 def _points(horizon: int) -> list[Point]:
-    env = world(50, 13, horizon, sizes=SIZES)
-    systems = (
-        (HFB, "hetofedbandit"),
-        (PQ, "hetofedbandit-pq"),
-        (DR, "hetofedbandit-dr"),
-        (HFB_E, "hetofedbandit-e"),
-        (DIS, "dislinucb"),
-    )
-    return [Point(name, text, env, horizon, extra="clusters") for name, text in systems]
+    env = world(50, 13, horizon, sizes=(26, *[2] * 12))
+    return [Point(name, system, env, horizon, extra="clusters") for name, system in SYSTEMS.items()]
 
 
 EXPERIMENT = Experiment(
@@ -29,15 +21,15 @@ EXPERIMENT = Experiment(
     panels=(Curves(), Curves(y="messages", log=True)),
     measures=("regret", "messages", "clusters", "rand_index"),
     claims=(
-        below(DR, HFB, text="Data-dependent clustering improves regret."),
-        below(HFB_E, HFB, text="Both enhancements together do."),
-        below(
+        Below(DR, HFB, text="Data-dependent clustering improves regret."),
+        Below(HFB_E, HFB, text="Both enhancements together do."),
+        Below(
             PQ,
             HFB,
             factor=0.97,
             text="The priority queue does no harm: its regret is at most 3 % above.",
         ),
-        below(HFB, DR, measure="messages", text="Data-dependent clustering costs communication."),
-        below(DR, DIS, text="All of them are far below DisLinUCB.", factor=2.0),
+        Below(HFB, DR, measure="messages", text="Data-dependent clustering costs communication."),
+        Below(DR, DIS, text="All of them are far below DisLinUCB.", factor=2.0),
     ),
 )

@@ -1,9 +1,7 @@
 """HetoFedBandit, Table 1 (App. H): sensitivity to the number of clusters and their distance."""
 
-from fedbandit.papers.hetofedbandit.systems import ALONE, DIS, DYCLU, FCLUB, HFB, HFB_E, compared, world
-from fedbandit.studies.claims import below, near_printed, ordered
-from fedbandit.studies.declaration import Experiment, Point, Scale
-from fedbandit.studies.panels import Sweep
+from fedbandit.papers.hetofedbandit import ALONE, DIS, DYCLU, FCLUB, HFB, HFB_E, compared, world
+from fedbandit.studies import Below, Experiment, NearPrinted, Ordered, Point, Scale, Sweep
 
 SETTINGS = {
     "M = 1": (1, 0.85),
@@ -26,7 +24,7 @@ BY_SETTING = {name: dict(zip(SETTINGS, numbers, strict=True)) for name, numbers 
 def _points(horizon: int) -> list[Point]:
     points = []
     for setting, (n_clusters, gap) in SETTINGS.items():
-        points += compared(world(30, n_clusters, horizon, gap), horizon, 30, value=setting)
+        points += compared(world(30, n_clusters, horizon, gap), horizon, value=setting)
     return points
 
 
@@ -44,18 +42,18 @@ EXPERIMENT = Experiment(
     pivot=True,
     value_name="setting",
     claims=(
-        below(HFB_E, ALONE, at="M = 1", text="With one cluster HetoFedBandit-E is below independent learning."),
-        below(HFB_E, ALONE, at="M = 4", text="With four clusters HetoFedBandit-E is below independent learning."),
-        below(HFB_E, HFB, at="M = 4", text="With four clusters HetoFedBandit-E is below HetoFedBandit."),
-        below(HFB_E, FCLUB, at="M = 4", text="With four clusters HetoFedBandit-E is below FCLUB_DC."),
-        below(ALONE, DIS, at="M = 4", factor=3.0, text="DisLinUCB fails as soon as clients differ."),
-        ordered(DYCLU, HFB_E, ALONE, at="M = 4", text="DyClu, which has all data in one place, is best with M = 4."),
-        near_printed(
+        Below(HFB_E, ALONE, at="M = 1", text="With one cluster HetoFedBandit-E is below independent learning."),
+        Below(HFB_E, ALONE, at="M = 4", text="With four clusters HetoFedBandit-E is below independent learning."),
+        Below(HFB_E, HFB, at="M = 4", text="With four clusters HetoFedBandit-E is below HetoFedBandit."),
+        Below(HFB_E, FCLUB, at="M = 4", text="With four clusters HetoFedBandit-E is below FCLUB_DC."),
+        Below(ALONE, DIS, at="M = 4", factor=3.0, text="DisLinUCB fails as soon as clients differ."),
+        Ordered((DYCLU, HFB_E, ALONE), at="M = 4", text="DyClu, which has all data in one place, is best with M = 4."),
+        NearPrinted(
             ALONE,
             BY_SETTING[ALONE],
             within=0.2,
             otherwise="Independent oracles agree with us: 667–726. The printed world is not fully specified.",
         ),
-        near_printed(HFB_E, BY_SETTING[HFB_E], within=0.3),
+        NearPrinted(HFB_E, BY_SETTING[HFB_E], within=0.3),
     ),
 )

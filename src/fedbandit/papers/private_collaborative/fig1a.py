@@ -1,9 +1,7 @@
 """Private collaborative bandits, Fig. 1(a): regret on synthetic data."""
 
-from fedbandit.papers.private_collaborative.systems import REMARKS, WORSE_THAN_RANDOM, compared, world
-from fedbandit.studies.claims import below, ordered
-from fedbandit.studies.declaration import Experiment, Scale
-from fedbandit.studies.panels import Curves
+from fedbandit.papers.private_collaborative import REMARKS, WORSE_THAN_RANDOM, compared, world
+from fedbandit.studies import Below, Curves, Experiment, Ordered, Scale
 
 EXPERIMENT = Experiment(
     title="collaboration on a graph, with and without privacy",
@@ -18,21 +16,19 @@ EXPERIMENT = Experiment(
     panels=(Curves(),),
     measures=("regret",),
     claims=(
-        below("CoLin", "LinUCB", text="Collaboration helps: CoLin is below LinUCB."),
-        below("GOBLin", "LinUCB", text="So is GOBLin."),
-        ordered(
-            "CoLin", "DP-CoLin, as published", "LDP-CoLin, as published", text="Privacy costs, local privacy more."
+        Below("CoLin", "LinUCB", text="Collaboration helps: CoLin is below LinUCB."),
+        Below("GOBLin", "LinUCB", text="So is GOBLin."),
+        Ordered(
+            ("CoLin", "DP-CoLin, as published", "LDP-CoLin, as published"), text="Privacy costs, local privacy more."
         ),
-        ordered(
-            "GOBLin",
-            "DP-GOBLin, as published",
-            "LDP-GOBLin, as published",
+        Ordered(
+            ("GOBLin", "DP-GOBLin, as published", "LDP-GOBLin, as published"),
             text="The same for GOBLin.",
             otherwise=WORSE_THAN_RANDOM,
         ),
-        below("DP-CoLin, as published", "random arms", text="DP-CoLin learns.", otherwise=WORSE_THAN_RANDOM),
-        below("DP-CoLin, proven", "random arms", text="With proven noise it does.", ours=True),
-        below("DP-CoLin, proven", "DP-LinUCB, proven", text="Private collaboration beats private learning alone."),
-        below("DP-GOBLin, proven", "DP-LinUCB, proven", text="Also for GOBLin."),
+        Below("DP-CoLin, as published", "random arms", text="DP-CoLin learns.", otherwise=WORSE_THAN_RANDOM),
+        Below("DP-CoLin, proven", "random arms", text="With proven noise it does.", ours=True),
+        Below("DP-CoLin, proven", "DP-LinUCB, proven", text="Private collaboration beats private learning alone."),
+        Below("DP-GOBLin, proven", "DP-LinUCB, proven", text="Also for GOBLin."),
     ),
 )

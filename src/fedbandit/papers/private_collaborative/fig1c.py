@@ -1,6 +1,6 @@
 """Private collaborative bandits, Fig. 1(c): what the number of users does."""
 
-from fedbandit.papers.private_collaborative.systems import (
+from fedbandit.papers.private_collaborative import (
     AS_PRINTED,
     REMARKS,
     SIGNED,
@@ -9,9 +9,7 @@ from fedbandit.papers.private_collaborative.systems import (
     compared,
     world,
 )
-from fedbandit.studies.claims import below, trend
-from fedbandit.studies.declaration import Experiment, Point, Scale
-from fedbandit.studies.panels import Sweep
+from fedbandit.studies import Below, Experiment, Point, Scale, Sweep, Trend
 
 SCALE_FALLS = (
     "The scale of regret itself falls with N in this world: that of random arms does, too (see 'random arms')."
@@ -40,7 +38,8 @@ def _points(sizes: tuple[int, ...], horizon: int) -> list[Point]:
         point
         for facet, epsilon in BUDGETS.items()
         for N in sizes
-        for point in compared(world(N, facet), horizon, epsilon, value=N, facet=facet, only=SHOWN)
+        for point in compared(world(N, facet), horizon, epsilon, value=N, facet=facet)
+        if point.series in SHOWN
     ]
 
 
@@ -64,24 +63,24 @@ EXPERIMENT = Experiment(
     measures=("regret",),
     value_name="N",
     claims=(
-        trend("CoLin", facet=SIGNED, text="Regret of CoLin rises with the number of users."),
-        trend("GOBLin", facet=SIGNED, text="Regret of GOBLin rises with the number of users."),
-        trend("LDP-CoLin, as published", facet=SIGNED, text="Regret of LDP-CoLin rises with the number of users."),
-        trend("LDP-GOBLin, as published", facet=SIGNED, text="Regret of LDP-GOBLin rises with the number of users."),
-        trend(
+        Trend("CoLin", facet=SIGNED, text="Regret of CoLin rises with the number of users."),
+        Trend("GOBLin", facet=SIGNED, text="Regret of GOBLin rises with the number of users."),
+        Trend("LDP-CoLin, as published", facet=SIGNED, text="Regret of LDP-CoLin rises with the number of users."),
+        Trend("LDP-GOBLin, as published", facet=SIGNED, text="Regret of LDP-GOBLin rises with the number of users."),
+        Trend(
             "DP-CoLin, as published",
             facet=SIGNED,
             text="Regret of DP-CoLin rises with the number of users.",
             otherwise=ENOUGH_NEIGHBOURS,
         ),
-        trend(
+        Trend(
             "DP-GOBLin, as published",
             facet=SIGNED,
             text="Regret of DP-GOBLin rises with the number of users.",
             otherwise=ENOUGH_NEIGHBOURS,
         ),
         *(
-            trend(
+            Trend(
                 f"LDP-{name}, as published",
                 above=f"DP-{name}, as published",
                 facet=SIGNED,
@@ -89,13 +88,13 @@ EXPERIMENT = Experiment(
             )
             for name in ("CoLin", "GOBLin")
         ),
-        trend(
+        Trend(
             "DP-CoLin, as published",
             facet=AS_PRINTED,
             text="With contexts as printed, too, regret of DP-CoLin rises with the number of users.",
             otherwise=SCALE_FALLS,
         ),
-        below(
+        Below(
             "DP-CoLin, as published",
             "LDP-CoLin, as published",
             facet=AS_PRINTED,
@@ -103,7 +102,7 @@ EXPERIMENT = Experiment(
             otherwise=WORSE_THAN_RANDOM,
         ),
         *(
-            below(
+            Below(
                 "DP-CoLin, proven",
                 "LDP-CoLin, as published",
                 facet=facet,

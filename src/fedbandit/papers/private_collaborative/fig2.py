@@ -1,18 +1,25 @@
 """Private collaborative bandits, Fig. 2: rewards on Last.FM and Delicious."""
 
-from fedbandit.papers.private_collaborative.systems import WORSE_THAN_RANDOM, compared
-from fedbandit.studies.claims import below
-from fedbandit.studies.declaration import Experiment, Point, Scale
-from fedbandit.studies.panels import Curves
+from functools import partial
 
-WORLDS = {"Last.FM": "lastfm:n_clusters=100", "Delicious": "delicious:n_clusters=100"}
+from fedbandit.environments import delicious, lastfm
+from fedbandit.papers.private_collaborative import WORSE_THAN_RANDOM, systems, with_isolated_users
+from fedbandit.studies import Below, Curves, Experiment, MakesEnvironment, Point, Scale
+
+WORLDS: dict[str, MakesEnvironment] = {
+    "Last.FM": partial(lastfm, n_clusters=100),
+    "Delicious": partial(delicious, n_clusters=100),
+}
+SLOW = ("DP-GOBLin, as published", "LDP-GOBLin, as published")
 
 
 def _points(horizon: int | None, without: tuple[str, ...] = ()) -> list[Point]:
-    points = []
-    for facet, env in WORLDS.items():
-        points += compared(env, horizon, facet=facet, common="alpha=0.3,ridge=0.2", isolated=True)
-    return [point for point in points if point.series not in without]
+    return [
+        Point(name, partial(with_isolated_users, system.func, **system.keywords), env, horizon, facet=facet)
+        for facet, env in WORLDS.items()
+        for name, system in systems(alpha=0.3, ridge=0.2).items()
+        if name not in without
+    ]
 
 
 EXPERIMENT = Experiment(
@@ -26,7 +33,7 @@ EXPERIMENT = Experiment(
         "Rewards of likes are 0 or 1, so what is hidden is whether one recommendation was liked.",
     ),
     scales={
-        "quick": Scale(_points(20_000, ("DP-GOBLin, as published", "LDP-GOBLin, as published")), seeds=2),
+        "quick": Scale(_points(20_000, without=SLOW), seeds=2),
         "paper": Scale(_points(None), seeds=5),
     },
     panels=tuple(Curves(y="normalised_reward", facet=name, title=name, without=("random arms",)) for name in WORLDS),
@@ -35,14 +42,14 @@ EXPERIMENT = Experiment(
         claim
         for name in WORLDS
         for claim in (
-            below(
+            Below(
                 "DP-CoLin, as published",
                 "CoLin",
                 measure="normalised_reward",
                 facet=name,
                 text=f"{name}: privacy costs reward (CoLin).",
             ),
-            below(
+            Below(
                 "LDP-CoLin, as published",
                 "DP-CoLin, as published",
                 measure="normalised_reward",
@@ -50,7 +57,7 @@ EXPERIMENT = Experiment(
                 text=f"{name}: local privacy costs more (CoLin).",
                 otherwise=WORSE_THAN_RANDOM,
             ),
-            below(
+            Below(
                 "DP-LinUCB, proven",
                 "DP-CoLin, proven",
                 measure="normalised_reward",

@@ -1,19 +1,21 @@
 """Private collaborative bandits, Table 1: regret over the privacy budget."""
 
-from fedbandit.papers.private_collaborative.systems import (
+from functools import partial
+
+from fedbandit.papers.private_collaborative import (
     AS_PRINTED,
-    PUBLISHED,
+    PLAIN,
     REMARKS,
     SIGNED,
     SIGNED_REMARK,
     WORSE_THAN_RANDOM,
+    alone_as_published,
     compared,
-    independent,
     world,
 )
-from fedbandit.studies.claims import below, trend
-from fedbandit.studies.declaration import Experiment, Point, Scale
-from fedbandit.studies.panels import Sweep
+from fedbandit.studies import Below, Experiment, Point, Scale, Sweep, Trend
+
+below = partial(Below, facet=SIGNED)
 
 BUDGETS = (0.5, 1.0, 2.0, 5.0, 10.0)
 PRINTED = {
@@ -23,24 +25,19 @@ PRINTED = {
     "LDP-CoLin": (3311, 3095, 2389, 1795, 939),
     "LDP-GOBLin": (3269, 3005, 2335, 1744, 1061),
 }
-
-
 ALONE = "DP-LinUCB, as published"
-WITH_SIGNED = (
-    "random arms",
-    *(f"{name}, as published" for name in PUBLISHED),
-    "DP-LinUCB, proven",
-    "DP-CoLin, proven",
-    "DP-GOBLin, proven",
-)
+ONLY_AS_PRINTED = ("LDP-CoLin, proven", "LDP-GOBLin, proven")
 
 
 def _points(budgets: tuple[float, ...]) -> list[Point]:
     points = []
-    for facet, only in ((AS_PRINTED, None), (SIGNED, WITH_SIGNED)):
-        for e in budgets:
-            points += compared(world(facet=facet), 10_000, e, value=e, facet=facet, plain=False, only=only)
-            points.append(Point(ALONE, independent(e), world(facet=facet), 10_000, value=e, facet=facet))
+    for facet, without in ((AS_PRINTED, {*PLAIN}), (SIGNED, {*PLAIN, *ONLY_AS_PRINTED})):
+        for epsilon in budgets:
+            env = world(facet=facet)
+            private = compared(env, 10_000, epsilon, value=epsilon, facet=facet)
+            points += [point for point in private if point.series not in without]
+            alone = partial(alone_as_published, epsilon)
+            points.append(Point(ALONE, alone, env, 10_000, value=epsilon, facet=facet))
     return points
 
 
@@ -70,7 +67,7 @@ EXPERIMENT = Experiment(
     value_name="ε",
     claims=(
         *(
-            trend(
+            Trend(
                 f"{name}, as published",
                 direction="falls",
                 facet=facet,
@@ -79,35 +76,24 @@ EXPERIMENT = Experiment(
             for facet in (SIGNED, AS_PRINTED)
             for name in PRINTED
         ),
-        below(
-            "DP-CoLin, as published",
-            "LDP-CoLin, as published",
-            facet=SIGNED,
-            text="At every ε, DP-CoLin is below LDP-CoLin.",
-        ),
-        below(
-            "DP-GOBLin, as published",
-            "LDP-GOBLin, as published",
-            facet=SIGNED,
-            text="At every ε, DP-GOBLin is below LDP-GOBLin.",
-        ),
-        below(ALONE, "LDP-CoLin, as published", facet=SIGNED, text="At every ε, DP-LinUCB is below LDP-CoLin."),
-        below(ALONE, "LDP-GOBLin, as published", facet=SIGNED, text="At every ε, DP-LinUCB is below LDP-GOBLin."),
+        below("DP-CoLin, as published", "LDP-CoLin, as published", text="At every ε, DP-CoLin is below LDP-CoLin."),
+        below("DP-GOBLin, as published", "LDP-GOBLin, as published", text="At every ε, DP-GOBLin is below LDP-GOBLin."),
+        below(ALONE, "LDP-CoLin, as published", text="At every ε, DP-LinUCB is below LDP-CoLin."),
+        below(ALONE, "LDP-GOBLin, as published", text="At every ε, DP-LinUCB is below LDP-GOBLin."),
         below(
             "DP-CoLin, as published",
             ALONE,
-            facet=SIGNED,
             text="At every ε, DP-CoLin is below DP-LinUCB.",
             otherwise="Only at ε = 10 here. At smaller budgets both are about halfway to random arms or further.",
         ),
-        below(
+        Below(
             "DP-CoLin, as published",
             "LDP-CoLin, as published",
             facet=AS_PRINTED,
             text="With contexts as printed, too, DP-CoLin is below LDP-CoLin.",
             otherwise=WORSE_THAN_RANDOM,
         ),
-        below(
+        Below(
             "DP-GOBLin, as published",
             "LDP-GOBLin, as published",
             facet=AS_PRINTED,
@@ -115,7 +101,7 @@ EXPERIMENT = Experiment(
             otherwise=WORSE_THAN_RANDOM,
         ),
         *(
-            below(
+            Below(
                 "DP-CoLin, proven",
                 "DP-LinUCB, proven",
                 facet=facet,

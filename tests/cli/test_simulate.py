@@ -1,9 +1,7 @@
-"""The command line: what scripts rely on, and one sentence for whatever is wrong."""
+"""`fedbandit simulate`: what scripts rely on, and what flags mean."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,33 +27,6 @@ CONTRACT = [
     "seconds",
     "guarantee",
 ]
-
-
-def test_the_command_line_starts_without_loading_the_compiler() -> None:
-    code = "import sys, fedbandit.cli.main; sys.exit(bool({'numba', 'numpy', 'tqdm', 'matplotlib'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 0
-    assert "simulate" in capsys.readouterr().out
-    for words, expected in ((["--version"], fb.__version__), (["--help"], "30,000"), (["compare", "-h"], "--gamma-up")):
-        with pytest.raises(SystemExit) as exit_:
-            main(words)
-        assert exit_.value.code == 0
-        assert expected in capsys.readouterr().out
-
-
-def test_list_names_every_system_and_environment(capsys: pytest.CaptureFixture[str]) -> None:
-    names = report(capsys, "list")
-    assert {entry["name"] for entry in names["systems"]} >= {"linucb-central", "async-linucb", "dislinucb"}
-    assert {entry["name"] for entry in names["environments"]} >= {"homogeneous", "recorded"}
-    assert {entry["name"] for entry in names["experiments"]} >= {"async-linucb/fig2a", "hetofedbandit/table1"}
-    assert all(entry["summary"] for entries in names.values() for entry in entries)
-    assert main(["list"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert "dislinucb Another name of sync-linucb." in [" ".join(line.split()) for line in lines]
-    assert len(lines) == len(names) + sum(map(len, names.values()))
 
 
 def test_simulate_prints_the_contract_and_equals_the_library(capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,25 +152,3 @@ def test_a_system_may_stand_in_a_file(capsys: pytest.CaptureFixture[str], tmp_pa
     flagged = report(capsys, "simulate", "--keen", "--strength", "3", f"{my_file}:my_system", *SMALL, "--label", "7")
     assert inline["uploads"] == flagged["uploads"]
     assert inline["downloads"] == flagged["downloads"] != plain["downloads"]
-
-
-def test_interruption_has_its_own_status(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_arguments: list[str]) -> int:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("fedbandit.cli.main.run_command", interrupted)
-    assert main(["list"]) == 130
-
-
-def test_a_reader_that_leaves_early_is_no_error() -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from fedbandit.cli.main import main; raise SystemExit(main(['list']))"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    with process.stderr:
-        assert process.stderr.read() == b""
-    assert process.wait() == 141

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+import pickle
+import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from fedbandit.environments.block import actions_per_round, world_of
 from fedbandit.errors import FedbanditError
-from fedbandit.studies.catalogue import catalogue, choose
-from fedbandit.studies.declaration import Experiment, Point
-from fedbandit.studies.measured import Key, Measured
-from fedbandit.studies.plan import made_system
-from fedbandit.studies.runner import Curve, Run
-from fedbandit.studies.specs import ENVIRONMENTS_BY_TEXT, Spec, build_environment
+from fedbandit.presets import linucb
+from fedbandit.studies import Experiment, Measured, Point
+from fedbandit.studies.experiment import choose, experiment_names, load
+from fedbandit.studies.specs import described
+from fedbandit.studies.trials import Curve, Label, Run
+from fedbandit.system import System
 from tests.cli.command_line import refusal
 
 FIGURES = {
@@ -26,23 +30,26 @@ FIGURES = {
     "beyond": ("private-async", "clustered-local-privacy", "tight-noise", "peer-to-peer"),
 }
 WANTED = [f"{paper}/{figure}" for paper, figures in FIGURES.items() for figure in figures]
-DATA = {"lastfm", "delicious", "movielens", "movielens_users"}
 MOST_AT_QUICK = 6_000_000
 """Interactions of an experiment at the scale quick: at 40 µs each, two minutes on two cores."""
+
+
+def everything() -> dict[str, Experiment]:
+    return {name: load(name) for name in experiment_names()}
 
 
 def points() -> list[tuple[str, Point]]:
     return [
         (f"{name}:{scale}", point)
-        for name, experiment in catalogue().items()
+        for name, experiment in everything().items()
         for scale, declared in experiment.scales.items()
         for point in declared.points
     ]
 
 
 def test_every_figure_and_table_is_there() -> None:
-    assert sorted(catalogue()) == sorted(WANTED)
-    for experiment in catalogue().values():
+    assert sorted(everything()) == sorted(WANTED)
+    for experiment in everything().values():
         assert set(experiment.scales) == {"quick", "paper"}
         assert experiment.panels
         assert experiment.claims
@@ -52,28 +59,44 @@ def test_every_figure_and_table_is_there() -> None:
 
 def test_every_system_and_environment_can_be_made() -> None:
     for where, point in points():
-        spec = Spec.parse(point.env)
-        made_system(point.system)
-        if spec.name in DATA:
-            continue  # may not be at hand
+        assert isinstance(point.make_system(), System)
+        if callable(point.env):
+            continue  # a data set, which may not be at hand
         assert point.horizon is not None, where
-        world_of(build_environment(spec), point.horizon)
+        world_of(point.env, point.horizon)
+
+
+def test_every_point_is_described_and_can_be_sent_to_a_process() -> None:
+    for where, point in points():
+        assert re.match(r"[\w-]+(:|$)", described(point.system)), where
+        assert re.match(r"[\w-]+(:|$)", described(point.env)), where
+        assert pickle.loads(pickle.dumps(point)).label == point.label
 
 
 def test_what_is_quick_is_small() -> None:
-    for name, experiment in catalogue().items():
+    for name, experiment in everything().items():
         total = 0
         scale = experiment.scales["quick"]
         for point in scale.points:
-            spec = Spec.parse(point.env)
-            if spec.name in ENVIRONMENTS_BY_TEXT and spec.name not in DATA:
+            if not callable(point.env):
                 assert point.horizon is not None
-                total += scale.seeds * point.horizon * actions_per_round(build_environment(spec))
+                total += scale.seeds * point.horizon * actions_per_round(point.env)
         assert total <= MOST_AT_QUICK, name
 
 
+@pytest.mark.parametrize("name", ["hetofedbandit/table1", "feducb/fig1b"])
+def test_an_experiment_is_loaded_without_the_others(name: str) -> None:
+    paper, module = name.split("/")
+    code = (
+        "import sys; from fedbandit.studies.experiment import choose; "
+        f"choose(['{name}']); print(sorted(m for m in sys.modules if m.startswith('fedbandit.papers.')))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert said.strip() == str([f"fedbandit.papers.{paper}", f"fedbandit.papers.{paper}.{module}"])
+
+
 def test_every_claim_says_something_about_what_is_run() -> None:
-    for experiment in catalogue().values():
+    for experiment in everything().values():
         for scale in experiment.scales.values():
             series = {point.series for point in scale.points}
             for claim in experiment.claims:
@@ -97,7 +120,7 @@ def invented(experiment: Experiment, scale: str, draw: int) -> Measured:
         {one: dict(zip(names, rng.normal(0, size, len(names)), strict=True)) for one in series} for size in (3.0, 0.8)
     )
     growth = {one: rng.uniform(0.1, 1.3) for one in series}
-    runs: dict[Key, list[Run]] = {}
+    runs = []
     rounds = np.arange(1, 101)
     for place, point in enumerate(experiment.scale(scale).points):
         one = point.series
@@ -107,19 +130,19 @@ def invented(experiment: Experiment, scale: str, draw: int) -> Measured:
                 found["regret"] = experiment.printed.get((one, point.value), found["regret"])
             found = {n: number * (1 + 1e-4 * rng.standard_normal()) for n, number in found.items()}
             system = "uniform" if one == "random arms" else one
-            report = {**found, "system": system, "environment": point.env, "horizon": 100, "seed": seed}
+            report = {**found, "system": system, "environment": described(point.env), "horizon": 100, "seed": seed}
             regret = np.asarray(found["regret"] * (rounds / 100) ** growth[one], dtype=np.float64)
             curve = Curve(rounds, regret, regret, rounds, rounds)
             groups = [{"above": above, "uploads": int(rng.integers(0, 9))} for above in (0, 60)]
-            runs.setdefault(point.key, []).append(Run(one, report, curve, {"groups": groups}))
-    return Measured(runs, dict.fromkeys(runs, 10))
+            runs.append(Run(point.label, report, curve, 10, {"groups": groups}))
+    return Measured.of(runs)
 
 
 @pytest.mark.parametrize("scale", ["quick", "paper"])
 @pytest.mark.parametrize("name", WANTED)
 def test_no_claim_is_vacuous(name: str, scale: str) -> None:
     """Each claim of each experiment holds for some numbers that might have been measured, and fails for others."""
-    experiment = catalogue()[name]
+    experiment = load(name)
     checked = [claim for claim in experiment.claims if claim.scales is None or scale in claim.scales]
     unseen = {(claim.text, verdict) for claim in checked for verdict in (True, False)}
     for draw in range(400):
@@ -131,7 +154,7 @@ def test_no_claim_is_vacuous(name: str, scale: str) -> None:
 
 
 def test_printed_numbers_belong_to_points() -> None:
-    for experiment in catalogue().values():
+    for experiment in everything().values():
         keys = {(p.series, p.value) for scale in experiment.scales.values() for p in scale.points}
         assert set(experiment.printed) <= keys, experiment.name
 
@@ -152,15 +175,15 @@ def test_an_unknown_experiment_is_answered_with_the_nearest(capsys: pytest.Captu
 
 
 def test_a_declaration_that_contradicts_itself_is_refused() -> None:
-    good = catalogue()["async-linucb/fig2a"]
+    good = load("async-linucb/fig2a")
     scale = good.scales["quick"]
     with pytest.raises(FedbanditError, match="Two points"):
         type(scale)((scale.points[0], scale.points[0]), 1)
     with pytest.raises(FedbanditError, match="no measure 'regert'; did you mean 'regret'"):
         Experiment("x", good.scales, good.panels, measures=("regert",))
-    only = type(scale)([Point("other", "linucb", "homogeneous", 10)], 1)
+    only = type(scale)([Point("other", linucb, good.scales["quick"].points[0].env, 10)], 1)
     with pytest.raises(FedbanditError, match="no series 'Async-LinUCB'"):
         Experiment("x", {"quick": only}, good.panels, claims=good.claims)
     with pytest.raises(FedbanditError, match="no scale of x 'papr'; did you mean 'paper'"):
         Experiment("x", good.scales, good.panels).scale("papr")
-    assert Key("", "Async", 0.5).text == "Async, 0.5"
+    assert Label("Async", 0.5).text == "Async, 0.5"

@@ -1,0 +1,378 @@
+"""Pictures of experiments: curves over rounds, fronts of regret against communication, sweeps over a parameter.
+
+A panel says what is drawn; `draw_panels` puts several into one figure, with one look for each series in all of them.
+Series differ in colour, line and marker: grey paper suffices, and any eye. Figures are made without pyplot, so they
+need no display and leave nothing behind.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+
+from fedbandit.engine.plot import require_matplotlib
+from fedbandit.errors import FedbanditError
+from fedbandit.files import writing
+from fedbandit.studies.measured import MEASURES, Measured
+from fedbandit.studies.trials import Label, format_value
+from fedbandit.types import Array, Ints
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_COLUMNS = 3
+
+
+class Look(NamedTuple):
+    """How one system is drawn: three ways to tell it apart, so that none of them has to be seen."""
+
+    colour: str
+    line: str | tuple[int, tuple[int, ...]]
+    marker: str
+
+
+Looks: TypeAlias = Mapping[str, Look]
+
+# Okabe and Ito's colours, which colour-blind people can tell apart, without the yellow that paper swallows.
+_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#000000")
+_LINES = ("solid", "dashed", "dashdot", "dotted", (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
+_MARKERS = ("o", "s", "^", "D", "v")
+
+
+def look_of(position: int) -> Look:
+    """The look of the system at this position; 7, 6 and 5 of each give 210 different ones."""
+    return Look(_COLOURS[position % len(_COLOURS)], _LINES[position % len(_LINES)], _MARKERS[position % len(_MARKERS)])
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure that pyplot does not know."""
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), dpi=150, layout="constrained")
+
+
+def save_figure(figure: Figure, path: Path) -> Path:
+    """Write a figure in the format of the suffix, whole or not at all."""
+    require_image_name(path)
+    with writing(path) as partial:
+        figure.savefig(partial, format=path.suffix[1:])
+    return path
+
+
+def require_image_name(path: Path) -> None:
+    """Refuse a name whose suffix is no known image format."""
+    require_matplotlib()
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    known = FigureCanvasBase.get_supported_filetypes()
+    if path.suffix[1:].lower() not in known:
+        raise FedbanditError(f"{str(path)!r} must end in .{', .'.join(sorted(known))}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """A picture of one facet: `y` of all series but some.
+
+    log: a logarithmic axis; None: if the best would otherwise lie flat on the bottom.
+    """
+
+    y: str = "regret"
+    facet: str = ""
+    title: str = ""
+    log: bool | None = None
+    without: tuple[str, ...] = ()
+
+    def draw(self, ax: Axes, measured: Measured, looks: Looks) -> None:
+        """Draw it."""
+        raise NotImplementedError
+
+    def lines(self, measured: Measured) -> dict[str, list[Label]]:
+        """The points of each series that have the measure, series in order of appearance."""
+        names = [name for name in measured.series(self.facet) if name not in self.without]
+        lines = {name: [at for at in measured.line(name, self.facet) if measured.has(at, self.y)] for name in names}
+        return {name: line for name, line in lines.items() if line}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curves(Panel):
+    """A measure over rounds: means with bands of one standard error."""
+
+    def draw(self, ax: Axes, measured: Measured, looks: Looks) -> None:
+        """One line for each point."""
+        labels = [label for label in measured.runs if label.facet == self.facet and label.series not in self.without]
+        labels = [label for label in labels if _has_curve(measured, label, self.y)]
+        ends = []
+        for position, label in enumerate(labels):
+            rounds, curves = measured.curve(label, self.y)
+            look = looks[label.series] if len(measured.line(label.series, self.facet)) == 1 else look_of(position)
+            name = label.series if label.value == "" else f"{label.series}, {format_value(label.value)}"
+            draw_band(ax, rounds, curves, look, name)
+            ends.append(float(curves.mean(axis=0)[-1]))
+        if _spread(ends, self.log):
+            ax.set_yscale("log")
+            positive = [end for end in ends if end > 0]
+            ax.set_ylim(min(positive) / 4, max(positive) * 1.5)
+            ax.yaxis.set_major_formatter(thousands)
+        elif self.y != "normalised_reward":
+            ax.set_ylim(bottom=0)
+        ax.set_xlim(left=0)
+        ax.locator_params(axis="x", nbins=6)
+        ax.xaxis.set_major_formatter(thousands)
+        ax.set(xlabel="round", ylabel=MEASURES[self.y], title=self.title)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tradeoff(Panel):
+    """A measure against communication: a dot for each value, labelled with it, as in Async-LinUCB, Fig. 2.
+
+    levels: series for which communication means nothing, such as one model that has all data; drawn as lines.
+    """
+
+    x: str = "messages"
+    levels: tuple[str, ...] = ()
+
+    def draw(self, ax: Axes, measured: Measured, looks: Looks) -> None:
+        """Lines join the dots of a series; one that never communicates has a place of its own."""
+        lines = self.lines(measured)
+        labels = [label for line in lines.values() for label in line]
+        if not labels:
+            return
+        silent = scale_costs(ax, [measured.mean(at, self.x) for at in labels if at.series not in self.levels])
+        names = [name for name in measured.series(self.facet) if name not in self.without]
+        for name, line in lines.items():
+            y = [measured.mean(label, self.y) for label in line]
+            if name in self.levels:
+                _level(ax, y[0], looks[name], name)
+                continue
+            x = [measured.mean(label, self.x) or silent for label in line]
+            _dots(ax, x, y, [measured.error(label, self.y) for label in line], looks[name], name)
+            for label, across, up in zip(line, x, y, strict=True):
+                if label.value != "":
+                    below = names.index(name) % 2 == 1
+                    _annotate(ax, format_value(label.value), across, up, looks[name].colour, below=below)
+        _scale_y(ax, measured, labels, self.y, self.log)
+        ax.set(xlabel=MEASURES[self.x], ylabel=MEASURES[self.y], title=self.title)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep(Panel):
+    """A measure over the values of each series: numbers on an axis, or settings side by side.
+
+    Where no series has values, the series stand side by side.
+    """
+
+    x: str = ""
+    log_x: bool = False
+
+    def draw(self, ax: Axes, measured: Measured, looks: Looks) -> None:
+        """One line for each series; one without values is a level beside those that have some."""
+        lines = self.lines(measured)
+        labels = [label for line in lines.values() for label in line]
+        values = list(dict.fromkeys(label.value for label in labels if label.value != ""))
+        numeric = bool(values) and all(not isinstance(value, str) and math.isfinite(value) for value in values)
+        at = {value: float(value) if numeric else float(place) for place, value in enumerate(values)}
+        ticks = {format_value(value): at[value] for value in values}
+        if labels and not values:
+            ticks = {label.series: float(place) for place, label in enumerate(labels)}
+            ax.set_xlim(-0.6, len(labels) - 0.4)
+        for name, line in lines.items():
+            y, errors = [measured.mean(at, self.y) for at in line], [measured.error(at, self.y) for at in line]
+            if not values:
+                _dots(ax, [ticks[name]], y, errors, looks[name], name)
+            elif [label.value for label in line] == [""]:
+                _level(ax, y[0], looks[name], name)
+            else:
+                _dots(ax, [at[label.value] for label in line], y, errors, looks[name], name)
+        if self.log_x and numeric:
+            ax.set_xscale("log")
+        if ticks:
+            ax.set_xticks(list(ticks.values()), list(ticks))
+            ax.minorticks_off()
+        _scale_y(ax, measured, labels, self.y, self.log)
+        ax.set(xlabel=self.x, ylabel=MEASURES[self.y], title=self.title)
+
+
+PANELS: dict[str, Callable[..., Panel]] = {"curves": Curves, "tradeoff": Tradeoff, "sweep": Sweep}
+"""Those that a YAML file can ask for."""
+
+
+def draw_panels(panels: Sequence[Panel], measured: Measured, title: str) -> Figure:
+    """Panels side by side, with one legend below; the title is completed by the number of seeds."""
+    columns = min(MOST_COLUMNS, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    width = 7.6 if columns == 1 else 5.4 * columns
+    figure = new_figure(width, 4.3 * rows + 0.8)
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    looks = {name: look_of(position) for position, name in enumerate(measured.series())}
+    handles: dict[str, Artist] = {}
+    for ax, panel in zip(axes, panels, strict=False):
+        panel.draw(ax, measured, looks)
+        if not ax.has_data():
+            ax.text(0.5, 0.5, "not run", transform=ax.transAxes, ha="center", color="#555555")
+            ax.set(xticks=[], yticks=[])
+        ax.grid(alpha=0.25)
+        ax.spines[["top", "right"]].set_visible(False)
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    for ax in axes[len(panels) :]:
+        ax.set_visible(False)
+    if handles:
+        widest = max(map(len, handles))
+        figure.legend(
+            list(handles.values()),
+            list(handles),
+            loc="outside lower center",
+            ncols=max(1, min(len(handles), int(11 * width) // (widest + 9))),
+            frameon=False,
+            handlelength=3.5,
+        )
+    seeds = len({run.report["seed"] for run in measured.every()})
+    said = "one seed" if seeds == 1 else f"mean ± standard error of {seeds} seeds"
+    figure.suptitle(f"{title} ({said})", fontsize="medium")
+    return figure
+
+
+def draw_comparison(measured: Measured, title: str) -> Figure:
+    """Regret over rounds, beside final regret against messages with a faint dot for each run."""
+    panels = (Curves(title="Regret over rounds"), Tradeoff(title="Final regret against communication"))
+    figure = draw_panels(panels, measured, title)
+    over, against = figure.axes[:2]
+    against.set_ylim(over.get_ylim())
+    silent = min(against.get_xticks())
+    for position, runs in enumerate(measured.runs.values()):
+        costs = [measured.number(run, "messages") or silent for run in runs]
+        look, regrets = look_of(position), [measured.number(run, "regret") for run in runs]
+        against.scatter(costs, regrets, color=look.colour, marker=look.marker, s=22, alpha=0.4, linewidth=0)
+    return figure
+
+
+def draw_band(ax: Axes, rounds: Ints, curves: Array, look: Look, label: str) -> None:
+    """The mean of curves (seeds, points) over rounds, with a band of one standard error."""
+    mean = curves.mean(axis=0)
+    ax.plot(
+        rounds,
+        mean,
+        color=look.colour,
+        linestyle=look.line,
+        marker=look.marker,
+        markevery=(len(rounds) // 16, max(1, len(rounds) // 8)),
+        markersize=5,
+        linewidth=1.8,
+        label=label,
+    )
+    if len(curves) > 1:
+        error = curves.std(axis=0, ddof=1) / math.sqrt(len(curves))
+        ax.fill_between(rounds, mean - error, mean + error, color=look.colour, alpha=0.2, linewidth=0)
+
+
+def thousands(value: float, _position: object = None) -> str:
+    """A tick: 30,000 or 0.5."""
+    return f"{value:,.0f}" if value == int(value) else f"{value:g}"
+
+
+def _power(k: int) -> str:
+    """10^k as a tick: 100,000 and 10M, as long ones would run into each other."""
+    return thousands(10**k) if k < 6 else f"{10 ** (k - 6):,}M"
+
+
+def scale_costs(ax: Axes, messages: Sequence[float]) -> float:
+    """Make the axis logarithmic, with a place of its own for systems without messages; return that place."""
+    spoken = [count for count in messages if count > 0]
+    if not spoken:
+        ax.set_xticks([0], ["0"])
+        return 0.0
+    lowest, highest = math.floor(math.log10(min(spoken))), math.ceil(math.log10(max(spoken)))
+    ticks = {float(10**k): _power(k) for k in range(lowest, highest + 1)}
+    silent = 10 ** (lowest - 0.7)
+    if len(spoken) < len(messages):
+        ticks[silent] = "0"
+    ax.set_xscale("log")
+    ax.set_xticks(list(ticks), list(ticks.values()))
+    ax.minorticks_off()
+    ax.set_xlim(min(ticks) / 1.6, max(ticks) * 1.6)
+    return silent
+
+
+def _has_curve(measured: Measured, label: Label, measure: str) -> bool:
+    try:
+        measured.curve(label, measure)
+    except FedbanditError:
+        return False
+    return True
+
+
+def _dots(
+    ax: Axes, x: Sequence[float], y: Sequence[float], errors: Sequence[float | None], look: Look, label: str
+) -> None:
+    known = [0.0 if error is None else error for error in errors]
+    ax.errorbar(
+        x,
+        y,
+        yerr=known if any(known) else None,
+        color=look.colour,
+        linestyle=look.line,
+        marker=look.marker,
+        markersize=6,
+        markeredgecolor="black",
+        markeredgewidth=0.6,
+        linewidth=1.4,
+        capsize=2.5,
+        label=label,
+    )
+
+
+def _level(ax: Axes, y: float, look: Look, label: str) -> None:
+    ax.axhline(y, color=look.colour, linestyle=look.line, linewidth=1.4, label=label)
+
+
+def _annotate(ax: Axes, text: str, x: float, y: float, colour: str, *, below: bool) -> None:
+    """Above right or below left of a dot, where fronts, which fall to the right, leave room."""
+    from matplotlib.patheffects import withStroke
+
+    ax.annotate(
+        text,
+        (x, y),
+        xytext=(-5, -4) if below else (4, 4),
+        textcoords="offset points",
+        ha="right" if below else "left",
+        va="top" if below else "bottom",
+        fontsize=7,
+        color=colour,
+        zorder=5,
+        path_effects=[withStroke(linewidth=2, foreground="white")],
+    )
+
+
+def _spread(numbers: Sequence[float], log: bool | None) -> bool:
+    """Whether the axis is to be logarithmic."""
+    positive = [number for number in numbers if number > 0]
+    if log is not None or not positive:
+        return bool(log and positive)
+    return len(positive) == len(numbers) and max(positive) / min(positive) > 8
+
+
+def _scale_y(ax: Axes, measured: Measured, labels: Sequence[Label], measure: str, log: bool | None) -> None:
+    """From zero, or logarithmic, with room for all bars of error."""
+    numbers = [measured.mean(label, measure) for label in labels]
+    if not numbers or not np.isfinite(numbers).all():
+        return
+    highest = max(number + (measured.error(at, measure) or 0.0) for number, at in zip(numbers, labels, strict=True))
+    if _spread(numbers, log):
+        ax.set_yscale("log")
+        lowest = min(number for number in numbers if number > 0)
+        ax.set_ylim(lowest / 1.6, highest * 1.6)
+        if highest / lowest < 30:
+            ticks = [base * 10**k for k in range(-4, 10) for base in (1, 2, 5)]
+            ax.set_yticks([t for t in ticks if lowest / 1.6 <= t <= highest * 1.6])
+        ax.minorticks_off()
+    elif min(numbers) >= 0:
+        ax.set_ylim(0, highest * 1.08 or 1)
+    ax.yaxis.set_major_formatter(thousands)

@@ -1,0 +1,109 @@
+"""Systems side by side: aggregated rightly, as a table, as JSON, in files."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+import fedbandit as fb
+from fedbandit import files
+from fedbandit.cli.main import main
+from fedbandit.engine import plot as engine_plot
+from fedbandit.errors import FedbanditError
+from fedbandit.studies import compare
+from fedbandit.studies.compare import format_table, lines_of, trials_of, write_comparison
+from fedbandit.studies.specs import EnvironmentSpec, SystemSpec
+from fedbandit.studies.trials import Run
+from fedbandit.studies.workers import Workers, run_trials
+
+SMALL = ["--clients", "4", "--dim", "3", "--arms", "5", "--horizon", "300"]
+WORLD = EnvironmentSpec.parse("homogeneous:n_clients=4,dim=3,n_arms=5")
+LABELS = ["linucb", "async-linucb:gamma_upload=2", "async-linucb:gamma_upload=9"]
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[Run]:
+    """Three systems, of which two differ in a keyword, with two seeds."""
+    specs = [(label, SystemSpec.parse(label)) for label in LABELS]
+    return run_trials(trials_of(specs, WORLD, 300, [0, 1]), Workers(jobs=1))
+
+
+def test_aggregation_is_mean_and_standard_error(runs: list[Run]) -> None:
+    lines = lines_of(runs)
+    assert [line["label"] for line in lines] == LABELS
+    first, second = (run.report["regret"] for run in runs if run.label.series == "linucb")
+    assert lines[0]["regret"] == pytest.approx((first + second) / 2)
+    assert lines[0]["regret_standard_error"] == pytest.approx(abs(first - second) / 2)
+    assert {value for key, value in lines_of(runs[:1])[0].items() if key.endswith("_error")} == {None}
+    table = format_table(lines).splitlines()
+    assert table[0].split() == ["system", "regret", "reward", "uploads", "downloads", "MB", "seconds", "guarantee"]
+    assert all(line.startswith(label) for line, label in zip(table[1:4], LABELS, strict=True))
+    assert len({line.index("±") for line in table[1:4]}) == 1
+    assert table[-2:] == [f"guarantee {run.report['guarantee']}" for run in runs[:2]]
+    assert "±" not in format_table(lines_of(runs[:1]))
+
+
+def test_compare_prints_a_table_and_writes_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "results"
+    systems = ["linucb", "async-linucb:gamma_upload=2", "async-linucb"]
+    words = ["compare", *systems, *SMALL, "--seeds", "2", "--jobs", "1", "--gamma-download", "3", "--out", str(out)]
+    assert main(words) == 0
+    captured = capsys.readouterr()
+    assert all(f"\n{system} " in captured.out for system in systems)
+    assert "guarantee none" in captured.out
+    assert captured.err == ""
+    assert {path.name for path in out.iterdir()} == {"runs.csv", "curves.csv", "summary.json", "regret.png"}
+    with open(out / "runs.csv", newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    assert [(line["label"], line["seed"]) for line in lines] == [(label, seed) for seed in "01" for label in systems]
+    env = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5)
+    result = fb.simulate(fb.async_linucb(gamma_upload=2.0, gamma_download=3.0), env, horizon=300, seed=0)
+    assert float(lines[1]["regret"]) == result.regret[-1]
+    assert int(lines[1]["downloads"]) == result.communication.downloads
+    with open(out / "curves.csv", newline="", encoding="utf-8") as file:
+        points = list(csv.DictReader(file))
+    assert len(points) == len(lines) * 200
+    assert points[-1]["round"] == "300"
+    assert points[-1]["regret"] == lines[-1]["regret"]
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["command"].startswith("fedbandit compare linucb async-linucb:gamma_upload=2")
+    assert [line["label"] for line in summary["systems"]] == systems
+
+
+def test_compare_prints_one_json_object(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas", reason="Parquet needs fedbandit[frames]")
+    words = ["compare", "linucb", "uniform", *SMALL, "--seeds", "3,5", "--jobs", "1", "--json"]
+    assert main([*words, "--out", str(tmp_path), "--format", "parquet"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    summary = json.loads(captured.out)
+    assert summary["seeds"] == [3, 5]
+    assert summary == json.loads((tmp_path / "summary.json").read_text())
+    runs = pd.read_parquet(tmp_path / "runs.parquet")
+    assert list(runs["seed"]) == [3, 3, 5, 5]
+    assert runs.groupby("label")["regret"].mean()["uniform"] == pytest.approx(summary["systems"][1]["regret"])
+    assert len(pd.read_parquet(tmp_path / "curves.parquet")) == 4 * 200
+
+
+def test_without_a_plot_it_is_said_why(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("fedbandit.studies.compare.write_comparison", lambda *_: [])
+    words = "compare linucb uniform --clients 3 --dim 2 --arms 3 --horizon 50 --seeds 2 --jobs 1 --json --out ."
+    assert main(words.split()) == 0
+    captured = capsys.readouterr()
+    assert [line["label"] for line in json.loads(captured.out)["systems"]] == ["linucb", "uniform"]
+    assert "pip install 'fedbandit[plots]'" in captured.err
+
+
+def test_missing_software_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runs: list[Run]) -> None:
+    for module in (engine_plot, compare, files):
+        monkeypatch.setattr(module, "find_spec", lambda _: None)
+    with pytest.raises(FedbanditError, match=r"fedbandit\[frames\]"):
+        files.require_format("parquet")
+    env = WORLD()
+    with pytest.raises(FedbanditError, match=r"fedbandit\[plots\]"):
+        fb.simulate(fb.linucb(), env, 5, 0).plot()
+    written = write_comparison(tmp_path, "csv", runs, {}, env)
+    assert [path.name for path in written] == ["runs.csv", "curves.csv", "summary.json"]

@@ -1,0 +1,38 @@
+"""Pictures show every system and every run, with or without a display."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.collections import PathCollection
+from matplotlib.figure import Figure
+
+from fedbandit.errors import FedbanditError
+from fedbandit.studies.figures import draw_comparison, look_of, save_figure
+from fedbandit.studies.measured import Measured
+from tests.studies.test_claims import measured
+
+THREE = measured({("a", ""): (10, 0), ("b", ""): (20, 50), ("c", ""): (300, 1000)})
+
+
+def test_the_comparison_shows_every_system_and_every_run() -> None:
+    figure = draw_comparison(THREE, "a world")
+    curves, costs = figure.axes
+    assert [str(line.get_label()) for line in curves.get_lines()] == ["a", "b", "c"]
+    assert len(curves.collections) == 3  # bands
+    dots = [drawn for drawn in costs.collections if isinstance(drawn, PathCollection)]
+    assert sum(len(np.asarray(group.get_offsets())) for group in dots) == len(THREE.every())
+    assert figure.get_suptitle() == "a world (mean ± standard error of 2 seeds)"
+    assert len({look_of(position) for position in range(200)}) == 200
+
+
+def test_the_comparison_copes_with_one_silent_run(tmp_path: Path) -> None:
+    path = save_figure(draw_comparison(Measured.of(THREE.every()[:1]), "one"), tmp_path / "one.svg")
+    assert "one seed" in path.read_text()
+
+
+def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FedbanditError, match="must end in"):
+        save_figure(Figure(), tmp_path / "a.picture")
