@@ -22,6 +22,7 @@ from fedbandit.engine.fast.row_sums import pending_sums, shared_row
 from fedbandit.engine.fast.statistics import (
     N_OWN,
     N_PENDING,
+    STEPS,
     VERSION,
     adopt,
     empty_rows,
@@ -31,10 +32,11 @@ from fedbandit.engine.fast.statistics import (
     observe,
     start_row,
     take_over,
+    theta_of,
 )
 from fedbandit.errors import FedbanditError, number, require, shown, whole_number
 from fedbandit.machines.mixing import mix
-from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Terms, Upload, decode, encode
+from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Threshold, Upload, decode, encode
 from fedbandit.privacy.noise import Source, label_of, perturb
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.protocols import Coordinator, MemberKeeper, timed_growth
@@ -245,7 +247,7 @@ class ClientMachine:
         match message:
             case Receipt(_, sequence):
                 self._acknowledged(sequence)
-            case Terms(_, threshold):
+            case Threshold(_, threshold):
                 self._threshold = self._terms = threshold
             case Download():
                 self._threshold = self._terms
@@ -288,6 +290,25 @@ class ClientMachine:
     def acting(self) -> Array:
         """The row by which arms are chosen now, which counts the steps."""
         return self.row
+
+    @property
+    def steps(self) -> int:
+        """Arms chosen so far."""
+        return int(self.acting[STEPS])
+
+    @steps.setter
+    def steps(self, steps: int) -> None:
+        self.acting[STEPS] = steps
+
+    @property
+    def version(self) -> int:
+        """Of the last download adopted."""
+        return int(self.row[VERSION])
+
+    @property
+    def theta(self) -> Array:
+        """The estimate θ̂; of a model in two parts, the shared part's."""
+        return theta_of(self.row, self.dim)
 
     @property
     def sequence(self) -> int:

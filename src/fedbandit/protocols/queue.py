@@ -12,7 +12,7 @@ import numpy as np
 from fedbandit.engine.fast.cohorts import Hub
 from fedbandit.engine.fast.statistics import TIE
 from fedbandit.errors import FedbanditError, number, require, unknown
-from fedbandit.messages import Join, Message, Receipt, Request, Terms, Upload
+from fedbandit.messages import Join, Message, Receipt, Request, Threshold, Upload
 from fedbandit.protocols.coordinator import Coordinator
 from fedbandit.protocols.factors import growth_releases
 from fedbandit.protocols.members import MemberKeeper, Messages
@@ -130,7 +130,7 @@ class QueueCoordinator(MemberKeeper):
     |------------|---------------------------------------------|------------------------------------------------------|
     | nothing    | somebody is to regroup: Collect to all N    | –                                                    |
     |            | else a cluster waits: Collect to it         |                                                      |
-    | regrouping | –                                           | form clusters, Terms to whom they concern, queue     |
+    | regrouping | –                                           | form clusters, Threshold to whom they concern, queue |
     |            |                                             | those past D, then serve one                         |
     | serving    | –                                           | Download to its members                              |
 
@@ -236,8 +236,8 @@ class QueueCoordinator(MemberKeeper):
         self.size = size
         return [self._term(int(i)) for i in changed]
 
-    def _term(self, member: int) -> Terms:
-        return Terms(member, self.protocol.limit(int(self.size[member])))
+    def _term(self, member: int) -> Threshold:
+        return Threshold(member, self.protocol.limit(int(self.size[member])))
 
     def _wait(self, cliques: Iterable[list[int]]) -> None:
         for clique in cliques:
