@@ -176,6 +176,27 @@ def unpack_entry(kind: str, entry: bytes, where: str = "memory") -> bytes:
     return _reader(kind, number, None, where).entry(data)
 
 
+def joined(header: dict[str, Any], parts: dict[str, State]) -> State:
+    """One state of many; `parts_of` takes it apart again.
+
+    >>> parts_of(joined({}, {"a": State({"n": 1}, {})}))["a"].header
+    {'n': 1}
+    """
+    arrays = {f"{name}/{key}": array for name, state in parts.items() for key, array in state.arrays.items()}
+    return State({**header, "parts": {name: state.header for name, state in parts.items()}}, arrays)
+
+
+def parts_of(state: State) -> dict[str, State]:
+    """The states that `joined` made one of."""
+    parts = {name: State(header, {}) for name, header in state.header["parts"].items()}
+    for key, array in state.arrays.items():
+        name, _, rest = key.partition("/")
+        if name not in parts:
+            raise StateError(f"The stored state has {key!r}, which is not expected.")
+        parts[name].arrays[rest] = array
+    return parts
+
+
 def require_like(
     stored: State,
     fresh: State,

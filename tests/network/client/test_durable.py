@@ -29,8 +29,7 @@ def test_a_client_restarts_exactly(tmp_path: Path) -> None:
     store.close()
     store = SQLiteStore(tmp_path / "client.db")
     again = DurableClient(store, AGREEMENT, 0, lambda: 78)
-    kept.header["choices"] = again.machine.state().header["choices"]  # an opening numbers choices anew
-    assert_same(again.machine.state(), kept)
+    assert_same(again.machine.state(), kept, but=("choices",))  # an opening numbers choices anew
     assert (again.machine.sequence, again.incarnation, again.epoch) == (sequence, 77, 2)
     again.observe(waiting.number, 0.5)
     assert again.select([[0.5, 0.0]]).number > waiting.number
@@ -59,7 +58,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     before = client.machine.state()
     store.close()
     again = DurableClient(SQLiteStore(tmp_path / "client.db"), AGREEMENT, 0, lambda: 6)
-    assert_same(again.machine.state(), before)
+    assert_same(again.machine.state(), before, but=("choices",))
     again.receive(Receipt(0, again.machine.sequence))
     assert again.outgoing() == []
     again.store.close()
