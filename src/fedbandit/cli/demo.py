@@ -19,6 +19,8 @@ from fedbandit.cli import client
 from fedbandit.errors import FedbanditError, whole_number
 
 DIM, ARMS, PACE, SPREAD = 20, 20, 12.0, 0.1
+STATE = "demo-state"
+"""The folder, within --out, of the coordinator's store and of the clients' states and logs."""
 CONFIG = """
 [server]
 port = {port}
@@ -39,10 +41,10 @@ def run(options: argparse.Namespace) -> int:
     if options.seconds <= 0:
         raise FedbanditError(f"--seconds is {options.seconds:g}, but must be more than 0.")
     folder: Path = options.out
-    shutil.rmtree(folder / "demo-state", ignore_errors=True)
-    (folder / "demo-state").mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder / STATE, ignore_errors=True)
+    (folder / STATE).mkdir(parents=True, exist_ok=True)
     visits = max(1, int(PACE * options.seconds))
-    config = folder / "demo-state" / "federation.toml"
+    config = folder / STATE / "federation.toml"
     config.write_text(
         CONFIG.format(port=options.port, clients=options.clients, dim=DIM, horizon=visits * options.clients)
     )
@@ -74,7 +76,7 @@ def _client_options(url: str, i: int, visits: int, folder: Path) -> argparse.Nam
     """What `fedbandit client` would be called with."""
     return argparse.Namespace(
         url=url, federation="demo", clients=1, name="user", first=i, token_file=None, ca=None,
-        state=folder / "demo-state", interactions=visits, pace=PACE, arms=ARMS, spread=SPREAD, seed=0,
+        state=folder / STATE, interactions=visits, pace=PACE, arms=ARMS, spread=SPREAD, seed=0,
         report=True, json=True,
     )  # fmt: skip
 
@@ -106,7 +108,7 @@ def _client_processes(url: str, count: int, visits: int, folder: Path) -> Iterat
     users = []
     for i in range(count):
         wish = _client_options(url, i, visits, folder)
-        users.append(context.Process(target=_run_client, args=(wish, folder / "demo-state" / f"client-{i}.log")))
+        users.append(context.Process(target=_run_client, args=(wish, log_of(folder, i))))
     try:
         for user in users:
             user.start()
@@ -116,6 +118,11 @@ def _client_processes(url: str, count: int, visits: int, folder: Path) -> Iterat
             if user.pid is not None:
                 user.terminate()
                 user.join(10)
+
+
+def log_of(folder: Path, i: int) -> Path:
+    """Where client i of a demo logs."""
+    return folder / STATE / f"client-{i}.log"
 
 
 def _run_client(wish: argparse.Namespace, log: Path) -> None:
@@ -164,7 +171,7 @@ def _watch(url: str, users: list[Any], options: argparse.Namespace, say: Any) ->
                 print(line, end=end, flush=True)
     failed = [user.exitcode for user in users if user.exitcode]
     if failed:
-        say(f"{len(failed)} clients ended with status {failed[0]}; see the logs in {options.out / 'state'}.")
+        say(f"{len(failed)} clients ended with status {failed[0]}; see the logs in {log_of(options.out, 0).parent}.")
     return curve
 
 

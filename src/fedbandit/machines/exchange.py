@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError, require
 from fedbandit.machines.mixing import mix
-from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Terms, Upload, decode, encode
+from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Threshold, Upload, decode, encode
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.protocols.protocol import known_by
@@ -146,7 +146,7 @@ class Exchange:
         match message:
             case Receipt(_, sequence):
                 self._acknowledged(sequence)
-            case Terms(_, threshold):
+            case Threshold(_, threshold):
                 self.threshold = self._agreed = threshold
             case Download():
                 require(message.sums.b.size == self.dim, "the dimension", message.sums.b.size, f"{self.dim}")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from fedbandit.machines.client import Choice, ClientMachine
-from fedbandit.messages import Collect, Download, Join, Message, Request, Terms, Upload, decode, encode
+from fedbandit.messages import Collect, Download, Join, Message, Request, Threshold, Upload, decode, encode
 from fedbandit.privacy.privacy import Releases
 from fedbandit.state import State, joined, parts_of
 from fedbandit.system import System
@@ -91,7 +91,7 @@ class Link:
                 self.uploads += counted
             case Download():
                 self.downloads += counted
-            case Request() | Collect() | Terms():
+            case Request() | Collect() | Threshold():
                 self.control_messages += 1
         return decode(encode(message)) if self._encoded else message
 

@@ -15,7 +15,7 @@ from fedbandit.engine.fast.plan import PolicyPlan
 from fedbandit.engine.fast.slots import Seats
 from fedbandit.engine.fast.statistics import N_PENDING
 from fedbandit.engine.outcome import Outcome
-from fedbandit.messages import Collect, Download, Message, Receipt, Request, Terms, Upload
+from fedbandit.messages import Collect, Download, Message, Receipt, Request, Threshold, Upload
 from fedbandit.protocols import Broadcast, Coordinator, MemberKeeper, SynchronousCoordinator, timed_growth
 from fedbandit.protocols.protocol import known_by
 from fedbandit.state import State
@@ -82,7 +82,7 @@ class Exchange:
                 case Broadcast(_, count):
                     self.control_messages += count
                     replies += self._answer_collect(reply, count, rows, seats, out, s)
-                case Terms(member, threshold):
+                case Threshold(member, threshold):
                     self.control_messages += 1
                     self.terms[member] = threshold
                     self._attend(member)
