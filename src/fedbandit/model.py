@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -131,7 +131,41 @@ def solve(sums: Sums, ridge: float) -> Solved:
     return solved
 
 
-class RidgeModel:
+class LinearModel:
+    """A model of one part that has θ̂ and V(λ)⁻¹ at hand: what a policy asks of them."""
+
+    theta: Array
+    inverse: Array
+
+    def parts(self, contexts: Array) -> Sequence[tuple[Part, Array]]:
+        """Itself alone."""
+        return ((cast(Part, self), contexts),)
+
+    def means(self, X: Array) -> Array:
+        """xᵀθ̂ of each context."""
+        return X @ self.theta
+
+    def norms(self, X: Array) -> Array:
+        """‖x‖_{V(λ)⁻¹} of each context."""
+        squares: Array = ((X @ self.inverse) * X).sum(axis=1)
+        return np.sqrt(np.maximum(squares, 0.0, out=squares))
+
+    def lengths(self, X: Array) -> Array:
+        """‖V(λ)⁻¹ x‖₂ of each context."""
+        return np.asarray(np.linalg.norm(X @ self.inverse, axis=1))
+
+
+class FittedModel(LinearModel):
+    """The ridge regression of given sums, once: it learns nothing more."""
+
+    def __init__(self, sums: Sums, ridge: float) -> None:
+        self.ridge = ridge
+        self.V, self.n = sums.V, sums.n
+        self.inverse, self.theta, self.logdet = solve(sums, ridge)
+        self.slack, self.partial_noise = EXACT, 0.0
+
+
+class RidgeModel(LinearModel):
     """One model: a client's, a local cluster's, or one part of either.
 
     A `fresh` model learns from an observation at once. One that is not learns only from what it `adopt`s: its own
@@ -163,25 +197,6 @@ class RidgeModel:
         self._pending_b: Array = np.zeros(dim)
         self._pending_X: list[Array] | None = []  # the contexts of ΔV while they are few, else None
         self._updates = 0
-
-    # What a policy asks
-
-    def parts(self, contexts: Array) -> Sequence[tuple[Part, Array]]:
-        """Itself alone."""
-        return ((self, contexts),)
-
-    def means(self, X: Array) -> Array:
-        """xᵀθ̂ of each context."""
-        return X @ self.theta
-
-    def norms(self, X: Array) -> Array:
-        """‖x‖_{V(λ)⁻¹} of each context."""
-        squares: Array = ((X @ self.inverse) * X).sum(axis=1)
-        return np.sqrt(np.maximum(squares, 0.0, out=squares))
-
-    def lengths(self, X: Array) -> Array:
-        """‖V(λ)⁻¹ x‖₂ of each context."""
-        return np.asarray(np.linalg.norm(X @ self.inverse, axis=1))
 
     @property
     def V(self) -> Array:

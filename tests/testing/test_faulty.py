@@ -12,13 +12,10 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit.checks import run_machines
-from fedbandit.engine.fast.outcome import draw_reward
-from fedbandit.engine.fast.statistics import N
+from fedbandit.engine.outcome import draw_reward
 from fedbandit.environments.block import world_of
 from fedbandit.network.coordinator.config import on_a_network
 from fedbandit.network.invitation import Agreement
-from fedbandit.protocols.coordinator import HubKeeper
 from fedbandit.state import pack
 from fedbandit.testing.crashing import Crash
 from fedbandit.testing.faulty import NONE, FaultyNetwork, copied
@@ -87,8 +84,8 @@ def test_copied_clients_cannot_count_twice(system: str, keywords: dict[str, Any]
             network.restart_coordinator()
         assert network.coordinator is not None
         V, _, n = network.coordinator.machine.gathered()
-        assert n == len(network.account.applied), "an observation counts twice, or not at all"
-        np.testing.assert_allclose(V, network.account.V, atol=1e-7)
+        assert n == len(network.oracle.applied), "an observation counts twice, or not at all"
+        np.testing.assert_allclose(V, network.oracle.V, atol=1e-7)
         heard += network.refusals
     assert heard > 0, "no copy was ever refused"
 
@@ -102,7 +99,7 @@ def test_without_faults_it_is_the_simulation(system: str, keywords: dict[str, An
     horizon = 50 if clustered else 200
     world = world_of(env, horizon)
     agreement = Agreement(system, keywords, world, seed=3)
-    arms, uploads, downloads = run_machines(agreement.build(), env, horizon, seed=3)
+    result = fb.simulate(agreement.build(), env, horizon, seed=3, engine="plain")
     network = FaultyNetwork(agreement, 0, NONE)
     block = env.open(3).block(0, 200)
     chosen = np.zeros(200, dtype=np.int64)
@@ -125,20 +122,20 @@ def test_without_faults_it_is_the_simulation(system: str, keywords: dict[str, An
             settle()
         assert node.live is not None
         choice = node.live.select(block.X[block.arms[s, : block.counts[s]]])
-        network.account.note_observation(node)
+        network.oracle.note_observation(node)
         node.live.observe(choice.number, draw_reward(block, s, choice.arm))
-        network.account.note_uploads(node)
+        network.oracle.note_uploads(node)
         chosen[s] = choice.arm
         network.speak(node)
         settle()
         if clustered and s % 4 == 3:
             network.tick()
             settle()
-    assert np.array_equal(chosen, arms.ravel())
+    assert np.array_equal(chosen, result.arms.ravel())
     assert network.coordinator is not None
     records = network.coordinator.register.by_number
-    assert sum(record.uploads for record in records) == uploads.sum()
-    assert sum(record.downloads for record in records) == downloads.sum()
+    assert sum(record.uploads for record in records) == result.communication.uploads
+    assert sum(record.downloads for record in records) == result.communication.downloads
 
 
 def test_a_check_that_cannot_fail_is_none() -> None:
@@ -149,9 +146,7 @@ def test_a_check_that_cannot_fail_is_none() -> None:
         network.restart_coordinator()
     assert network.coordinator is not None
     network.check()
-    machine = network.coordinator.machine
-    assert isinstance(machine, HubKeeper)
-    machine.hub.pool[0, N] += 1
+    network.coordinator.machine.members.n[0] += 1
     with pytest.raises(AssertionError, match="observations applied"):
         network.check()
     network.coordinator_store.crash = "before"

@@ -55,8 +55,6 @@ def run(options: argparse.Namespace) -> int:
 
     with contextlib.ExitStack() as stack:
         coordinator = stack.enter_context(_coordinator(config, folder / "serve.log"))
-        say("Compiling what has not been compiled yet …")
-        _warm_up(options.clients, visits)
         url = _address(coordinator, folder / "serve.log")
         say(f"Live page: {url}/")
         users = stack.enter_context(_client_processes(url, options.clients, visits, folder))
@@ -231,19 +229,3 @@ def _draw(curve: list[list[float]], path: Path) -> str | None:
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=120)
     return str(path)
-
-
-def _warm_up(clients: int, visits: int) -> None:
-    """Compile once, here, rather than in every process at the same time."""
-    import numpy as np
-
-    from fedbandit.machines.link import Link
-    from fedbandit.presets import async_linucb
-    from fedbandit.world import World
-
-    link = Link(async_linucb(gamma_upload=1.0, gamma_download=1.0), World(clients, DIM, visits * clients))
-    for i in range(min(2, clients)):
-        link.greet(i)
-        for _ in range(20):
-            choice = link.clients[i].select(np.full((2, DIM), 0.1))
-            link.say(link.clients[i].observe(choice.number, 1.0))

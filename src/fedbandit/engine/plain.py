@@ -11,10 +11,13 @@ from fedbandit.engine.outcome import Outcome, pull
 from fedbandit.engine.partitions import Partitions
 from fedbandit.environments.block import Block, Environment
 from fedbandit.machines.client import Choice
+from fedbandit.machines.cluster_server import ServedClusters
 from fedbandit.machines.link import Account, Link
+from fedbandit.machines.local_server import ServedUsers
 from fedbandit.machines.peer import PeerLink
 from fedbandit.privacy.privacy import Releases
 from fedbandit.state import State, joined, parts_of
+from fedbandit.structures import Clustering
 from fedbandit.system import System
 from fedbandit.types import Array
 from fedbandit.world import World
@@ -49,7 +52,11 @@ class Federation(Protocol):
         ...
 
     def groups(self) -> list[list[int]] | None:
-        """Who learns together, if that is found while running."""
+        """Who learns together, the same object while nothing changes; None if that is not found while running."""
+        ...
+
+    def groups_at_end(self) -> list[list[int]] | None:
+        """Who learns together when everything is over; it may take long to find out."""
         ...
 
     def account(self) -> Account | None:
@@ -79,9 +86,9 @@ def make_federation(system: System, world: World, seed: int, waiting: int) -> Fe
         return PeerLink(system, world, seed, waiting=waiting)
     if system.structure.separate:
         return Link(system, world, seed, waiting=waiting)
-    from fedbandit.machines.local_server import ServedUsers
-
-    return ServedUsers(system, world, seed, waiting=waiting)
+    clustered = isinstance(system.structure, Clustering) and system.structure.federated
+    kind = ServedClusters if clustered else ServedUsers
+    return kind(system, world, seed, waiting=waiting)
 
 
 class PlainLearner:
@@ -94,9 +101,19 @@ class PlainLearner:
         self.federation = make_federation(system, world, seed, waiting)
         self.per_round = world.per_round
         self._late: dict[int, list[tuple[int, int, float]]] = {}  # due → user, choice, reward, as they were made
-        self.clusters: Partitions | None = None
+        self._found: Partitions | None = None
         self._groups: list[list[int]] | None = None
+        self._done = 0  # rounds
         self._note_groups(0)
+
+    @property
+    def clusters(self) -> Partitions | None:
+        """Who was together, over time; of some structures, only in the end."""
+        if self._found is None and (groups := self.federation.groups_at_end()) is not None:
+            found = Partitions()
+            found.record_clusters(self._done, groups)
+            return found
+        return self._found
 
     @property
     def control_messages(self) -> int:
@@ -121,10 +138,10 @@ class PlainLearner:
                 self._late.setdefault(now + int(block.delays[s]), []).append((user, choice, y))
             else:
                 federation.observe(user, choice, y)
+            self._note_groups(now // self.per_round + 1)
             if self._sent() != sent:
                 out.uploads[s] += federation.uploads - sent[0]
                 out.downloads[s] += federation.downloads - sent[1]
-                self._note_groups(now // self.per_round + 1)
                 return s + 1
         return stop
 
@@ -146,10 +163,12 @@ class PlainLearner:
         self._note_groups(done)
 
     def _note_groups(self, done: int) -> None:
+        self._done = done
         groups = self.federation.groups()
-        if groups is not None and groups != self._groups:
-            self.clusters = self.clusters or Partitions()
-            self.clusters.record_clusters(done, groups)
+        if groups is not self._groups:
+            if groups is not None and groups != self._groups:
+                self._found = self._found or Partitions()
+                self._found.record_clusters(done, groups)
             self._groups = groups
 
     def ledger(self) -> Ledger | None:
@@ -162,18 +181,19 @@ class PlainLearner:
         """All machines, rewards under way, and who learnt together so far."""
         late = [(due, *entry) for due, entries in self._late.items() for entry in entries]
         arrays: dict[str, Any] = {"late": np.array(late, dtype=np.float64).reshape(-1, 4)}
-        if self.clusters is not None:
-            arrays |= self.clusters.arrays()
-        return joined({}, {"federation": self.federation.state(), "simulation": State({}, arrays)})
+        if self._found is not None:
+            arrays |= self._found.arrays()
+        parts = {"federation": self.federation.state(), "simulation": State({"done": self._done}, arrays)}
+        return joined({}, parts)
 
     def restore(self, state: State) -> None:
         """Go on from there."""
         parts = parts_of(state)
         self.federation.restore(parts["federation"])
-        arrays = parts["simulation"].arrays
-        self._late = {}
+        header, arrays = parts["simulation"]
+        self._done, self._late = header["done"], {}
         for due, user, choice, y in arrays["late"].tolist():
             self._late.setdefault(int(due), []).append((int(user), int(choice), y))
         if "clusters.rounds" in arrays:
-            self.clusters = Partitions.from_arrays(arrays)
+            self._found = Partitions.from_arrays(arrays)
             self._groups = self.federation.groups()

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from fedbandit.machines.client import Choice, ClientMachine
+<<<<<<< HEAD
 from fedbandit.messages import Collect, Download, Join, Message, Request, Threshold, Upload, decode, encode
+=======
+from fedbandit.machines.exchange import Exchange
+from fedbandit.messages import Collect, Download, Join, Message, Request, Terms, Upload, decode, encode
+>>>>>>> core
 from fedbandit.privacy.privacy import Releases
 from fedbandit.state import State, joined, parts_of
 from fedbandit.system import System
@@ -23,35 +28,40 @@ class Account(NamedTuple):
     pending: int
 
 
-class Link:
-    """A federation of machines, which are made when they are first needed.
+Client = TypeVar("Client", bound=Exchange)
+
+
+class Carrier(Generic[Client]):
+    """What carries messages between clients, made when they are first needed, and their coordinator, if there is one.
 
     `uploads`, `downloads` and `control_messages` count what was carried so far; joining and receipts are not counted,
     nor is what stays in the house (`Structure.counted`). With `encoded`, messages cross the link as bytes, as on a
     network: slower, and the same.
     """
 
-    def __init__(
-        self, system: System, world: World, seed: int = 0, *, waiting: int = 10_000, encoded: bool = False
-    ) -> None:
+    def __init__(self, system: System, world: World, seed: int = 0, *, encoded: bool = False) -> None:
         self.system = system.told(world)
         self.world = world
         self.seed = seed
         self.coordinator = self.system.coordinator(world, seed)
-        self.clients: dict[int, ClientMachine] = {}
+        self.clients: dict[int, Client] = {}
         self.uploads = self.downloads = self.control_messages = 0
-        self._waiting = waiting
+        self.start = self.system.sharing(world)
+        """What clients begin with."""
         self._encoded = encoded
-        self._start = self.system.sharing(world)
         self._joined: set[int] = set()
         if self.coordinator is not None and self.system.protocol.join == "member":
             for i in range(world.n_clients):
                 self.greet(i)
 
-    def client(self, i: int) -> ClientMachine:
-        """The machine of client i."""
+    def make(self, i: int) -> Client:
+        """Make client i."""
+        raise NotImplementedError
+
+    def client(self, i: int) -> Client:
+        """Client i."""
         if i not in self.clients:
-            self.clients[i] = ClientMachine(i, self.system, self.world, self.seed, self._waiting, sharing=self._start)
+            self.clients[i] = self.make(i)
         return self.clients[i]
 
     def greet(self, i: int) -> None:
@@ -60,24 +70,16 @@ class Link:
             self._joined.add(i)
             self.say([Join(i, self.clients[i].version if i in self.clients else 0)])
 
-    def select(self, i: int, arms: Array) -> Choice:
-        """Client i chooses one of the arms."""
-        self.greet(i)
-        return self.client(i).select(arms)
-
-    def observe(self, i: int, choice: int, reward: float) -> None:
-        """Client i learns the reward of a choice, and what it says is carried."""
-        self.say(self.client(i).observe(choice, reward))
-
     def say(self, messages: Iterable[Message]) -> None:
         """Carry messages of clients to the coordinator, its answers to the clients, and so on."""
         queue = deque(messages)
         while queue:
             message = self._carry(queue.popleft())
             if self.coordinator is not None:
-                queue.extend(self._deliver(self.coordinator.receive(message)))
+                queue.extend(self.deliver(self.coordinator.receive(message)))
 
-    def _deliver(self, answers: Iterable[Message]) -> list[Message]:
+    def deliver(self, answers: list[Message]) -> list[Message]:
+        """Carry the coordinator's messages; what clients say to them."""
         said: list[Message] = []
         for answer in answers:
             received = self._carry(answer)
@@ -102,7 +104,7 @@ class Link:
     def end_round(self, done: int) -> None:
         """A round is over: let the coordinator do what it does between rounds."""
         if self.coordinator is not None:
-            self.say(self._deliver(self.coordinator.end_round(done)))
+            self.say(self.deliver(self.coordinator.end_round(done)))
 
     def groups(self) -> list[list[int]] | None:
         """Who shares with whom, if that is found while running."""
@@ -110,13 +112,9 @@ class Link:
             return None
         return self.coordinator.sharing.groups()
 
-    def account(self) -> Account | None:
-        """Where all observations are, if there is a coordinator."""
-        if self.coordinator is None:
-            return None
-        clients = self.clients.values()
-        observed, pending = sum(client.observed for client in clients), sum(client.pending for client in clients)
-        return Account(observed, self.coordinator.gathered().n, pending)
+    def groups_at_end(self) -> list[list[int]] | None:
+        """As they are."""
+        return self.groups()
 
     # Privacy
 
@@ -127,11 +125,6 @@ class Link:
     def exhausted(self) -> list[int]:
         """The clients whose budget is spent."""
         return [i for i, client in sorted(self.clients.items()) if client.exhausted]
-
-    @property
-    def clipped(self) -> int:
-        """Rewards that were outside the range for which privacy is claimed."""
-        return sum(client.clipped for client in self.clients.values())
 
     # How it is kept
 
@@ -157,3 +150,39 @@ class Link:
             self.client(i).restore(parts[f"client.{i}"])
         if self.coordinator is not None:
             self.coordinator.restore(parts["coordinator"])
+
+
+class Link(Carrier[ClientMachine]):
+    """A federation of client machines and a coordinator."""
+
+    def __init__(
+        self, system: System, world: World, seed: int = 0, *, waiting: int = 10_000, encoded: bool = False
+    ) -> None:
+        self._waiting = waiting
+        super().__init__(system, world, seed, encoded=encoded)
+
+    def make(self, i: int) -> ClientMachine:
+        """Make client i."""
+        return ClientMachine(i, self.system, self.world, self.seed, self._waiting, sharing=self.start)
+
+    def select(self, i: int, arms: Array) -> Choice:
+        """Client i chooses one of the arms."""
+        self.greet(i)
+        return self.client(i).select(arms)
+
+    def observe(self, i: int, choice: int, reward: float) -> None:
+        """Client i learns the reward of a choice, and what it says is carried."""
+        self.say(self.client(i).observe(choice, reward))
+
+    def account(self) -> Account | None:
+        """Where all observations are, if there is a coordinator."""
+        if self.coordinator is None:
+            return None
+        clients = self.clients.values()
+        observed, pending = sum(client.observed for client in clients), sum(client.pending for client in clients)
+        return Account(observed, self.coordinator.gathered().n, pending)
+
+    @property
+    def clipped(self) -> int:
+        """Rewards that were outside the range for which privacy is claimed."""
+        return sum(client.clipped for client in self.clients.values())

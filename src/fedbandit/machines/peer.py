@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from numpy.typing import ArrayLike
 
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.client import Choice, ClientMachine
+from fedbandit.machines.exchange import Exchange
 from fedbandit.machines.link import Account
 from fedbandit.messages import Ask, Message, Tell
 from fedbandit.privacy import Guarantee
@@ -44,6 +47,7 @@ class PeerMachine:
         neighbours: tuple[int, ...] | None = None,
         source: Source | None = None,
         waiting: int = 10_000,
+        estimators: Sequence[Exchange] | None = None,
     ) -> None:
         told = system.told(world)
         protocol = told.protocol
@@ -53,7 +57,7 @@ class PeerMachine:
         self.n_peers = world.n_clients
         self.most_rounds = 2 * -(-world.horizon // world.per_round)  # a horizon is a plan
         self.batch = protocol.batch
-        self.estimators = [
+        self.estimators: Sequence[Exchange] = estimators or [
             ClientMachine(member, told, world, seed, waiting, estimator=g, source=source)
             for g in range(protocol.period)
         ]
@@ -72,17 +76,27 @@ class PeerMachine:
 
     def select(self, arms: ArrayLike) -> Choice:
         """Choose one of the arms with the estimator whose turn it is; its number is the peer's own."""
-        choice = self.estimators[self.turn].select(arms)
+        choice = self._client(self.turn).select(arms)
         number = choice.number * len(self.estimators) + self.turn
         return Choice(number, choice.arm)
 
     def observe(self, choice: int, reward: float) -> None:
         """Learn the reward of a choice; what there is to say leaves with the next `send`."""
         number, g = divmod(choice, len(self.estimators))
-        said = self.estimators[g].observe(number, reward)
-        if said:
+        if self._client(g).observe(number, reward):
             self._tell(g)
             self.node.ask(g)
+
+    def speak(self, g: int) -> None:
+        """If the trigger of estimator g fires: ask, and tell; both leave with the next `send`."""
+        if self.estimators[g].speak():
+            self._tell(g)
+            self.node.ask(g)
+
+    def _client(self, g: int) -> ClientMachine:
+        estimator = self.estimators[g]
+        assert isinstance(estimator, ClientMachine), "whoever gave other estimators chooses and learns with them"
+        return estimator
 
     def send(self) -> list[tuple[int, Message]]:
         """What goes to which neighbour at the end of this round."""
@@ -95,7 +109,7 @@ class PeerMachine:
         match message:
             case Tell(_, g):
                 self._news.add(g)
-            case Ask(_, g) if self.estimators[g].pending >= self.batch and not self.estimators[g].spent:
+            case Ask(_, g) if self.estimators[g].model.n_pending >= self.batch and not self.estimators[g].spent:
                 self._tell(g)
 
     def end_round(self) -> None:
@@ -109,12 +123,12 @@ class PeerMachine:
     @property
     def observed(self) -> int:
         """Rewards learnt from so far."""
-        return sum(estimator.observed for estimator in self.estimators)
+        return sum(estimator.model.n_own for estimator in self.estimators)
 
     @property
     def guarantee(self) -> Guarantee:
         """What privacy holds for what leaves this peer, and how its noise is drawn."""
-        return self.estimators[0].guarantee
+        return self._client(0).guarantee
 
     def state(self) -> State:
         """All that a peer with the same arguments needs in order to go on."""
@@ -174,11 +188,14 @@ class PeerLink:
     def groups(self) -> None:
         """None are found."""
 
+    def groups_at_end(self) -> None:
+        """None are found."""
+
     def account(self) -> Account:
         """Where all observations are."""
         estimators = [one for peer in self.peers for one in peer.estimators]
         told = sum(peer.node.own(g).n for peer in self.peers for g in range(len(peer.estimators)))
-        return Account(sum(one.observed for one in estimators), told, sum(one.pending for one in estimators))
+        return Account(sum(one.model.n_own for one in estimators), told, sum(one.model.n_pending for one in estimators))
 
     def streams(self) -> dict[int, Releases]:
         """What noises the releases of each estimator; estimator g of peer i has the number iγ + g."""
@@ -193,7 +210,8 @@ class PeerLink:
     @property
     def clipped(self) -> int:
         """Rewards that were outside the range for which privacy is claimed."""
-        return sum(one.clipped for peer in self.peers for one in peer.estimators)
+        estimators = (one for peer in self.peers for one in peer.estimators)
+        return sum(one.clipped for one in estimators if isinstance(one, ClientMachine))
 
     def state(self) -> State:
         """All peers."""

@@ -62,7 +62,7 @@ class SumsNoise:
         """
         d = len(precision)
         C = columns[:, np.repeat(released > 0, d)]
-        return SPREAD * self.std * math.sqrt(max(float(np.einsum("ij,ik,jk->", precision, C, C)), 0.0))
+        return SPREAD * self.std * math.sqrt(max(float((precision * (C @ C.T)).sum()), 0.0))
 
 
 @dataclass(frozen=True)

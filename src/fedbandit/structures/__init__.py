@@ -6,7 +6,7 @@ servers of many users (`serving`); a model may have two parts (`two_part_model`)
 """
 
 from fedbandit.parts import found_in
-from fedbandit.structures.clustering import Clustering, Law, Rule
+from fedbandit.structures.clustering import Clustering, FederatedClustering
 from fedbandit.structures.evidence_clusters import EvidenceClusters
 from fedbandit.structures.global_local import GlobalLocal
 from fedbandit.structures.homogeneity_cliques import HomogeneityCliques
@@ -29,17 +29,16 @@ __all__ = [
     "Clustering",
     "Everyone",
     "EvidenceClusters",
+    "FederatedClustering",
     "FixedGroups",
     "GlobalLocal",
     "HomogeneityCliques",
     "Laplacian",
-    "Law",
     "Neighbourhoods",
     "OnGraph",
     "PhasedClusters",
     "PrunedGraph",
     "ReleasedPhases",
-    "Rule",
     "Servers",
     "SplitAndMerge",
     "Structure",

@@ -8,11 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit.engine.fast.jit import compiled_lean
 from fedbandit.errors import number
 from fedbandit.schedule import next_growth
 from fedbandit.sharing import NEVER, FoundGroups, Members, Noise
-from fedbandit.structures.homogeneity import LEAST_NOISE, Weighted, eliminate, weighted
+from fedbandit.structures.homogeneity import LEAST_NOISE, Weighted, weighted
 from fedbandit.structures.structure import Structure
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
@@ -81,24 +80,20 @@ class Partition(FoundGroups):
 
 def likeliest(data: Weighted, odds: float) -> list[list[int]]:
     """The partition found by merging and moving, sorted."""
-    n, d = data.c.shape
-    work = np.zeros((d + 1, d)), np.zeros(d + 1)
-    A, c = np.zeros((n + 1, d, d)), np.zeros((n + 1, d))  # of clusters; the last one is always empty
-    A[:n], c[:n] = data.A, data.c
-    label = _merge(A, c, odds, work)
-    _move(data, A, c, label, odds, work)
+    A, c = data.A.copy(), data.c.copy()  # of clusters
+    label = _merge(A, c, odds)
+    _move(data, A, c, label, odds)
     return sorted(np.flatnonzero(label == g).tolist() for g in np.unique(label))
 
 
-def _merge(A: Array, c: Array, odds: float, work: tuple[Array, Array]) -> Ints:
+def _merge(A: Array, c: Array, odds: float) -> Ints:
     """Merge clusters while two gain; cluster sums in A, c are kept up to date. Returns the cluster of each client."""
-    n = len(A) - 1
+    n = len(A)
     everyone = np.arange(n)
     label, alive = everyone.copy(), np.ones(n, dtype=np.bool_)
-    alone, gain = np.zeros(n), np.full((n, n), -np.inf)
-    evidence(-1, everyone, A, c, alone, *work)
+    alone, gain = evidence(A, c), np.full((n, n), -np.inf)
     for i in range(n):
-        gain[i, i + 1 :] = _gains(i, everyone[i + 1 :], A, c, alone, work)
+        gain[i, i + 1 :] = _gains(i, everyone[i + 1 :], A, c, alone)
         gain[i + 1 :, i] = gain[i, i + 1 :]
     best = gain.max(axis=1, initial=-np.inf)
     while True:
@@ -112,19 +107,17 @@ def _merge(A: Array, c: Array, odds: float, work: tuple[Array, Array]) -> Ints:
         label[label == j] = i
         alive[j] = False
         gain[j], gain[:, j] = -np.inf, -np.inf
-        evidence(-1, everyone[i : i + 1], A, c, alone[i : i + 1], *work)
+        alone[i] = evidence(A[i : i + 1], c[i : i + 1])[0]
         others = np.flatnonzero(alive & (everyone != i))
-        gain[i, others] = gain[others, i] = _gains(i, others, A, c, alone, work)
+        gain[i, others] = gain[others, i] = _gains(i, others, A, c, alone)
         best = gain.max(axis=1, initial=-np.inf)
 
 
-def _gains(i: int, others: Ints, A: Array, c: Array, alone: Array, work: tuple[Array, Array]) -> Array:
-    together = np.zeros(others.size)
-    evidence(i, others, A, c, together, *work)
-    return together - alone[i] - alone[others]
+def _gains(i: int, others: Ints, A: Array, c: Array, alone: Array) -> Array:
+    return evidence(A[others] + A[i], c[others] + c[i]) - alone[i] - alone[others]
 
 
-def _move(data: Weighted, A: Array, c: Array, label: Ints, odds: float, work: tuple[Array, Array]) -> None:
+def _move(data: Weighted, A: Array, c: Array, label: Ints, odds: float) -> None:
     """Move single clients to where they gain most, until nobody moves."""
     n = label.size
     for _ in range(MOST_SWEEPS):
@@ -137,11 +130,7 @@ def _move(data: Weighted, A: Array, c: Array, label: Ints, odds: float, work: tu
             free = np.setdiff1d(np.arange(n), places)[:1]  # an empty cluster: to be alone costs the odds
             places = np.concatenate([places, free])
             A[free], c[free] = 0.0, 0.0  # without what rounding has left there
-            A[n], c[n] = data.A[i], data.c[i]
-            without, together = np.zeros(places.size), np.zeros(places.size)
-            evidence(-1, places, A, c, without, *work)
-            evidence(n, places, A, c, together, *work)
-            gain = together - without
+            gain = evidence(A[places] + data.A[i], c[places] + data.c[i]) - evidence(A[places], c[places])
             gain[-1] -= odds * free.size
             here = int(np.flatnonzero(places == home)[0]) if home in places else places.size - 1
             to = int(gain.argmax())
@@ -155,21 +144,9 @@ def _move(data: Weighted, A: Array, c: Array, label: Ints, odds: float, work: tu
             return
 
 
-@compiled_lean
-def evidence(i: int, others: Ints, A: Array, c: Array, out: Array, M: Array, column: Array) -> None:
-    """out[k] = log p of cluster others[k], together with cluster i unless i < 0."""
+def evidence(A: Array, c: Array) -> Array:
+    """Log p of clusters with the sums A (m, d, d) and c (m, d): ½ (cᵀ(A + dI)⁻¹c − log det (A + dI)/det dI)."""
     d = c.shape[1]
-    for k in range(others.shape[0]):
-        j = others[k]
-        for m in range(d):
-            for n in range(m + 1):
-                M[m, n] = A[j, m, n]
-            M[m, m] += d
-            M[d, m] = c[j, m]
-        if i >= 0:
-            for m in range(d):
-                for n in range(m + 1):
-                    M[m, n] += A[i, m, n]
-                M[d, m] += c[i, m]
-        form, _, logdet = eliminate(M, column)
-        out[k] = 0.5 * (form - logdet + d * math.log(d))
+    prior = A + d * np.eye(d)
+    form = (c * np.linalg.solve(prior, c[:, :, None])[:, :, 0]).sum(axis=1)
+    return np.asarray(0.5 * (form - np.linalg.slogdet(prior)[1] + d * math.log(d)))

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from fedbandit.sharing import Members, Noise, NoiseInSums, Share, Sharing
+from fedbandit.structures.graph_model import kernel_of
 from fedbandit.sums import Slack, Sums
 from fedbandit.types import Array
 
@@ -100,14 +101,5 @@ class GraphShare(Sharing):
             self._seen[j] = members.V[j]
             self._updates += 1
         if self._updates >= REBUILD:
-            self._rebuild()
-
-    def _rebuild(self) -> None:
-        d, N = self.dim, self.n_users
-        K = np.kron(self.kernel, np.eye(d)) / self.ridge
-        KD = np.concatenate([K[:, self._block(j)] @ self._seen[j] for j in range(N)], axis=1)
-        system = np.eye(N * d) + KD
-        self.P = np.linalg.solve(system, K)
-        self.P = np.asarray((self.P + self.P.T) / 2)
-        self.logdet = float(np.linalg.slogdet(system)[1])
-        self._updates = 0
+            self.P, self.logdet = kernel_of(self.kernel, self._seen, self.ridge)
+            self._updates = 0

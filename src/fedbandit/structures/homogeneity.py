@@ -25,7 +25,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chndtrix
 
-from fedbandit.engine.fast.jit import compiled_lean
 from fedbandit.sharing import Members, Noise
 from fedbandit.types import Array, Ints
 
@@ -63,79 +62,52 @@ def weighted(members: Members, sigma: float, noise: Noise | None) -> Weighted:
     return Weighted(A, c)
 
 
-@compiled_lean
-def eliminate(M: Array, column: Array) -> tuple[float, int, float]:
-    """For M = [[A], [cᵀ]] with a positive semi-definite A: cᵀA⁻c, rank A and the log of the product of its pivots.
+class Eliminated(NamedTuple):
+    """Of each of several pairs (A, c)."""
+
+    form: Array  # cᵀA⁻c
+    rank: Ints  # of A
+    logdet: Array  # log of the product of A's pivots
+
+
+def eliminate(A: Array, c: Array) -> Eliminated:
+    """cᵀA⁻c, rank and pivots of each A (m, d, d), positive semi-definite, with its c (m, d).
 
     A = L D Lᵀ without pivoting; a pivot that is zero leaves a zero column, and c, which is in the range of A, has
-    nothing there either. Only the lower triangle is read. M is overwritten.
+    nothing there either.
+
+    >>> eliminate(np.diag([4.0, 0.0])[None], np.array([[2.0, 0.0]])).form.tolist()
+    [1.0]
     """
-    d = M.shape[1]
-    largest = 0.0
+    m, d = c.shape
+    M = np.concatenate([A, c[:, None, :]], axis=1)
+    least = RANK_TOLERANCE * np.einsum("mkk->mk", A).max(axis=1, initial=0.0)
+    form, rank, logdet = np.zeros(m), np.zeros(m, dtype=np.int64), np.zeros(m)
     for k in range(d):
-        largest = max(largest, M[k, k])
-    form, rank, logdet = 0.0, 0, 0.0
-    for k in range(d):
-        pivot = M[k, k]
-        if pivot <= RANK_TOLERANCE * largest:
-            continue
-        rank += 1
-        logdet += math.log(pivot)
-        form += M[d, k] * M[d, k] / pivot
-        for i in range(k + 1, d + 1):
-            column[i] = M[i, k]
-        for i in range(k + 1, d + 1):
-            f = column[i] / pivot
-            for j in range(k + 1, min(i + 1, d)):
-                M[i, j] -= f * column[j]
-    return form, rank, logdet
+        used = M[:, k, k] > least
+        pivot = np.where(used, M[:, k, k], 1.0)
+        column = M[:, k + 1 :, k] * used[:, None]
+        rank += used
+        logdet += np.log(pivot)
+        form += column[:, -1] ** 2 / pivot
+        M[:, k + 1 :, k + 1 :] -= (column / pivot[:, None])[:, :, None] * column[:, None, :-1]
+    return Eliminated(form, rank, logdet)
 
 
-@compiled_lean
-def load_sum(A: Array, c: Array, i: int, j: int, M: Array) -> None:
-    """M = [[A_i + A_j], [(c_i + c_j)ᵀ]], or those of i alone if j < 0."""
-    d = c.shape[1]
-    for k in range(d):
-        for m in range(d):
-            M[k, m] = A[i, k, m]
-        M[d, k] = c[i, k]
-    if j >= 0:
-        for k in range(d):
-            for m in range(d):
-                M[k, m] += A[j, k, m]
-            M[d, k] += c[j, k]
-
-
-@compiled_lean
-def compare(
-    i: int, others: Ints, A: Array, c: Array, form: Array, rank: Ints, s: Array, df: Ints, M: Array, column: Array
-) -> None:
-    """s[k], df[k] of client i with client others[k]; `form` and `rank` are those of each client alone."""
-    for k in range(others.shape[0]):
-        j = others[k]
-        load_sum(A, c, i, j, M)
-        joint, joint_rank, _ = eliminate(M, column)
-        s[k] = max(form[i] + form[j] - joint, 0.0)
-        df[k] = rank[i] + rank[j] - joint_rank
-
-
-@compiled_lean
-def summarise(i: int, A: Array, c: Array, form: Array, rank: Ints, M: Array, column: Array) -> None:
-    """form[i] = c_iᵀA_i⁻c_i and rank[i] of client i alone."""
-    load_sum(A, c, i, -1, M)
-    form[i], rank[i], _ = eliminate(M, column)
+def compare(i: int, others: Ints, A: Array, c: Array, form: Array, rank: Ints) -> tuple[Array, Ints]:
+    """s and df of client i with each of the others; `form` and `rank` are those of each client alone."""
+    joint = eliminate(A[others] + A[i], c[others] + c[i])
+    s = np.maximum(form[others] + form[i] - joint.form, 0.0)
+    return s, rank[others] + rank[i] - joint.rank
 
 
 def pairwise(A: Array, c: Array) -> Pairs:
     """The statistic of all pairs."""
-    n, d = c.shape
-    form, rank = np.zeros(n), np.zeros(n, dtype=np.int64)
+    n = len(c)
+    form, rank, _ = eliminate(A, c)
     s, df = np.zeros((n, n)), np.zeros((n, n), dtype=np.int64)
-    M, column = np.zeros((d + 1, d)), np.zeros(d + 1)
-    for i in range(n):
-        summarise(i, A, c, form, rank, M, column)
-    for i in range(n):
-        compare(i, np.arange(i + 1, n), A, c, form, rank, s[i, i + 1 :], df[i, i + 1 :], M, column)
+    for i in range(n - 1):
+        s[i, i + 1 :], df[i, i + 1 :] = compare(i, np.arange(i + 1, n), A, c, form, rank)
     return Pairs(s + s.T, df + df.T)
 
 

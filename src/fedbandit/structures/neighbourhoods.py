@@ -8,10 +8,16 @@ from typing import ClassVar
 import numpy as np
 
 from fedbandit.errors import number
-from fedbandit.structures.homogeneity import critical_value
+from fedbandit.model import TIE, FittedModel, Model
+from fedbandit.sharing import NoiseOnGraph
+from fedbandit.state import State, stored
+from fedbandit.structures.cliques import cliques
+from fedbandit.structures.homogeneity import LEAST_NOISE, compare, critical_value, eliminate
 from fedbandit.structures.homogeneity_cliques import LEVEL, check_test
+from fedbandit.structures.serving import Serving
 from fedbandit.structures.structure import Structure
-from fedbandit.types import Array
+from fedbandit.sums import Sums
+from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
 
@@ -52,3 +58,64 @@ class Neighbourhoods(Structure):
             return np.array([np.inf] + [self.test_threshold] * world.dim)
         tail = (LEVEL if self.test_level is None else self.test_level) / world.n_clients**2
         return np.array([critical_value(tail, df, 0.0) for df in range(world.dim + 1)])
+
+    def serve(self, world: World, users: Ints, ridge: float, noise: NoiseOnGraph | None = None) -> Serving:  # noqa: ARG002
+        """Everybody is near everybody."""
+        return Neighbours(world, ridge, self)
+
+
+class Neighbours(Serving):
+    """All users' statistics in one place, and a graph of who is like whom."""
+
+    def __init__(self, world: World, ridge: float, structure: Neighbourhoods) -> None:
+        n, d = world.n_clients, world.dim
+        self.ridge = ridge
+        self.retest = float(structure.retest)
+        sigma = max(world.noise if structure.noise is None else structure.noise, LEAST_NOISE)
+        self.thresholds = structure.thresholds(world) * sigma**2  # of s σ², by degrees of freedom
+        self.V, self.b, self.n = np.zeros((n, d, d)), np.zeros((n, d)), np.zeros(n, dtype=np.int64)
+        self.near = np.ones((n, n), dtype=np.bool_)
+        self._tested = np.zeros(n, dtype=np.int64)  # observations at the last test
+        self._form, self._rank = np.zeros(n), np.zeros(n, dtype=np.int64)  # bᵀV⁻b and rank V
+        self._formed = np.zeros(n, dtype=np.int64)  # the observations in these
+
+    def model(self, user: int) -> Model:
+        """The ridge regression of the user's whole neighbourhood."""
+        near = self.near[user].astype(np.float64)
+        V = (near @ self.V.reshape(near.size, -1)).reshape(self.V.shape[1:])
+        return FittedModel(Sums(V, near @ self.b, int(self.n[self.near[user]].sum())), self.ridge)
+
+    def observe(self, user: int, x: Array, y: float) -> None:
+        """Learn; test the user against all others when it has enough new observations."""
+        self.V[user] += np.multiply.outer(x, x)
+        self.b[user] += y * x
+        self.n[user] += 1
+        if self.n[user] >= self.retest * self._tested[user] - TIE:
+            self._test(user)
+
+    def _test(self, i: int) -> None:
+        """Who is like user i now?"""
+        old = np.flatnonzero(self._formed != self.n)
+        self._form[old], self._rank[old], _ = eliminate(self.V[old], self.b[old])
+        self._formed[old] = self.n[old]
+        s, df = compare(i, np.arange(self.n.size), self.V, self.b, self._form, self._rank)
+        near = s <= self.thresholds[df] + TIE * (1.0 + self._form[i])
+        near[i] = True
+        self.near[i] = self.near[:, i] = near
+        self._tested[i] = self.n[i]
+
+    def groups_at_end(self) -> list[list[int]]:
+        """The maximal cliques of the graph."""
+        return cliques(self.near)
+
+    def state(self) -> State:
+        """Users' statistics, the graph, and when each was tested."""
+        near = self.near.astype(np.uint8)
+        return State({}, {"V": self.V, "b": self.b, "n": self.n, "near": near, "tested": self._tested})
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        self.V, self.b, self.n = (stored(state, name, getattr(self, name).shape).copy() for name in ("V", "b", "n"))
+        self.near = stored(state, "near", self.near.shape).astype(np.bool_)
+        self._tested = stored(state, "tested", self.n.shape).copy()
+        self._formed[:] = -1

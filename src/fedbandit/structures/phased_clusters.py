@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fedbandit.engine.fast.jit import compiled_lean
-from fedbandit.structures.clustering import Law, Rule, alike, check_alpha, components, servers_of
-from fedbandit.structures.structure import Structure
+from fedbandit.model import Part, RidgeModel
+from fedbandit.state import State, stored
+from fedbandit.structures.clustering import (
+    Clusters,
+    FederatedClustering,
+    SimilarityGraph,
+    UserStatistics,
+    alike,
+    check_alpha,
+    components,
+)
+from fedbandit.structures.serving import FederatedServing
+from fedbandit.sums import EXACT, Slack, Sums
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
 
 @dataclass(frozen=True)
-class PhasedClusters(Structure):
+class PhasedClusters(FederatedClustering):
     """Phase s begins after 2^s − 2 rounds and has 2^s. At its beginning
 
     1. each server deletes the edges of its graph of users (at first complete) for which
@@ -62,21 +72,26 @@ class PhasedClusters(Structure):
     within: bool = False
     n_servers: int | None = None
 
-    separate: ClassVar[bool] = False
-    federated: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         """Check the factors."""
         object.__setattr__(self, "alpha_split", check_alpha("alpha_split", self.alpha_split))
         object.__setattr__(self, "alpha_merge", check_alpha("alpha_merge", self.alpha_merge))
 
-    def law(self) -> Law:
-        """Alg. 2."""
-        return Law(int(Rule.PHASES), self.alpha_split, self.alpha_merge, 0.0, self.fresh, self.within)
+    def model(self, world: World, member: int, ridge: float) -> RidgeModel:  # noqa: ARG002 - all are alike
+        """What a local cluster chooses with and learns."""
+        return (RidgeModel if self.fresh else LaggingModel)(world.dim, ridge)
 
-    def servers(self, world: World) -> Ints:
-        """The local server of each user."""
-        return servers_of(world, self.n_servers, world.n_clients)
+    def local_clusters(self, world: World, users: Ints, ridge: float) -> FederatedServing:
+        """All users of a server in one cluster, with a complete graph."""
+        return PhasedServing(users, world.dim, ridge, self.alpha_split)
+
+    def next_phase(self, done: int) -> int:
+        """2, 6, 14, …"""
+        return next_phase(done)
+
+    def merge(self, V: Array, b: Array, n: Array, server: Ints, ridge: float) -> Ints:
+        """Eq. (4)."""
+        return merge_clusters(V, b, n, server, ridge, self.alpha_merge, within=self.within)
 
 
 def next_phase(done: int) -> int:
@@ -91,7 +106,7 @@ def next_phase(done: int) -> int:
 def merge_clusters(
     V: Array, b: Array, n: Array, server: Ints, ridge: float, alpha: float, *, within: bool = False
 ) -> Ints:
-    """The global cluster of each local one, from what the local clusters uploaded (step 2).
+    """The global cluster of each local cluster, numbered from 0 (Alg. 2, lines 6–9).
 
     V (C, d, d), b (C, d) and n (C,) are sums without ridge; `server` (C,) says where each local cluster is.
     With `within`, local clusters of one server may join as well.
@@ -103,15 +118,86 @@ def merge_clusters(
     """
     theta = np.linalg.solve(V + ridge * np.eye(b.shape[1]), b[:, :, None])[:, :, 0].astype(np.float64)
     edges = np.zeros((n.size, n.size), dtype=np.bool_)
-    join_alike(theta, n, server, alpha, within, edges)
-    return components(edges)
+    for j in range(1, n.size):
+        k = np.arange(j)
+        edges[j, :j] = alike(theta, n, np.full(j, j), k, alpha) & (within | (server[j] != server[:j]))
+    return components(edges | edges.T)
 
 
-@compiled_lean
-def join_alike(theta: Array, n: Array, server: Ints, alpha: float, within: bool, edges: NDArray[np.bool_]) -> None:
-    """Eq. (4) for every pair of local clusters, of different servers or any."""
-    for j in range(n.shape[0]):
-        for k in range(j):
-            if (within or server[j] != server[k]) and alike(theta[j], n[j], theta[k], n[k], alpha):
-                edges[j, k] = True
-                edges[k, j] = True
+class LaggingModel(RidgeModel):
+    """A model whose arms are scored with what was last shared, while its trigger sees pending observations too."""
+
+    def __init__(self, dim: int, ridge: float) -> None:
+        super().__init__(dim, ridge)
+        self._scorer = RidgeModel(dim, ridge, fresh=False)
+
+    def parts(self, contexts: Array) -> Sequence[tuple[Part, Array]]:
+        """What was last shared."""
+        return self._scorer.parts(contexts)
+
+    def means(self, X: Array) -> Array:
+        """By what was last shared."""
+        return self._scorer.means(X)
+
+    def mark_sent(self) -> None:
+        """What was pending is shared."""
+        super().mark_sent()
+        self._share()
+
+    def adopt(self, sums: Sums, slack: Slack = EXACT, version: int = 0) -> None:
+        """The rest is still pending."""
+        super().adopt(sums, slack, version)
+        self._share()
+
+    def load(self, numbers: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+        """Go on from there."""
+        super().load(numbers, arrays)
+        self._share()
+
+    def _share(self) -> None:
+        self._scorer.adopt(self.in_common(), self.slack, self.version)
+
+
+class PhasedServing(FederatedServing):
+    """The local clusters of one server: the connected components of its graph of users when the phase began."""
+
+    def __init__(self, users: Ints, dim: int, ridge: float, alpha: float) -> None:
+        self.alpha = alpha
+        self.own = UserStatistics(users.size, dim, ridge, follow=False)
+        self.graph = SimilarityGraph(users.size)
+        self.clusters = Clusters(users)
+
+    def cluster_of(self, user: int) -> int:
+        """The smallest user of its cluster."""
+        return int(self.clusters.users[self.clusters.home[self.clusters.place[user]]])
+
+    def observe(self, user: int, x: Array, y: float) -> None:
+        """Add to its sums; its estimate is needed when the next phase begins."""
+        self.own.observe(self.clusters.place[user], x, y)
+
+    def groups(self) -> list[list[int]]:
+        """The local clusters."""
+        return self.clusters.groups()
+
+    def regroup(self) -> None:
+        """Delete edges by all estimates (Eq. 3); what is still connected is a local cluster (Alg. 2, lines 2–4)."""
+        self.own.estimate()
+        for i in range(self.clusters.users.size):
+            self.graph.prune(i, self.own, self.alpha)
+        self.clusters.assign(self.graph.clusters())
+
+    def sums(self) -> dict[int, Sums]:
+        """Of each local cluster."""
+        numbers, leaders = self.clusters.users, self.clusters.leaders()
+        return {int(numbers[r]): self.own.sums(self.clusters.members(r)) for r in leaders}
+
+    def state(self) -> State:
+        """Users' statistics, the graph, and the clusters."""
+        edges = self.graph.edges.astype(np.uint8)
+        return State({}, {**self.own.arrays(), "edges": edges, "home": self.clusters.home})
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        self.own.restore(state)
+        self.graph.edges = stored(state, "edges", self.graph.edges.shape).astype(np.bool_)
+        self.clusters.assign(stored(state, "home", self.clusters.home.shape).copy())

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-from fedbandit.structures.clustering import Law, Rule, check_alpha, servers_of
-from fedbandit.structures.structure import Structure
+import numpy as np
+
+from fedbandit.sharing import NoiseOnGraph
+from fedbandit.state import State, stored
+from fedbandit.structures.clustering import Clustering, ServedClusters, SimilarityGraph, check_alpha
+from fedbandit.structures.serving import Serving
 from fedbandit.types import Ints
 from fedbandit.world import World
 
 
 @dataclass(frozen=True)
-class PrunedGraph(Structure):
+class PrunedGraph(Clustering):
     """Each server keeps a graph of its users, at first complete. After an observation of user i it deletes the edges
 
         (i, j) with ‖θ̂_i − θ̂_j‖ > α (F(n_i) + F(n_j)),   F(n) = √((1 + ln(1 + n))/(1 + n))
@@ -33,17 +36,35 @@ class PrunedGraph(Structure):
     alpha_split: float = 2.5
     n_servers: int | None = None
 
-    separate: ClassVar[bool] = False
-    federated: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         """Check the factor."""
         object.__setattr__(self, "alpha_split", check_alpha("alpha_split", self.alpha_split))
 
-    def law(self) -> Law:
-        """The test."""
-        return Law(int(Rule.PRUNING), self.alpha_split, 0.0, 0.0, True, False)
+    def serve(self, world: World, users: Ints, ridge: float, noise: NoiseOnGraph | None = None) -> Serving:  # noqa: ARG002
+        """One cluster of all users, and a complete graph."""
+        return PrunedClusters(users, world.dim, ridge, self.alpha_split)
 
-    def servers(self, world: World) -> Ints:
-        """The local server of each user."""
-        return servers_of(world, self.n_servers, 1)
+
+class PrunedClusters(ServedClusters):
+    """The connected components of a server's graph."""
+
+    def __init__(self, users: Ints, dim: int, ridge: float, alpha: float) -> None:
+        super().__init__(users, dim, ridge)
+        self.alpha = alpha
+        self.graph = SimilarityGraph(users.size)
+
+    def rearrange(self, i: int) -> None:
+        """Delete edges of the user who acted; its cluster may have come apart."""
+        lost = self.graph.prune(i, self.own, self.alpha)
+        if lost.size and not self.graph.still_together(i, lost):
+            self.regroup(self.graph.clusters())
+
+    def state(self) -> State:
+        """Also the graph."""
+        header, arrays = super().state()
+        return State(header, {**arrays, "edges": self.graph.edges.astype(np.uint8)})
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        super().restore(state)
+        self.graph.edges = stored(state, "edges", self.graph.edges.shape).astype(np.bool_)

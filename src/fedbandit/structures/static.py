@@ -9,8 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit.errors import require
+from fedbandit.model import Model, RidgeModel
+from fedbandit.sharing import NoiseOnGraph
+from fedbandit.state import State
+from fedbandit.structures.serving import Serving
 from fedbandit.structures.structure import Structure
-from fedbandit.types import Ints
+from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
 
@@ -78,3 +82,34 @@ class Central(Structure):
     """
 
     separate: ClassVar[bool] = False
+
+    def serve(self, world: World, users: Ints, ridge: float, noise: NoiseOnGraph | None = None) -> Serving:  # noqa: ARG002
+        """One model for all."""
+        return OneModel(world.dim, ridge)
+
+
+class OneModel(Serving):
+    """The model of everybody."""
+
+    def __init__(self, dim: int, ridge: float) -> None:
+        self._model = RidgeModel(dim, ridge)
+
+    def stream_of(self, user: int) -> int:  # noqa: ARG002
+        """That of client 0, for everybody."""
+        return 0
+
+    def model(self, user: int) -> Model:  # noqa: ARG002
+        """The one there is."""
+        return self._model
+
+    def observe(self, user: int, x: Array, y: float) -> None:  # noqa: ARG002
+        """Learn at once."""
+        self._model.observe(x, y)
+
+    def state(self) -> State:
+        """The model."""
+        return State(*self._model.dump())
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        self._model.load(*state)

@@ -6,8 +6,10 @@ from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
+from fedbandit.errors import FedbanditError
 from fedbandit.model import RidgeModel
-from fedbandit.sharing import Groups, LocalModel, Sharing
+from fedbandit.sharing import Groups, LocalModel, NoiseOnGraph, Sharing
+from fedbandit.structures.serving import Serving
 from fedbandit.types import Ints
 from fedbandit.world import World
 
@@ -63,3 +65,13 @@ class Structure(Protocol):
     def shared_dim(self, world: World) -> int:
         """The length of the vectors that messages carry."""
         return world.dim
+
+    # Users who share models in one place (`separate` is False)
+
+    def servers(self, world: World) -> Ints:
+        """The local server of each user, numbered from 0: one for all."""
+        return np.zeros(world.n_clients, dtype=np.int64)
+
+    def serve(self, world: World, users: Ints, ridge: float, noise: NoiseOnGraph | None = None) -> Serving:  # noqa: ARG002
+        """The models of the users of one server, before anything has happened; `noise` is that of sums of rewards."""
+        raise FedbanditError(f"{type(self).__name__} has a model for each client, so no server serves many users.")

@@ -23,10 +23,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit.errors import FedbanditError, number, require
-from fedbandit.sharing import Sharing
+from fedbandit.sharing import NoiseOnGraph, Sharing
+from fedbandit.structures.graph_model import GraphModel
 from fedbandit.structures.graph_share import GraphShare
+from fedbandit.structures.serving import Serving
 from fedbandit.structures.structure import Structure
-from fedbandit.types import Array
+from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
 
@@ -123,6 +125,11 @@ class UserGraph(Structure):
     def sharing(self, world: World, ridge: float) -> Sharing:
         """What a coordinator sends to a user, if users have rows of their own."""
         return GraphShare(self.mixing(world), world.dim, ridge, self.biases(world, ridge), whole=self.whole)
+
+    def serve(self, world: World, users: Ints, ridge: float, noise: NoiseOnGraph | None = None) -> Serving:  # noqa: ARG002
+        """One model of all users (`graph_model`)."""
+        biases = self.biases(world, ridge)
+        return GraphModel(self.mixing(world), world.dim, ridge, biases, whole=self.whole, noise=noise)
 
 
 def checked_weights(graph: ArrayLike, n_clients: int | None, *, isolated: bool) -> Array:

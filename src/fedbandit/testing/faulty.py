@@ -3,7 +3,7 @@
 Messages are lost, repeated, reordered, delayed, or cut off by partitions; clients and the coordinator crash between any
 two steps, before or after a write to their store, and recover from it. Everything is drawn from one seed: a failure is
 repeated by the seed that `FaultyNetwork` was made with. `check` compares both sides with an independent account
-(`account.py`).
+(`oracle.py`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from fedbandit.network.envelope import unseal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
 from fedbandit.state import pack
-from fedbandit.testing.account import Account, Node
 from fedbandit.testing.crashing import Crash, CrashingStore
+from fedbandit.testing.oracle import Node, Oracle
 
 MOST_FLYING = 100
 """Messages under way at any time."""
@@ -62,7 +62,7 @@ class FaultyNetwork:
         self.cut: set[str] = set()
         self.coordinator_store = CrashingStore()
         self.coordinator: Federation | None = self._federation()
-        self.account = Account(self.coordinator.dim)
+        self.oracle = Oracle(self.coordinator.dim)
         self.nodes: dict[str, Node] = {}
         self.refusals = 0
         self.crashes = 0
@@ -113,9 +113,9 @@ class FaultyNetwork:
             if node.live.machine.waits_for(choice) is None:
                 return  # a choice that a crash has lost
             if node.store.crash != "before":
-                self.account.note_observation(node)
+                self.oracle.note_observation(node)
             self._survive(node, lambda live: live.observe(choice, float(self.rng.uniform(-1, 1))))
-            self.account.note_uploads(node)
+            self.oracle.note_uploads(node)
 
     def say(self, node: Node) -> None:
         """A client that is up sends its greeting, and what it has to send."""
@@ -168,7 +168,7 @@ class FaultyNetwork:
                 node.live = DurableClient(node.store, self.agreement, node.member, lambda: self.random.getrandbits(63))
             except Crash:
                 self.crashes += 1
-        self.account.note_uploads(node)
+        self.oracle.note_uploads(node)
 
     def restart_coordinator(self) -> None:
         """The coordinator comes back from its store."""
@@ -176,7 +176,7 @@ class FaultyNetwork:
         if self._in_doubt is not None:
             node, data = self._in_doubt
             self._in_doubt = None
-            self.account.note_applied(self.coordinator, node, data)
+            self.oracle.note_applied(self.coordinator, node, data)
 
     def drain(self) -> None:
         """Heal everything, and let all messages be sent."""
@@ -226,7 +226,7 @@ class FaultyNetwork:
 
     def _send(self, source: str, target: str, data: bytes) -> None:
         if target == "":
-            self.account.note_sent(self.nodes[source], data)
+            self.oracle.note_sent(self.nodes[source], data)
         if len(self.flying) >= MOST_FLYING:
             self.flying.pop(self.random.randrange(MOST_FLYING))  # a full queue is a loss too
         self.flying.append((self.time + self.random.randint(0, self.faults.delay), source, target, data))
@@ -247,7 +247,7 @@ class FaultyNetwork:
             after = fingerprint(self.coordinator) if looked else b""
             assert after == before, f"what was refused has changed something: {outcome}"
             return
-        self.account.note_applied(self.coordinator, node, data)
+        self.oracle.note_applied(self.coordinator, node, data)
         for answer in outcome:
             self._answer(answer, node.name)
 
@@ -269,13 +269,13 @@ class FaultyNetwork:
     def _to_client(self, node: Node, data: bytes) -> None:
         if node.live is not None:
             self._survive(node, lambda live: live.receive(decode(data)))
-            self.account.note_uploads(node)
+            self.oracle.note_uploads(node)
             self.speak(node)
 
     def check(self) -> None:
-        """Raise AssertionError unless both sides agree with the account."""
+        """Raise AssertionError unless both sides agree with the oracle."""
         if self.coordinator is not None:
-            self.account.check(self.coordinator, list(self.nodes.values()))
+            self.oracle.check(self.coordinator, list(self.nodes.values()))
 
 
 def fingerprint(federation: Federation) -> bytes:

@@ -21,6 +21,7 @@ from tests.network.in_process import make_clients, run, send
 WORLD = fb.World(n_clients=3, dim=3, horizon=600)
 AGREEMENT = Agreement("async-linucb", {"gamma_upload": 1.3, "gamma_download": 1.3}, WORLD)
 REFUSED = {
+    "composed": "exchange nothing",
     "uniform": "exchange nothing",
     "linucb": "exchange nothing",
     "dp_linucb": "exchange nothing",

@@ -43,7 +43,7 @@ def test_nobody_waits_for_ever() -> None:
             clients[i].receive(message)
         for frame in clients[i].outgoing():
             send(federation, i, frame.data)
-        assert not clients[i].machine._exploring
+        assert not clients[i].machine.exploring
         assert federation.machine.applied[i] == 1
     assert all(record.is_present for record in federation.register.by_number)
 
@@ -97,7 +97,7 @@ def test_whoever_has_lost_its_state_is_told_that_calls_have_begun() -> None:
         client.observe(choice.number, 1.0)
         for message in [*send(federation, 0, client.greeting()), *federation.tick(0.0)]:
             client.receive(message)
-        assert not client.machine._exploring
+        assert not client.machine.exploring
         for frame in client.outgoing():
             send(federation, 0, frame.data)
 

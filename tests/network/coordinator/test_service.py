@@ -290,9 +290,9 @@ def test_logs_and_page_have_nothing_of_the_data(http: TestClient, caplog: pytest
     bad = zero_sums(3)._replace(V=np.eye(3) * 123.456, n=1)
     with caplog.at_level("INFO", "fedbandit"):
         assert "370.368" in post(http, upload_frame(member, bad)).json()["error"]
-    assert "370" not in caplog.text
+    assert "370.368" not in caplog.text
     assert caplog.records[-1].kind == "statistics"  # type: ignore[attr-defined]
-    assert "370" not in http.get("/api/overview").text
+    assert "370.368" not in http.get("/api/overview").text
     assert 'refusals_total{federation="shops",kind="statistics"} 1' in http.get("/metrics").text
 
 

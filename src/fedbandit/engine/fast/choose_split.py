@@ -14,10 +14,11 @@ from fedbandit.engine.fast.jit import compiled_lean
 from fedbandit.engine.fast.packed import multiply_packed
 from fedbandit.engine.fast.plan import PolicyPlan, noise_width, width
 from fedbandit.engine.fast.sampling import spread_perturbed, spread_thompson
-from fedbandit.engine.fast.split_model import Parts, cut
+from fedbandit.engine.fast.split_model import cut
 from fedbandit.engine.fast.statistics import SPECTRAL, STEPS, TIE, inverse_of, scratch_matrix, theta_of
 from fedbandit.engine.fast.streams import normal, uniform_index
 from fedbandit.engine.fast.ties import winner
+from fedbandit.structures.two_part_model import Parts
 from fedbandit.types import Array, Ints
 
 

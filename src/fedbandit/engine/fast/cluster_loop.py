@@ -11,6 +11,7 @@ from enum import IntEnum
 
 from fedbandit.engine.fast.algebra import add_scaled, copy
 from fedbandit.engine.fast.choose import Scratch, choose
+from fedbandit.engine.fast.cluster_rules import Law, Rule
 from fedbandit.engine.fast.cohorts import SNAPSHOT, Hub, current_cohort, has_room
 from fedbandit.engine.fast.delayed import Late, send_later
 from fedbandit.engine.fast.groups import Groups, check_off, end_phase, leaves, mergeable, prune, still_together
@@ -22,10 +23,9 @@ from fedbandit.engine.fast.plan import PolicyPlan
 from fedbandit.engine.fast.rewards import learnt
 from fedbandit.engine.fast.rules import DONE, EVENT, HUB_FULL, REFUSED, Pause, Rules
 from fedbandit.engine.fast.statistics import STEPS, VERSION, N, inverse_of, keep_pending, observe, pending_b_of
+from fedbandit.engine.fast.triggers import triggered
 from fedbandit.engine.outcome import Outcome
 from fedbandit.environments.block import Block
-from fedbandit.protocols.trigger import triggered
-from fedbandit.structures import Law, Rule
 from fedbandit.types import Array, Ints
 
 PRUNING, SETS = int(Rule.PRUNING), int(Rule.SETS)

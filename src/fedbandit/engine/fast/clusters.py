@@ -9,6 +9,7 @@ import numpy as np
 
 from fedbandit.engine.fast.choose import scratch
 from fedbandit.engine.fast.cluster_loop import LEAVES, MEETING, TORN, run_clusters
+from fedbandit.engine.fast.cluster_rules import Rule, law_of
 from fedbandit.engine.fast.cohorts import Hub, empty_hub, has_room
 from fedbandit.engine.fast.delayed import Late, no_late
 from fedbandit.engine.fast.exchange import Exchange
@@ -42,7 +43,7 @@ from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.sharing import NEVER
 from fedbandit.state import State
 from fedbandit.streams import Stream, generator, policy_key
-from fedbandit.structures import Clustering, Rule
+from fedbandit.structures import Clustering
 from fedbandit.structures.phased_clusters import merge_clusters, next_phase
 from fedbandit.sums import Sums
 from fedbandit.system import System
@@ -64,7 +65,7 @@ class ClustersLearner:
         structure, protocol = system.structure, system.protocol
         assert isinstance(structure, Clustering)
         self.dim, self.ridge, self.protocol = env.dim, float(system.ridge), protocol
-        self.law = structure.law()
+        self.law = law_of(structure)
         self.interactions, self.per_round = world.horizon, actions_per_round(env)
         trigger = protocol.trigger()
         if trigger.thresholds.size > 1 or protocol.log_gamma_download().size > 1:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.engine.fast.algebra import add, copy
+from fedbandit.engine.fast.cluster_rules import Law, alike, differ, radius
 from fedbandit.engine.fast.jit import compiled_lean
 from fedbandit.engine.fast.statistics import (
     BASE_LOGDET,
@@ -24,8 +25,6 @@ from fedbandit.engine.fast.statistics import (
     theta_of,
 )
 from fedbandit.errors import FedbanditError
-from fedbandit.structures import Law
-from fedbandit.structures.clustering import alike, differ, radius
 from fedbandit.types import Array, Ints
 
 MOST_EDGES = 2**31

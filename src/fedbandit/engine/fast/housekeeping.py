@@ -21,17 +21,15 @@ from fedbandit.engine.fast.cohorts import (
     SHORTENED,
     SIZE,
     SNAPSHOT,
-    UNUSED,
     USED,
     Hub,
     wait_again,
 )
+from fedbandit.engine.fast.hub import BOUND_AT
 from fedbandit.engine.fast.memory import enlarged
+from fedbandit.engine.fast.persist import checked, dump_given, load_given
 from fedbandit.engine.fast.statistics import grown
-from fedbandit.errors import FedbanditError
 from fedbandit.types import Ints
-
-_ROOMY = ("parent", "cohorts", "key", "snapshots", "users", "free")
 
 
 def cohort_of_clients(hub: Hub) -> Ints:
@@ -98,52 +96,63 @@ def make_room(hub: Hub, *, in_order: bool = False) -> Hub:
     return tidied
 
 
-def pack_hub(hub: Hub) -> dict[str, NDArray[Any]]:
+def dump_hub(hub: Hub, d: int) -> dict[str, NDArray[Any]]:
     """The hub as named arrays for a state: the same for hubs that behave the same, wherever things are in memory.
 
     Cohorts without members are left out, and snapshots stand in the order of the cohorts that have them.
     """
     tidy = make_room(hub, in_order=True)
     used = int(tidy.counters[USED])
-    cohorts, counters = tidy.cohorts[:used].copy(), tidy.counters.copy()
+    cohorts = tidy.cohorts[:used, :LEFT].copy()
     slots, first = np.unique(cohorts[:, SNAPSHOT], return_index=True)
     taken = slots[np.argsort(first)]
     taken = taken[taken >= 0]
     place = np.full(tidy.users.size + 1, -1)  # the last entry serves the number −1, "none"
     place[taken] = np.arange(taken.size)
     cohorts[:, SNAPSHOT] = place[cohorts[:, SNAPSHOT]]
-    counters[FREE] = 0
     return {
-        **{f"hub.{name}": array for name, array in tidy._asdict().items() if name not in _ROOMY},
-        "hub.counters": counters[:SHORTENED],
-        "hub.cohorts": cohorts[:, :UNUSED],
-        "hub.key": tidy.key[:used],
-        "hub.snapshots": tidy.snapshots[taken],
-        "hub.users": tidy.users[taken],
+        "hub.cohorts": cohorts,
+        "hub.key": tidy.key[:used].copy(),
+        "hub.cohort_of": tidy.cohort_of,
+        "hub.current": tidy.current,
+        "hub.newcomers": tidy.newcomers,
+        "hub.version": tidy.counters[LAST_VERSION : LAST_VERSION + 1].copy(),
+        "hub.bound_at": tidy.pool[:, BOUND_AT].copy(),
+        **dump_given(tidy.pool, d, "hub.pool"),
+        **dump_given(tidy.snapshots[taken], d, "hub.snapshots"),
     }
 
 
-def unpack_hub(hub: Hub, arrays: dict[str, NDArray[Any]]) -> Hub:
-    """The hub that `pack_hub` packed; `hub` is any one of the same system."""
-    for name in ("pool", "cohort_of", "log_gamma"):
-        stored, expected = arrays[f"hub.{name}"].shape, getattr(hub, name).shape
-        if stored != expected:
-            raise FedbanditError(f"The stored {name} is of shape {stored}, expected {expected}.")
-    taken, used = len(arrays["hub.users"]), len(arrays["hub.key"])
-    slots = max(hub.users.size, 2 * taken)
-    room = max(hub.key.size, 2 * (used + hub.log_gamma.size + 4))
+def load_hub(hub: Hub, d: int, arrays: dict[str, NDArray[Any]], ridge: float) -> Hub:
+    """The hub that `dump_hub` kept; `hub` is a new one of the same system."""
+    used = len(arrays["hub.key"])
+    kept = checked(arrays, "hub.cohorts", (used, LEFT))
+    taken = len(arrays["hub.snapshots.n"])
+    slots, room = max(hub.users.size, 2 * taken), max(hub.key.size, 2 * (used + hub.log_gamma.size + 4))
+    cohorts = np.zeros((room, hub.cohorts.shape[1]), dtype=np.int64)
+    cohorts[:used, :LEFT] = kept
+    cohorts[:used, LEFT : RIGHT + 1] = -1
     free = np.zeros(slots, dtype=np.int64)
     free[: slots - taken] = np.arange(taken, slots)[::-1]
-    counters = np.append(arrays["hub.counters"], used)
-    counters[FREE] = slots - taken
-    cohorts = np.pad(arrays["hub.cohorts"], ((0, room - used), (0, 1)))
-    plain = {name: arrays[f"hub.{name}"] for name in Hub._fields if name not in _ROOMY}
-    return Hub(
-        **plain | {"counters": counters},
+    snapshots = enlarged(hub.snapshots[:0], slots)
+    load_given(snapshots[:taken], d, "hub.snapshots", arrays, ridge)
+    load_given(hub.pool, d, "hub.pool", arrays, ridge)
+    hub.pool[:, BOUND_AT] = checked(arrays, "hub.bound_at", (len(hub.pool),))
+    has = kept[:, SNAPSHOT]
+    loaded = hub._replace(
+        heap=np.full_like(hub.heap, -1),
+        oldest=np.full_like(hub.oldest, -1),
+        newest=np.full_like(hub.newest, -1),
+        current=checked(arrays, "hub.current", hub.current.shape),
+        newcomers=checked(arrays, "hub.newcomers", hub.newcomers.shape),
         parent=np.arange(room),
         cohorts=cohorts,
         key=grown(arrays["hub.key"], room),
-        snapshots=enlarged(arrays["hub.snapshots"], slots),
-        users=grown(arrays["hub.users"], slots),
+        snapshots=snapshots,
+        users=grown(np.bincount(has[has >= 0], minlength=taken), slots),
         free=free,
+        cohort_of=checked(arrays, "hub.cohort_of", hub.cohort_of.shape),
+        counters=np.array([used, slots - taken, int(arrays["hub.version"][0]), used], dtype=np.int64),
     )
+    wait_again(loaded)
+    return loaded

@@ -26,6 +26,6 @@ def _kind(structure: Structure) -> Callable[..., Learner]:
     return SplitLearner if isinstance(structure, GlobalLocal) else RowsLearner
 
 
-def make_learner(system: System, env: Environment, world: World, seed: int, *, fuse: bool) -> Learner:
-    """The learner of a system that has been told its world; `fuse=False` sends every message through the machines."""
-    return _kind(system.structure)(system, env, world, seed, fuse=fuse)
+def make_learner(system: System, env: Environment, world: World, seed: int) -> Learner:
+    """The learner of a system that has been told its world."""
+    return _kind(system.structure)(system, env, world, seed)

@@ -9,11 +9,13 @@ at d = 10, a sixteenth at d = 25.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
 from fedbandit.engine.fast.algebra import add_scaled, clear, copy
 from fedbandit.engine.fast.jit import compiled_apart, compiled_inline, compiled_lean, compiled_view
+from fedbandit.engine.fast.persist import checked
 from fedbandit.engine.fast.statistics import (
     LINE,
     LOGDET,
@@ -124,10 +126,19 @@ def note_upload(light: Array, row: Array) -> None:
     light[COUNT] = 0.0
 
 
-def tidy(lights: Array, d: int) -> Array:
-    """A copy of light rows with zeros where there are no observations."""
-    end = FIRST + lights[:, COUNT] * (d + 1)
-    return np.where(np.arange(lights.shape[1]) < end[:, None], lights, 0.0)
+def dump_light(lights: Array, d: int) -> dict[str, Array]:
+    """What light rows have: numbers, and observations, with zeros where there are none."""
+    observations = lights[:, FIRST : FIRST + LIGHTLY * (d + 1)].reshape(len(lights), LIGHTLY, d + 1).copy()
+    observations[np.arange(LIGHTLY) >= lights[:, COUNT, None]] = 0.0
+    return {"light.numbers": lights[:, :FIRST].copy(), "light.observations": observations}
+
+
+def load_light(lights: Array, d: int, arrays: Mapping[str, Array]) -> None:
+    """Make light rows of it."""
+    L = len(lights)
+    lights[:, :FIRST] = checked(arrays, "light.numbers", (L, FIRST))
+    observations = checked(arrays, "light.observations", (L, LIGHTLY, d + 1))
+    lights[:, FIRST : FIRST + LIGHTLY * (d + 1)] = observations.reshape(L, -1)
 
 
 @compiled_lean

@@ -16,7 +16,7 @@ from fedbandit.engine.fast.packed import multiply_packed
 from fedbandit.engine.fast.plan import Code, PolicyPlan
 from fedbandit.engine.fast.prefetching import look_ahead, look_for_row
 from fedbandit.engine.fast.rewards import learnt
-from fedbandit.engine.fast.rules import DONE, EVENT, HUB_FULL, REFUSED, ROWS_FULL, Pause, Rules
+from fedbandit.engine.fast.rules import DONE, EVENT, HUB_FULL, NEWCOMER, REFUSED, ROWS_FULL, Pause, Rules
 from fedbandit.engine.fast.scratch_row import (
     RENEWED,
     STAYS,
@@ -29,9 +29,9 @@ from fedbandit.engine.fast.scratch_row import (
 )
 from fedbandit.engine.fast.slots import BENCH, FULL, LIGHT, Seats, take_seat
 from fedbandit.engine.fast.statistics import N_OWN, REFRESH_EVERY, STEPS, UNREFRESHED, hold, inverse_of, observe
+from fedbandit.engine.fast.triggers import pick, triggered
 from fedbandit.engine.outcome import Outcome
 from fedbandit.environments.block import Block
-from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.types import Array, Ints
 
 PERTURBED = int(Code.PERTURBED)  # the policy that reads what is pending and base
@@ -65,6 +65,7 @@ def run(
     borrowing = rules.fused and rules.speaks and plan.code != PERTURBED
     if rules.speaks:
         keep_paths_short(hub)
+    linked = seats.met.shape[0] > 0
     growing = seats.seat_of.shape[0] - seats.row_at.shape[0]  # rows that have no place yet
     while s < stop:
         if rules.speaks and not has_room(hub):
@@ -77,6 +78,8 @@ def run(
         acting = entry < 0
         if acting:
             r = who[s]
+            if linked and not seats.met[r]:
+                return Pause(s, NEWCOMER, r, s)
             if seats.seat_of[r] == -1:
                 if rules.fused:
                     start_light(lights[seats.taken[LIGHT]])

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fedbandit.engine.fast.algebra import add, add_outer, clear, matrix_in
 from fedbandit.engine.fast.choose import Scratch, choose, scratch
 from fedbandit.engine.fast.delayed import Late, no_late, send_later
+from fedbandit.engine.fast.homogeneity import compare, summarise
 from fedbandit.engine.fast.jit import compiled_free, compiled_lean
 from fedbandit.engine.fast.outcome import pull
 from fedbandit.engine.fast.packed import pack
@@ -26,7 +27,7 @@ from fedbandit.state import State
 from fedbandit.streams import policy_key
 from fedbandit.structures import Neighbourhoods
 from fedbandit.structures.cliques import cliques
-from fedbandit.structures.homogeneity import LEAST_NOISE, compare, summarise
+from fedbandit.structures.homogeneity import LEAST_NOISE
 from fedbandit.system import System
 from fedbandit.types import Array, Ints
 from fedbandit.world import World

@@ -44,6 +44,7 @@ class Status(IntEnum):
     HUB_FULL = 2  # the hub may not have room for another upload
     EVENT = 3  # a row wants to speak
     REFUSED = 4  # a reward is outside the range that was promised
+    NEWCOMER = 5  # a client acts that has to join first
 
 
-DONE, ROWS_FULL, HUB_FULL, EVENT, REFUSED = (int(status) for status in Status)
+DONE, ROWS_FULL, HUB_FULL, EVENT, REFUSED, NEWCOMER = (int(status) for status in Status)

@@ -32,7 +32,7 @@ from fedbandit.engine.fast.statistics import (
     next_line,
     shared_length,
 )
-from fedbandit.protocols.trigger import pick, triggered
+from fedbandit.engine.fast.triggers import pick, triggered
 from fedbandit.types import Array
 
 STAYS, RENEWED, MOVES = 0, 1, 2

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedbandit.engine.fast.jit import compiled_lean
 from fedbandit.types import Ints
 
@@ -18,6 +21,7 @@ class Seats(NamedTuple):
     seat_of: Ints  # (rows,) −1 before the row has acted, −2 − k in light seat k, else the full seat
     row_at: Ints  # (capacity,) the row in a full seat
     taken: Ints  # full seats and light seats in use
+    met: NDArray[np.bool_]  # (rows,) whether its client has joined a coordinator in Python; (0,) if there is none
 
 
 FULL, LIGHT = 0, 1

@@ -8,37 +8,37 @@ import numpy as np
 
 from fedbandit.engine.fast.choose import scratch
 from fedbandit.engine.fast.choose_split import split_scratch
-from fedbandit.engine.fast.cohorts import Hub, empty_hub
-from fedbandit.engine.fast.delayed import Late, no_late
-from fedbandit.engine.fast.exchange import Exchange
-from fedbandit.engine.fast.housekeeping import make_room, pack_hub, unpack_hub
+from fedbandit.engine.fast.cohorts import empty_hub
+from fedbandit.engine.fast.delayed import no_late
+from fedbandit.engine.fast.housekeeping import dump_hub, load_hub, make_room
 from fedbandit.engine.fast.hub import upload_row
 from fedbandit.engine.fast.memory import lazy_zeros
+from fedbandit.engine.fast.persist import checked, dump_late, dump_rows, load_late, load_rows
 from fedbandit.engine.fast.plan import plan_of
-from fedbandit.engine.fast.rules import EVENT, HUB_FULL, REFUSED
-from fedbandit.engine.fast.slots import Seats
-from fedbandit.engine.fast.split_loop import BEGIN, RUNNING, SplitRows, SplitRules, run_split
+from fedbandit.engine.fast.row_link import RowLink
+from fedbandit.engine.fast.row_model import RowHolder
+from fedbandit.engine.fast.rules import EVENT, HUB_FULL, NEWCOMER, REFUSED
+from fedbandit.engine.fast.split_loop import ABSENT, BEGIN, RUNNING, STARTING, SplitRows, SplitRules, enter, run_split
 from fedbandit.engine.fast.split_model import begin, may_begin
 from fedbandit.engine.fast.statistics import VERSION, empty_rows, row_length, scratch_matrix, start_row
+from fedbandit.engine.fast.triggers import batch_of, kind_of, log_gamma_download, pick, triggered
 from fedbandit.engine.outcome import Outcome
 from fedbandit.environments.block import Block, Environment
-from fedbandit.protocols import Coordinator, MemberKeeper
-from fedbandit.protocols.trigger import pick, triggered
+from fedbandit.protocols import CountTriggered, EventTriggered, Never
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
-from fedbandit.state import State
+from fedbandit.sharing import NEVER
+from fedbandit.state import State, joined, parts_of
 from fedbandit.streams import policy_key
 from fedbandit.structures import GlobalLocal
 from fedbandit.system import System
 from fedbandit.types import Array
 from fedbandit.world import World
 
-NEVER = 2**62
 
-
-class SplitLearner:
+class SplitLearner(RowHolder):
     """The rows of all clients and the coordinator's memory, which is of the shared part only."""
 
-    def __init__(self, system: System, env: Environment, world: World, seed: int, *, fuse: bool = True) -> None:
+    def __init__(self, system: System, env: Environment, world: World, seed: int) -> None:
         structure, protocol = system.structure, system.protocol
         assert isinstance(structure, GlobalLocal)
         self.parts = parts = structure.parts(world)
@@ -56,13 +56,13 @@ class SplitLearner:
             sizes=structure.sizes(world),
         )
         trigger = protocol.trigger()
-        fused = fuse and protocol.fused
+        self.fused = fused = isinstance(protocol, EventTriggered | CountTriggered | Never)
         self.rules = SplitRules(
-            kind=int(trigger.kind),
+            kind=int(kind_of(trigger)),
             thresholds=trigger.thresholds if fused else np.resize(trigger.thresholds, N),
-            batch=trigger.batch,
+            batch=batch_of(trigger),
             ridge=self.ridge,
-            speaks=protocol.says != "nothing",
+            speaks=fused and protocol.says != "nothing",
             fused=fused,
             counting=protocol.counting,
             warm=protocol.join != "cold",
@@ -76,45 +76,36 @@ class SplitLearner:
         )
         plan = plan_of(system.policy, system.as_seen(world), system.ridge, policy_key(seed))
         self.plan = plan._replace(sigma=plan.sigma + structure.partial_noise)
-        group_of = np.zeros(1, dtype=np.int64)
-        self._hub = empty_hub(
-            parts.shared, N if self.rules.speaks else 1, 1, group_of, protocol.log_gamma_download(), self.ridge
+        self.hub = empty_hub(
+            parts.shared,
+            N if self.rules.speaks else 1,
+            1,
+            np.zeros(1, dtype=np.int64),
+            log_gamma_download(protocol),
+            self.ridge,
         )
-        coordinator: Coordinator | None = None
-        if not fused:
-            coordinator = protocol.coordinator(self._hub, self.ridge, parts.shared, None)
-        self.exchange = None
-        if coordinator is not None:
-            self.exchange = Exchange(system, coordinator, self.rules.thresholds, self.plan, parts.shared, seed)
-        self.seats = Seats(np.arange(N), np.arange(N), np.array([N, 0]))
+        self.link = None if fused else RowLink(system, world, seed, self, self.rules.thresholds)
+        self.met = np.full(0 if fused else N, protocol.join == "member")
         self.late = no_late(min(env.longest_delay, world.horizon), env.dim)
         self.whole = scratch(env.n_arms, world.dim)
         self.work = split_scratch(env.n_arms, parts, world.dim)
         self._masked = np.zeros((env.n_arms, world.dim))
         self._positions = np.arange(env.n_arms)
 
-    @property
-    def hub(self) -> Hub:
-        """The coordinator's memory."""
-        return self._hub if self.exchange is None else self._coordinator.hub
+    def row_of_model(self, number: int) -> Array:
+        """The shared row of a client, whether or not it has acted."""
+        if self.rows.phase[number] == ABSENT:
+            enter(self.rows, self.rules, number, self.parts.own)
+        return self.rows.shared[number]
 
-    @property
-    def _coordinator(self) -> Coordinator:
-        assert self.exchange is not None
-        assert not isinstance(self.exchange.coordinator, MemberKeeper)
-        return self.exchange.coordinator
-
-    def use_hub(self, hub: Hub) -> None:
-        """Replace the coordinator's memory."""
-        if self.exchange is None:
-            self._hub = hub
-        else:
-            self._coordinator.hub = hub
+    def is_silent(self, number: int) -> bool:
+        """Nothing is exchanged before the start-up is over."""
+        return bool(self.rows.phase[number] == STARTING)
 
     @property
     def control_messages(self) -> int:
         """Messages that carried no statistics."""
-        return 0 if self.exchange is None else self.exchange.control_messages
+        return 0 if self.link is None else self.link.control_messages
 
     @property
     def clusters(self) -> None:
@@ -131,6 +122,7 @@ class SplitLearner:
             self.rows,
             self.parts,
             self.hub,
+            self.met,
             self.late,
             self.plan,
             self.rules,
@@ -143,12 +135,16 @@ class SplitLearner:
         if pause.status == BEGIN:
             self._look(pause.seat, out, pause.at)
         elif pause.status == EVENT:
-            assert self.exchange is not None
-            self.exchange.speak(pause.seat, self.rows.shared, self.seats, out, pause.at)
+            assert self.link is not None
+            self.link.speak(pause.seat, out, pause.at)
+        elif pause.status == NEWCOMER:
+            assert self.link is not None
+            self.met[pause.seat] = True
+            self.link.meet(pause.seat, out, pause.at)
         elif pause.status == REFUSED:
             raise refused(self.rules.rewards, float(out.reward[pause.at]))
         elif pause.status == HUB_FULL:
-            self.use_hub(make_room(self.hub))
+            self.hub = make_room(self.hub)
         return pause.resume
 
     def _look(self, i: int, out: Outcome, s: int) -> None:
@@ -162,8 +158,8 @@ class SplitLearner:
         rows.phase[i] = RUNNING
         if not triggered(self.rules.kind, pick(self.rules.thresholds, i), self.rules.batch, rows.shared[i]):
             return
-        if self.exchange is not None:
-            self.exchange.speak(i, rows.shared, self.seats, out, s)
+        if self.link is not None:
+            self.link.speak(i, out, s)
         else:
             M = scratch_matrix(d_g)
             out.uploads[s] += 1
@@ -172,31 +168,43 @@ class SplitLearner:
     def ledger(self) -> None:
         """Nothing is booked."""
 
-    def next_wake(self, done: int) -> int:  # noqa: ARG002
-        """There is nothing to do between rounds."""
-        return NEVER
+    def next_wake(self, done: int) -> int:
+        """When the coordinator has something to do between rounds."""
+        return NEVER if self.link is None else self.link.next_wake(done)
 
     def end_round(self, done: int, out: Outcome, s: int) -> None:
-        """Nothing."""
+        """Let the coordinator do it."""
+        assert self.link is not None
+        self.link.end(done, out, s)
 
     def state(self) -> State:
-        """Rows, hub, rewards under way, and what the exchange remembers."""
-        arrays: dict[str, Any] = {f"rows.{k}": v for k, v in self.rows._asdict().items()}
-        arrays |= {f"late.{k}": v for k, v in self.late._asdict().items()}
-        arrays |= pack_hub(self.hub)
-        if self.exchange is None:
-            return State({}, arrays)
-        header, more = self.exchange.state()
-        return State(header, arrays | more)
+        """Statistics of rows and hub, rewards under way, and what the link remembers."""
+        arrays: dict[str, Any] = {name: getattr(self.rows, name) for name in ("phase", "looked")}
+        for name, dim in self._dims.items():
+            arrays |= dump_rows(getattr(self.rows, name), dim, name)
+        arrays |= {**dump_late(self.late), **dump_hub(self.hub, self.dim), "met": self.met.astype(np.int64)}
+        parts = {} if self.link is None else {"link": self.link.state()}
+        return joined({}, {"rows": State({}, arrays), **parts})
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        arrays = state.arrays
-        self.rows = SplitRows(*(arrays[f"rows.{k}"] for k in SplitRows._fields))
-        self.late = Late(*(arrays[f"late.{k}"] for k in Late._fields))
-        self.use_hub(unpack_hub(self.hub, arrays))
-        if self.exchange is not None:
-            self.exchange.restore(state)
+        parts = parts_of(state)
+        arrays = parts["rows"].arrays
+        for name in ("phase", "looked"):
+            getattr(self.rows, name)[:] = checked(arrays, name, self.rows.phase.shape)
+        for name, dim in self._dims.items():
+            load_rows(getattr(self.rows, name), dim, name, arrays, self.ridge)
+        load_late(self.late, arrays)
+        self.met[:] = checked(arrays, "met", self.met.shape)
+        self.hub = load_hub(self.hub, self.dim, arrays, self.ridge)
+        if self.link is not None:
+            self.link.restore(parts["link"])
+
+    @property
+    def _dims(self) -> dict[str, int]:
+        """The dimension of each kind of rows that there are."""
+        dims = {"shared": self.parts.shared, "own": self.parts.own, "first": self.world.dim}
+        return {name: dim for name, dim in dims.items() if len(getattr(self.rows, name))}
 
 
 def _blank(dim: int, ridge: float) -> Array:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedbandit.engine.fast.algebra import copy
 from fedbandit.engine.fast.choose import Scratch, choose
 from fedbandit.engine.fast.choose_split import SplitScratch, choose_split
@@ -16,13 +19,14 @@ from fedbandit.engine.fast.outcome import pull
 from fedbandit.engine.fast.packed import multiply_packed
 from fedbandit.engine.fast.plan import PolicyPlan
 from fedbandit.engine.fast.rewards import learnt
-from fedbandit.engine.fast.rules import DONE, EVENT, HUB_FULL, REFUSED, Pause
-from fedbandit.engine.fast.split_model import Parts, cut, mask, observe_split
+from fedbandit.engine.fast.rules import DONE, EVENT, HUB_FULL, NEWCOMER, REFUSED, Pause
+from fedbandit.engine.fast.split_model import cut, mask, observe_split
 from fedbandit.engine.fast.statistics import N_OWN, VERSION, inverse_of, observe, scratch_in
+from fedbandit.engine.fast.triggers import pick, triggered
 from fedbandit.engine.outcome import Outcome
 from fedbandit.environments.block import Block
-from fedbandit.protocols.trigger import pick, triggered
 from fedbandit.rewards import RewardPlan
+from fedbandit.structures.two_part_model import Parts
 from fedbandit.types import Array, Ints
 
 BEGIN = 32  # a client in its start-up may have full rank: beyond the codes of `rules.Status`
@@ -81,6 +85,7 @@ def run_split(
     rows: SplitRows,
     parts: Parts,
     hub: Hub,
+    met: NDArray[np.bool_],
     late: Late,
     plan: PolicyPlan,
     rules: SplitRules,
@@ -97,6 +102,7 @@ def run_split(
     ring = late.first.shape[0]
     delayed = block.delays.shape[0] > 0
     d, d_g, d_l = block.X.shape[1], parts.shared, parts.own
+    linked = met.shape[0] > 0
     s = start
     while s < stop:
         if rules.speaks and not has_room(hub):
@@ -106,6 +112,8 @@ def run_split(
         acting = entry < 0
         i = block.clients[s] if acting else late.row[entry]
         at = s
+        if acting and linked and not met[i]:
+            return Pause(s, NEWCOMER, i, s)
         if rows.phase[i] == ABSENT:
             enter(rows, rules, i, d_l)
             if rules.speaks and join(hub, i, rules.warm, rules.counting) and rules.joining_counts:

@@ -1,4 +1,4 @@
-"""An independent account of what clients observed and sent, to compare both sides of a federation with.
+"""The oracle of the faulty network: an independent account of what was observed, sent and applied.
 
 - Every observation that the coordinator has applied, it has applied once.
 - For each client, observed = applied + in the outbox + pending.
@@ -23,7 +23,7 @@ from fedbandit.testing.crashing import CrashingStore
 
 @dataclass
 class Node:
-    """A client, and the account of it. A copy of a client has a ' in its name."""
+    """A client, and the oracle's account of it. A copy of a client has a ' in its name."""
 
     name: str
     member: int
@@ -51,8 +51,8 @@ class Node:
         return self.client != self.name
 
 
-class Account:
-    """Observations by number: those made, those in each upload, those applied."""
+class Oracle:
+    """Knows every observation by number: those made, those in each upload, those applied. `check` compares."""
 
     def __init__(self, dim: int) -> None:
         self.applied: set[int] = set()
@@ -109,7 +109,7 @@ class Account:
         self.b += message.sums.b
 
     def check(self, coordinator: Federation, nodes: list[Node]) -> None:
-        """Raise AssertionError unless both sides agree with the account."""
+        """Raise AssertionError unless both sides of the federation agree with this account."""
         V, b, n = coordinator.machine.gathered()
         assert n == len(self.applied), f"{n} observations applied, expected {len(self.applied)}"
         np.testing.assert_allclose(V, self.V, rtol=1e-7, atol=1e-7)

@@ -1,0 +1,153 @@
+"""What checkpoints keep of rows, hub and delayed rewards: statistics (V, b, n …), never the layout of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbandit.engine.fast.algebra import copy
+from fedbandit.engine.fast.delayed import Late
+from fedbandit.engine.fast.jit import compiled_apart
+from fedbandit.engine.fast.packed import add_unpacked, pack
+from fedbandit.engine.fast.statistics import (
+    BASE_LOGDET,
+    HEAD,
+    N_OWN,
+    N_PENDING,
+    SLACK,
+    STEPS,
+    VERSION,
+    N,
+    add_pending_unpacked,
+    base_b_of,
+    base_of,
+    folded_of,
+    pending_b_of,
+    refresh,
+    scratch_matrix,
+    start_row,
+)
+from fedbandit.errors import FedbanditError
+from fedbandit.types import Array
+
+Arrays = dict[str, NDArray[Any]]
+
+NUMBERS = (N, N_OWN, N_PENDING, VERSION, STEPS, BASE_LOGDET)
+"""Of each row, beside its statistics and its slack."""
+
+
+def dump_rows(rows: Array, d: int, prefix: str) -> Arrays:
+    """The statistics of full rows."""
+    R = len(rows)
+    V, pending_V = np.zeros((R, d, d)), np.zeros((R, d, d))
+    b, pending_b = np.zeros((R, d)), np.zeros((R, d))
+    _read(rows, d, V, b, pending_V, pending_b)
+    kept = {"V": V, "b": b, "pending_V": pending_V, "pending_b": pending_b}
+    kept |= {"numbers": rows[:, NUMBERS], "slack": rows[:, SLACK:HEAD].copy()}
+    return {f"{prefix}.{name}": array for name, array in kept.items()}
+
+
+def load_rows(rows: Array, d: int, prefix: str, arrays: Arrays, ridge: float) -> None:
+    """Make rows of these statistics; inverses, θ̂ and log-determinants are computed."""
+    R = len(rows)
+    shapes = {"V": (R, d, d), "b": (R, d), "pending_V": (R, d, d), "pending_b": (R, d), "numbers": (R, len(NUMBERS))}
+    got = {name: checked(arrays, f"{prefix}.{name}", shape) for name, shape in shapes.items()}
+    rows[:] = 0.0
+    rows[:, SLACK:HEAD] = checked(arrays, f"{prefix}.slack", (R, HEAD - SLACK))
+    rows[:, NUMBERS] = got["numbers"]
+    _write(rows, d, got["V"], got["b"], got["pending_V"], got["pending_b"], ridge, scratch_matrix(d))
+    rows[:, BASE_LOGDET] = got["numbers"][:, NUMBERS.index(BASE_LOGDET)]
+
+
+def dump_given(rows: Array, d: int, prefix: str) -> Arrays:
+    """The statistics of rows without pending observations: a coordinator's sums, and snapshots of them."""
+    V, b = np.zeros((len(rows), d, d)), np.zeros((len(rows), d))
+    _read_given(rows, d, V, b)
+    kept = {"V": V, "b": b, "n": rows[:, N].copy(), "slack": rows[:, SLACK:HEAD].copy()}
+    return {f"{prefix}.{name}": array for name, array in kept.items()}
+
+
+def load_given(rows: Array, d: int, prefix: str, arrays: Arrays, ridge: float) -> None:
+    """Make such rows of these statistics."""
+    R = len(rows)
+    V, b = checked(arrays, f"{prefix}.V", (R, d, d)), checked(arrays, f"{prefix}.b", (R, d))
+    rows[:] = 0.0
+    rows[:, N] = checked(arrays, f"{prefix}.n", (R,))
+    rows[:, SLACK:HEAD] = checked(arrays, f"{prefix}.slack", (R, HEAD - SLACK))
+    _write_given(rows, d, V, b, ridge, scratch_matrix(d))
+
+
+def dump_late(late: Late) -> Arrays:
+    """Rewards under way, in the order in which they will be seen, by the place in the ring at which they are due."""
+    entries = []
+    for due, entry in enumerate(late.first.tolist()):
+        while entry >= 0:
+            entries.append((due, entry))
+            entry = int(late.following[entry])
+    at = np.array([entry for _, entry in entries], dtype=np.int64)
+    kept = {"due": np.array([due for due, _ in entries], dtype=np.int64), "entry": at}
+    return {f"late.{k}": v for k, v in (kept | {"row": late.row[at], "x": late.x[at], "y": late.y[at]}).items()}
+
+
+def load_late(late: Late, arrays: Arrays) -> None:
+    """Put them back into an empty ring."""
+    dues, entries = arrays["late.due"], checked(arrays, "late.entry", arrays["late.due"].shape)
+    late.first[:] = late.last[:] = late.following[:] = -1
+    late.row[entries] = checked(arrays, "late.row", entries.shape)
+    late.x[entries] = checked(arrays, "late.x", (entries.size, late.x.shape[1]))
+    late.y[entries] = checked(arrays, "late.y", entries.shape)
+    for due, entry in zip(dues.tolist(), entries.tolist(), strict=True):
+        if late.first[due] < 0:
+            late.first[due] = entry
+        else:
+            late.following[late.last[due]] = entry
+        late.last[due] = entry
+
+
+def checked(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...]) -> NDArray[Any]:
+    """A stored array, if it has the shape that is needed."""
+    if arrays[name].shape != shape:
+        raise FedbanditError(f"The stored {name} is of shape {arrays[name].shape}, expected {shape}.")
+    return arrays[name]
+
+
+@compiled_apart
+def _read(rows: Array, d: int, V: Array, b: Array, pending_V: Array, pending_b: Array) -> None:
+    for k in range(rows.shape[0]):
+        add_unpacked(base_of(rows[k], d), V[k])
+        copy(base_b_of(rows[k], d), b[k])
+        add_pending_unpacked(rows[k], d, pending_V[k])
+        copy(pending_b_of(rows[k], d), pending_b[k])
+
+
+@compiled_apart
+def _write(
+    rows: Array, d: int, V: Array, b: Array, pending_V: Array, pending_b: Array, ridge: float, scratch: Array
+) -> None:
+    for k in range(rows.shape[0]):
+        pack(V[k], base_of(rows[k], d))
+        copy(b[k], base_b_of(rows[k], d))
+        pack(pending_V[k], folded_of(rows[k], d))
+        copy(pending_b[k], pending_b_of(rows[k], d))
+        refresh(rows[k], d, ridge, scratch)
+
+
+@compiled_apart
+def _read_given(rows: Array, d: int, V: Array, b: Array) -> None:
+    for k in range(rows.shape[0]):
+        add_unpacked(base_of(rows[k], d), V[k])
+        copy(base_b_of(rows[k], d), b[k])
+
+
+@compiled_apart
+def _write_given(rows: Array, d: int, V: Array, b: Array, ridge: float, scratch: Array) -> None:
+    for k in range(rows.shape[0]):
+        if rows[k, N] == 0:
+            start_row(rows[k], d, ridge)
+        else:
+            pack(V[k], base_of(rows[k], d))
+            copy(b[k], base_b_of(rows[k], d))
+            refresh(rows[k], d, ridge, scratch)

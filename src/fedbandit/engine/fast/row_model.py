@@ -1,0 +1,150 @@
+"""A row of statistics as a model that takes part in a federation: what `RidgeModel` is to the plain machines."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedbandit.engine.fast.row_sums import pending_sums, shared_row, shared_sums
+from fedbandit.engine.fast.statistics import (
+    BASE_LOGDET,
+    LOGDET,
+    N_OWN,
+    N_PENDING,
+    VERSION,
+    N,
+    adopt,
+    mark_sent,
+    scratch_matrix,
+    take_over,
+    theta_of,
+)
+from fedbandit.model import Part
+from fedbandit.sums import EXACT, Slack, Sums
+from fedbandit.types import Array
+
+
+class GivenRows:
+    """The row that a share is adopted from, made once for all who are sent it."""
+
+    def __init__(self, dim: int, ridge: float) -> None:
+        self.dim = dim
+        self.ridge = ridge
+        self.scratch = scratch_matrix(dim)
+        self._last: tuple[weakref.ref[Any], Slack, Array] | None = None
+
+    def of(self, sums: Sums, slack: Slack) -> Array:
+        """The row of these sums."""
+        if self._last is None or self._last[0]() is not sums.V or self._last[1] != slack:
+            row = shared_row([sums], slack, self.dim, self.ridge, self.scratch)
+            self._last = weakref.ref(sums.V), slack, row
+        return self._last[2]
+
+
+class RowModel:
+    """One row, wherever it is: `row` may move, so it is looked up for each question."""
+
+    def __init__(self, rows: RowHolder, number: int, given: GivenRows, *, fresh: bool = True) -> None:
+        self._rows = rows
+        self._number = number
+        self._given = given
+        self._fresh = fresh
+        self.dim = given.dim
+
+    @property
+    def row(self) -> Array:
+        """The row now."""
+        return self._rows.row_of_model(self._number)
+
+    @property
+    def silent(self) -> bool:
+        """Whether it has nothing to exchange yet."""
+        return self._rows.is_silent(self._number)
+
+    @property
+    def n(self) -> int:
+        """Observations that it has learnt from, own and received."""
+        return int(self.row[N])
+
+    @property
+    def n_own(self) -> int:
+        """Own observations, pending or not."""
+        return int(self.row[N_OWN])
+
+    @property
+    def n_pending(self) -> int:
+        """Own observations in no upload yet."""
+        return int(self.row[N_PENDING])
+
+    @property
+    def logdet(self) -> float:
+        """log det V(λ)/det λI."""
+        return float(self.row[LOGDET])
+
+    @property
+    def shared_logdet(self) -> float:
+        """The same of what coordinator and row have in common."""
+        return float(self.row[BASE_LOGDET])
+
+    @property
+    def version(self) -> int:
+        """Of the last download."""
+        return int(self.row[VERSION])
+
+    @property
+    def theta(self) -> Array:
+        """θ̂."""
+        return theta_of(self.row, self.dim)
+
+    def parts(self, contexts: Array) -> Sequence[tuple[Part, Array]]:
+        """Arms are chosen by compiled code."""
+        raise NotImplementedError
+
+    def means(self, contexts: Array) -> Array:
+        """xᵀθ̂ of each context."""
+        return contexts @ self.theta
+
+    def observe(self, x: Array, y: float) -> None:
+        """Observations are made by compiled code."""
+        raise NotImplementedError
+
+    def pending(self) -> Sums:
+        """A copy of what has been observed and not uploaded."""
+        return pending_sums(self.row, self.dim)
+
+    def in_common(self) -> Sums:
+        """A copy of what coordinator and row have in common."""
+        return shared_sums(self.row, self.dim)
+
+    def mark_sent(self) -> None:
+        """What was pending is now in common with the coordinator."""
+        mark_sent(self.row, self.dim)
+
+    def adopt(self, sums: Sums, slack: Slack = EXACT, version: int = 0) -> None:
+        """Replace what is in common with the coordinator."""
+        row, given = self.row, self._given.of(sums, slack)
+        if self._fresh:
+            adopt(row, given, self.dim, self._given.ridge, self._given.scratch)
+        else:
+            take_over(row, given, self.dim)
+        row[VERSION] = version
+
+    def dump(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Nothing: a learner keeps all of its rows together (`persist`)."""
+        return {}, {}
+
+    def load(self, numbers: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+        """Nothing."""
+
+
+class RowHolder:
+    """Who knows where rows are."""
+
+    def row_of_model(self, number: int) -> Array:
+        """The row of a model."""
+        raise NotImplementedError
+
+    def is_silent(self, number: int) -> bool:  # noqa: ARG002 - most never are
+        """Whether a model has nothing to exchange yet."""
+        return False

@@ -1,0 +1,201 @@
+"""Servers whose users are in local clusters, which take part in a federation (FCLUB, Homo): see `phases`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from functools import partial
+
+from fedbandit.errors import FedbanditError
+from fedbandit.machines.exchange import Exchange
+from fedbandit.machines.link import Account
+from fedbandit.machines.local_server import Server, Servers
+from fedbandit.machines.phases import ClusterCoordinator, Renewal, Report
+from fedbandit.messages import Collect, Download, Message, Request, Terms, Upload
+from fedbandit.model import Model
+from fedbandit.privacy.privacy import Releases
+from fedbandit.state import State, joined, parts_of
+from fedbandit.streams import Stream, generator
+from fedbandit.structures import FederatedClustering
+from fedbandit.sums import Sums
+from fedbandit.system import System
+from fedbandit.types import Array, Ints
+from fedbandit.world import World
+
+
+class ClusterServer(Server):
+    """A server each of whose local clusters exchanges statistics like a client.
+
+    Whenever local clusters are found anew they have noise streams of their own, numbered by `generation` (FCLUB builds
+    its trees anew with every clustering).
+    """
+
+    def __init__(
+        self, server: int, users: Ints, system: System, world: World, seed: int = 0, *, waiting: int = 10_000
+    ) -> None:
+        super().__init__(system, world, seed, waiting=waiting)
+        assert isinstance(system.structure, FederatedClustering)
+        self.server, self._structure = server, system.structure
+        self.serving = self._structure.local_clusters(system.as_seen(world), users, system.ridge)
+        self.generation = self._used = 1  # clusterings so far, and the one that is in use
+        self._system, self._world, self._seed = system, world, seed
+        self.exchanges = self._new_exchanges(self.serving.sums())
+        """Each local cluster's half of the federation."""
+        self._next: dict[int, Exchange] = {}  # of local clusters that were reported, until the renewal comes
+
+    def _new_exchanges(self, clusters: Mapping[int, Sums]) -> dict[int, Exchange]:
+        """An exchange for each local cluster, all of whose observations have been sent."""
+        return {r: self._exchange(r, self.generation, sums) for r, sums in clusters.items()}
+
+    def _exchange(self, r: int, generation: int, sent: Sums | None = None) -> Exchange:
+        system, world = self._system, self._world
+        model = self._structure.model(world, r, system.ridge)
+        if sent is not None and sent.n > 0:
+            model.observe_sums(sent)
+            model.mark_sent()
+        source = partial(generator, self._seed, Stream.NOISE, r, generation)
+        return Exchange(r, model, system, world, self._seed, source=source)
+
+    def model_of(self, user: int) -> Model:
+        """That of the user's local cluster."""
+        return self.exchanges[self.serving.cluster_of(user)].model
+
+    def learn(self, user: int, x: Array, y: float) -> list[Message]:
+        """Learn, and let the local cluster speak."""
+        exchange = self.exchanges[self.serving.cluster_of(user)]
+        exchange.model.observe(x, y)
+        self.serving.observe(user, x, y)
+        return exchange.speak()
+
+    def receive(self, message: Message) -> list[Message]:
+        """Take a message from the coordinator to one of the local clusters, and say what to send."""
+        if message.member not in self.exchanges:
+            raise FedbanditError(f"Client {message.member} is not a local cluster of server {self.server}.")
+        return self.exchanges[message.member].receive(message)
+
+    def begin_phase(self) -> Report:
+        """Find local clusters anew, and report all that was observed in each."""
+        self.serving.regroup()
+        self.generation += 1
+        clusters = self.serving.sums()
+        self._next = self._new_exchanges(clusters)
+        for r, exchange in self._next.items():
+            if exchange.stream is not None and clusters[r].n > 0:
+                clusters[r] = exchange.stream.release(clusters[r])
+        return Report(self.server, self.generation, clusters)
+
+    def renew(self, renewal: Renewal) -> None:
+        """Begin anew, with what the coordinator sends; or go on, if nothing has changed."""
+        if renewal.downloads:
+            self.exchanges, self._used = self._next, self.generation
+            for download in renewal.downloads:
+                self.receive(download)
+        self._next = {}
+
+    def state(self) -> State:
+        """Also users' statistics and exchanges."""
+        parts = {"server": super().state(), "users": self.serving.state()}
+        parts |= {f"now.{r}": exchange.state() for r, exchange in self.exchanges.items()}
+        parts |= {f"next.{r}": exchange.state() for r, exchange in self._next.items()}
+        generations = {"generation": self.generation, "used": self._used}
+        return joined({**generations, "now": list(self.exchanges), "next": list(self._next)}, parts)
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        parts, header = parts_of(state), state.header
+        super().restore(parts["server"])
+        self.serving.restore(parts["users"])
+        self.generation, self._used = header["generation"], header["used"]
+        self.exchanges = {r: self._exchange(r, self._used) for r in header["now"]}
+        self._next = {r: self._exchange(r, self.generation) for r in header["next"]}
+        for name, exchanges in (("now", self.exchanges), ("next", self._next)):
+            for r, exchange in exchanges.items():
+                exchange.restore(parts[f"{name}.{r}"])
+
+
+class ServedClusters(Servers[ClusterServer]):
+    """All servers of a system with local clusters, and their coordinator; messages are carried at once."""
+
+    def __init__(self, system: System, world: World, seed: int = 0, *, waiting: int = 10_000) -> None:
+        super().__init__(system, world, seed, waiting=waiting)
+        self.coordinator = ClusterCoordinator(self.system, world)
+        self._groups = self._found()
+
+    def make(self, server: int, users: Ints, waiting: int) -> ClusterServer:
+        """The machine of a server."""
+        return ClusterServer(server, users, self.system, self.world, self.seed, waiting=waiting)
+
+    def observe(self, user: int, choice: int, reward: float) -> None:
+        """Learn the reward of one of the user's choices, and carry what is said then."""
+        queue = deque(self.servers[self.server_of[user]].observe(choice, reward))
+        while queue:
+            message = queue.popleft()
+            self._count(message)
+            for answer in self.coordinator.receive(message):
+                self._count(answer)
+                queue.extend(self.servers[self.server_of[answer.member]].receive(answer))
+
+    def _count(self, message: Message) -> None:
+        match message:
+            case Upload():
+                self.uploads += 1
+            case Download():
+                self.downloads += 1
+            case Request() | Collect() | Terms():
+                self.control_messages += 1
+
+    def next_wake(self, done: int) -> int:
+        """After how many rounds the next phase begins, if `done` are over."""
+        assert isinstance(self.system.structure, FederatedClustering)
+        return self.system.structure.next_phase(done)
+
+    def end_round(self, done: int) -> None:
+        """Begin a phase, unless all is over."""
+        if done * self.world.per_round >= self.world.horizon:
+            return
+        reports = [server.begin_phase() for server in self.servers]
+        self.uploads += sum(len(report.clusters) for report in reports)
+        for report in reports:
+            for renewal in self.coordinator.receive_report(report):
+                self.downloads += len(renewal.downloads)
+                self.servers[renewal.server].renew(renewal)
+        self._groups = self._found()
+
+    def groups(self) -> list[list[int]]:
+        """The global clusters of users."""
+        return self._groups
+
+    def groups_at_end(self) -> list[list[int]]:
+        """The same."""
+        return self._groups
+
+    def _found(self) -> list[list[int]]:
+        local = {group[0]: group for server in self.servers for group in server.serving.groups()}
+        return sorted(sorted(i for r in merged for i in local[r]) for merged in self.coordinator.groups())
+
+    def account(self) -> Account:
+        """Where all observations are."""
+        exchanges = [exchange for server in self.servers for exchange in server.exchanges.values()]
+        observed = sum(server.observed for server in self.servers)
+        pending = sum(exchange.model.n_pending for exchange in exchanges)
+        return Account(observed, self.coordinator.within.gathered().n, pending)
+
+    def streams(self) -> dict[int, Releases]:
+        """What noises the releases of each local cluster that has a mechanism."""
+        exchanges = {r: exchange for server in self.servers for r, exchange in server.exchanges.items()}
+        return {r: stream for r in sorted(exchanges) if (stream := exchanges[r].stream) is not None}
+
+    def exhausted(self) -> list[int]:
+        """The local clusters whose budget is spent."""
+        return sorted(r for server in self.servers for r, each in server.exchanges.items() if each.exhausted)
+
+    def state(self) -> State:
+        """All servers, and the coordinator."""
+        return joined({}, {"servers": super().state(), "coordinator": self.coordinator.state()})
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        parts = parts_of(state)
+        super().restore(parts["servers"])
+        self.coordinator.restore(parts["coordinator"])
+        self._groups = self._found()
