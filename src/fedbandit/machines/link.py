@@ -7,12 +7,8 @@ from collections.abc import Iterable
 from typing import Generic, NamedTuple, TypeVar
 
 from fedbandit.machines.client import Choice, ClientMachine
-<<<<<<< HEAD
-from fedbandit.messages import Collect, Download, Join, Message, Request, Threshold, Upload, decode, encode
-=======
 from fedbandit.machines.exchange import Exchange
-from fedbandit.messages import Collect, Download, Join, Message, Request, Terms, Upload, decode, encode
->>>>>>> core
+from fedbandit.messages import Collect, Download, Join, Message, Request, Threshold, Upload, decode, encode
 from fedbandit.privacy.privacy import Releases
 from fedbandit.state import State, joined, parts_of
 from fedbandit.system import System
