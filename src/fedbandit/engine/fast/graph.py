@@ -38,8 +38,6 @@ class GraphLearner:
         env: Environment,
         world: World,
         seed: int,
-        *,
-        fuse: bool = True,  # noqa: ARG002 - nothing is exchanged
     ) -> None:
         assert isinstance(system.structure, OnGraph)
         self.dim = env.dim

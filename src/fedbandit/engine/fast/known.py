@@ -16,6 +16,7 @@ from fedbandit.protocols import CountTriggered, EventTriggered, Gossip, Never, S
 from fedbandit.structures import (
     Alone,
     Central,
+    Clustering,
     Everyone,
     EvidenceClusters,
     FixedGroups,
@@ -83,6 +84,10 @@ def _unknown_pair(system: System) -> str | None:
         isinstance(system.structure, GlobalLocal | Laplacian | WeightedGraph)
     ):
         return f"the policy {policy} with the structure {structure}"
+    compiled = isinstance(system.protocol, EventTriggered | CountTriggered | Never)
+    if isinstance(system.structure, Clustering) and (not compiled or system.privacy.perturbs == "statistics"):
+        other = system.protocol if not compiled else system.privacy
+        return f"{type(other).__name__} with the structure {structure}"
     sampled = isinstance(system.policy, LinTS | LinPHE)
     if sampled and (system.privacy.perturbs == "statistics" or not system.structure.fresh):
         # Noise widens samples by the largest eigenvalue, of which rows have a bound only.

@@ -72,7 +72,7 @@ class NeighbourhoodsLearner:
 
     control_messages = 0
 
-    def __init__(self, system: System, env: Environment, world: World, seed: int, *, fuse: bool = True) -> None:  # noqa: ARG002
+    def __init__(self, system: System, env: Environment, world: World, seed: int) -> None:
         self.dim = env.dim
         structure = system.structure
         assert isinstance(structure, Neighbourhoods)
