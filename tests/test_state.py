@@ -21,9 +21,9 @@ from fedbandit.state import (
     pack,
     pack_entry,
     require_like,
+    restoring,
     unpack,
     unpack_entry,
-    unusable,
 )
 
 STATE = State({"steps": 3}, {"V": np.eye(2), "waiting": np.arange(3), "sent": np.array([True])})
@@ -111,7 +111,12 @@ def test_nobody_is_told_to_begin_anew_where_a_ledger_may_be_lost(of_the_future: 
         with pytest.raises(FedbanditError) as refusal:
             unpack("client", data, "'c.db'")
         refusals.append(str(refusal.value))
-    refusals.append(str(unusable("client", "'c.db'", StateError("The stored V is wrong."))))
+    for error in (StateError("The stored V is wrong."), KeyError("V"), ValueError("no broadcast")):
+        with pytest.raises(StateError, match="does not fit: ") as refusal, restoring("client", "'c.db'"):
+            raise error
+        refusals.append(str(refusal.value))
+    with pytest.raises(FedbanditError, match="as it is"), restoring("client", "'c.db'"):
+        raise FedbanditError("as it is")
     for sentence in refusals:
         assert "keep the file and" in sentence
         assert "lost its privacy ledger" in sentence

@@ -24,8 +24,9 @@ import hashlib
 import json
 import struct
 import zlib
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -153,8 +154,10 @@ def unpack(kind: str, data: bytes, where: str = "memory") -> State:
 
 def read(kind: str, head: Mapping[str, Any], state: State, where: str) -> State:
     """A state whose head is this, in today's format; one of another kind or of an unknown number is refused."""
-    if head.get("kind") != kind:
-        raise StateError(f"{KINDS[kind].name} is not in {where}, which has that of a {head.get('kind')}.")
+    if "kind" not in head:
+        raise _refusal(kind, where, "does not say what it is", "install the version that wrote it")
+    if head["kind"] != kind:
+        raise StateError(f"{KINDS[kind].name} is not in {where}, which has that of a {head['kind']}.")
     return _reader(kind, head.get("format"), head.get("written_by"), where).snapshot(state)
 
 
@@ -179,10 +182,11 @@ def unpack_entry(kind: str, entry: bytes, where: str = "memory") -> bytes:
 def stored(state: State, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
     """An array of a state, if it is there and has this shape."""
     if name not in state.arrays:
-        raise StateError(f"The stored state has no {name}.")
-    if state.arrays[name].shape != shape:
-        raise StateError(f"The stored {name} is of shape {state.arrays[name].shape}, expected {shape}.")
-    return state.arrays[name]
+        raise StateError(f"The stored state has no {name!r}.")
+    array = state.arrays[name]
+    if array.shape != shape:
+        raise StateError(f"The stored {name} is {array.dtype} of shape {array.shape}, but must be of shape {shape}.")
+    return array
 
 
 def joined(header: dict[str, Any], parts: dict[str, State]) -> State:
@@ -206,16 +210,16 @@ def parts_of(state: State) -> dict[str, State]:
     return parts
 
 
-def require_like(
-    stored: State,
-    fresh: State,
-    varying: Mapping[str, tuple[DTypeLike, tuple[int | str, ...]]] | None = None,
-) -> None:
+Varying: TypeAlias = Mapping[str, tuple[DTypeLike, tuple[int | str, ...]] | None]
+
+
+def require_like(kept: State, fresh: State, varying: Varying | None = None) -> None:
     """Refuse a stored state that a machine cannot go on from.
 
-    `fresh` is the state of the machine as it was made: `stored` must have the same names in its header and the same
-    arrays, of the same types and shapes. `varying` are arrays whose shape depends on what has happened, by name or by
-    the beginning of their name and a star; a letter in a shape is any length, the same wherever it stands.
+    `fresh` is the state of the machine as it was made: `kept` must have the names of its header, with values of the
+    same types, and its arrays, of the same types and shapes. `varying` are arrays whose shape depends on what has
+    happened, by name or by the beginning of their name and a star: their type and shape, where a letter is any length,
+    the same wherever it stands; None leaves an array to whoever takes it.
 
     >>> fresh = State({"steps": 0}, {"b": np.zeros(3), "waiting": np.zeros(0, dtype=np.int64)})
     >>> varying = {"waiting": (np.int64, ("k",))}
@@ -224,24 +228,23 @@ def require_like(
     Traceback (most recent call last):
     fedbandit.state.StateError: The stored b is float64 of shape (2,), but must be float64 of shape (3,).
     """
-    rules = dict(varying or {})
-    for name, value in fresh.header.items():
-        found = stored.header.get(name)
-        if name not in stored.header or not _alike(found, value):
-            raise StateError(f"The stored {name} is {shown(found)}, but must be like {shown(value)}.")
+    _require_alike(kept.header, fresh.header)
+    rules = varying or {}
     lengths: dict[str, int] = {}
-    for name in {**fresh.arrays, **stored.arrays}:
-        rule = rules.get(name) or next((rules[key] for key in rules if _matches(name, key)), None)
-        if rule is None and name in fresh.arrays:
-            rule = fresh.arrays[name].dtype, fresh.arrays[name].shape
-        if rule is None:
+    required = {name for name in rules if not name.endswith("*")}
+    for name in {**fresh.arrays, **dict.fromkeys(required), **kept.arrays}:
+        pattern = name if name in rules else next((p for p in rules if _matches(name, p)), None)
+        if pattern is None and name not in fresh.arrays:
             raise StateError(f"The stored state has {name!r}, which is not expected.")
-        if name not in stored.arrays:
+        if name not in kept.arrays:
             raise StateError(f"The stored state has no {name!r}.")
-        array, (dtype, shape) = stored.arrays[name], rule
-        for length, expected in zip(array.shape, shape, strict=False):
-            if isinstance(expected, str):
-                lengths.setdefault(expected, length)
+        rule = (fresh.arrays[name].dtype, fresh.arrays[name].shape) if pattern is None else rules[pattern]
+        if rule is None:
+            continue
+        array, (dtype, shape) = kept.arrays[name], rule
+        for length, side in zip(array.shape, shape, strict=False):
+            if isinstance(side, str):
+                lengths.setdefault(side, length)
         wanted = tuple(lengths.get(side, side) if isinstance(side, str) else side for side in shape)
         if array.dtype != np.dtype(dtype) or array.shape != wanted:
             raise StateError(
@@ -250,9 +253,33 @@ def require_like(
             )
 
 
-def unusable(kind: str, where: str, error: StateError) -> StateError:
-    """The refusal of a state that was read and does not fit the machine: what `restore` said, and what to do."""
-    return _refusal(kind, where, f"does not fit: {error}".removesuffix("."), "install the version that wrote it")
+def require_arrays_like(kept: Mapping[str, Any], fresh: Mapping[str, Any]) -> None:
+    """`require_like` for arrays and numbers alone."""
+    one, other = (State({}, {name: np.asarray(value) for name, value in values.items()}) for values in (kept, fresh))
+    require_like(one, other)
+
+
+@contextmanager
+def restoring(kind: str, where: str) -> Iterator[None]:
+    """Around a `restore`: what does not fit is refused with the file it is in and what to do."""
+    try:
+        yield
+    except (StateError, KeyError, IndexError, TypeError, ValueError) as error:
+        if isinstance(error, FedbanditError) and not isinstance(error, StateError):
+            raise  # it speaks for itself
+        said = str(error) if isinstance(error, StateError) else f"{type(error).__name__} {error}"
+        why = f"does not fit: {said}".removesuffix(".")
+        raise _refusal(kind, where, why, "install the version that wrote it") from None
+
+
+def _require_alike(kept: Mapping[str, Any], fresh: Mapping[str, Any]) -> None:
+    """Refuse a header that lacks a name of the fresh one, or has a value of another type, at any depth."""
+    for name, value in fresh.items():
+        found = kept.get(name)
+        if name not in kept or not _alike(found, value):
+            raise StateError(f"The stored {name} is {shown(found)}, but must be like {shown(value)}.")
+        if isinstance(value, dict):
+            _require_alike(kept[name], value)
 
 
 def _alike(found: Any, value: Any) -> bool:

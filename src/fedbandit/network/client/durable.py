@@ -28,7 +28,7 @@ from fedbandit.network.envelope import Envelope, extend, seal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import Store
 from fedbandit.privacy.noise import Source
-from fedbandit.state import State, StateError, pack, pack_entry, require_like, unpack, unpack_entry, unusable
+from fedbandit.state import State, pack, pack_entry, require_like, restoring, unpack, unpack_entry
 from fedbandit.types import Array
 
 KIND = "client"
@@ -204,7 +204,7 @@ class DurableClient:
         if snapshot is None:
             return
         header, arrays = unpack(KIND, snapshot, self.store.where)
-        try:
+        with restoring(KIND, self.store.where):
             require_like(State(header, {}), State(self.state().header, {}))
             if Agreement.of_json(header["agreement"]).as_json() != self._agreed:
                 raise FedbanditError(
@@ -212,10 +212,8 @@ class DurableClient:
                     "every federation needs a file of its own."
                 )
             self.machine.restore(State(header["machine"], arrays))
-        except StateError as error:
-            raise unusable(KIND, self.store.where, error) from None
+            self._encoded = {n: (chain, encode(self.machine.outbox[n])) for n, chain in header["chains"]}
         self.incarnation, self.epoch, self.chain = header["incarnation"], header["epoch"], header["chain"]
-        self._encoded = {n: (chain, encode(self.machine.outbox[n])) for n, chain in header["chains"]}
         for entry in entries:
             self._replay(unpack_entry(KIND, entry, self.store.where))
 

@@ -31,7 +31,7 @@ from fedbandit.network.envelope import SIZE, Envelope, extend, unseal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import Store, StoreError
-from fedbandit.state import State, StateError, pack, pack_entry, require_like, unpack, unpack_entry, unusable
+from fedbandit.state import State, pack, pack_entry, require_like, restoring, unpack, unpack_entry
 
 KIND = "coordinator"
 _ENTRY = struct.Struct("<BdH")  # kind, time, length of the name
@@ -106,7 +106,7 @@ class Federation:
         return State({**mine, "machine": header}, arrays)
 
     def _restore(self, state: State) -> None:
-        try:
+        with restoring(KIND, self.store.where):
             require_like(State(state.header, {}), State(self.state().header, {}))
             ours, theirs = self._agreed, Agreement.of_json(state.header["agreement"]).as_json()
             if ours != theirs:
@@ -119,8 +119,6 @@ class Federation:
             self.register.restore(state.header["members"])
             self.activity.restore(state.header["activity"])
             self.machine.restore(State(state.header["machine"], state.arrays))
-        except StateError as error:
-            raise unusable(KIND, self.store.where, error) from None
 
     def _replay(self, entry: bytes) -> None:
         kind, at, length = _ENTRY.unpack_from(entry)

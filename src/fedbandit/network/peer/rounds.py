@@ -28,7 +28,7 @@ from fedbandit.machines.peer import PeerMachine
 from fedbandit.messages import Ask, Message, Tell, Upload, decode, encode
 from fedbandit.network.coordinator.limits import Limits
 from fedbandit.network.stores import Store
-from fedbandit.state import State, StateError, pack, require_like, unpack, unusable
+from fedbandit.state import State, StateError, pack, require_like, restoring, unpack
 
 KIND = "peer"
 JOURNAL = "peer"
@@ -179,11 +179,12 @@ class PeerRounds:
             "taken": list(self.taken.items()),
             "acted": self.acted,
             "told": self.told,
+            "waiting": [[j, n] for j, kept in self.waiting.items() for n in sorted(kept)],
         }
         bundles = {
             f"bundle.{j}.{n}": np.frombuffer(data, dtype=np.uint8)
             for j, kept in self.waiting.items()
-            for n, data in sorted(kept.items())
+            for n, data in kept.items()
         }
         return State({**mine, "machine": header}, {**arrays, **bundles})
 
@@ -196,7 +197,7 @@ class PeerRounds:
             return
         header, arrays = unpack(KIND, snapshot, self.store.where)
         bundles = {name: arrays.pop(name) for name in list(arrays) if name.startswith("bundle.")}
-        try:
+        with restoring(KIND, self.store.where):
             require_like(State(header, {}), State(self.state().header, {}))
             taken = dict(header["taken"])
             if set(taken) != set(self.taken):
@@ -204,12 +205,11 @@ class PeerRounds:
                     f"The state in {self.store.where} is of a peer with the neighbours {sorted(taken)}, "
                     f"now {sorted(self.taken)}."
                 )
+            if set(bundles) != {f"bundle.{j}.{n}" for j, n in header["waiting"]}:
+                raise StateError(f"The stored bundles are {sorted(bundles)}, but must be those of {header['waiting']}.")
             self.machine.restore(State(header["machine"], arrays))
-        except StateError as error:
-            raise unusable(KIND, self.store.where, error) from None
         self.incarnation, self.acted, self.told = header["incarnation"], header["acted"], header["told"]
         self.known = dict(header["known"])
         self.taken, self.heard = taken, dict(taken)
-        for name, data in bundles.items():
-            _, neighbour, number = name.split(".")
-            self.waiting[int(neighbour)][int(number)] = data.tobytes()
+        for j, number in header["waiting"]:
+            self.waiting[j][number] = bundles[f"bundle.{j}.{number}"].tobytes()
