@@ -180,11 +180,11 @@ def unpack_entry(kind: str, entry: bytes, where: str = "memory") -> bytes:
 
 
 def stored(state: State, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    """An array of a state, if it is there and has this shape."""
+    """An array of a state, if it is there, holds numbers, and has this shape."""
     if name not in state.arrays:
         raise StateError(f"The stored state has no {name!r}.")
     array = state.arrays[name]
-    if array.shape != shape:
+    if array.shape != shape or array.dtype not in (np.float64, np.int64, np.bool_):
         raise StateError(f"The stored {name} is {array.dtype} of shape {array.shape}, but must be of shape {shape}.")
     return array
 

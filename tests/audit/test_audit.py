@@ -15,8 +15,6 @@ from fedbandit.audit import AuditReport, audit_system, private_systems
 from fedbandit.audit.mechanism_attack import likelihood_attack, neighbouring_increments
 from fedbandit.audit.neighbours import Limits, worst_records
 from fedbandit.cli.main import main
-from fedbandit.engine.fast.hub import measure
-from fedbandit.engine.fast.statistics import LOGDET
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.client import ClientMachine
 from fedbandit.messages import Message, Request, Upload
@@ -27,7 +25,7 @@ from fedbandit.privacy.mechanism import Mechanism, reward_mechanism
 from fedbandit.privacy.noise import Source, gram_neighbours
 from fedbandit.privacy.published import l2_laplace_tree
 from fedbandit.privacy.release_stream import ReleaseStream
-from fedbandit.protocols import CountTriggered, EventTriggered, Kind, Never, Synchronous
+from fedbandit.protocols import CountTriggered, EventTriggered, Growth, Never, Synchronous
 from fedbandit.rewards import RewardRule
 from fedbandit.types import Array
 from fedbandit.world import World
@@ -152,14 +150,14 @@ class Nervous(ClientMachine):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._kind, self._threshold = int(Kind.LOGDET), 1.0
+        self.trigger, self.threshold = Growth(np.array([1.0])), 1.0
 
 
 class Talkative(ClientMachine):
     """A client whose uploads say how large the determinant of its exact data is."""
 
     def upload(self) -> Upload:
-        return replace(super().upload(), known=float(measure(self.row, False)))
+        return replace(super().upload(), known=self.model.logdet)
 
 
 class Leaky(ClientMachine):
@@ -167,7 +165,7 @@ class Leaky(ClientMachine):
 
     def observe(self, number: int, reward: float) -> list[Message]:
         sent = super().observe(number, reward)
-        return [replace(m, growth=float(self.row[LOGDET])) if isinstance(m, Request) else m for m in sent]
+        return [replace(m, growth=self.model.logdet) if isinstance(m, Request) else m for m in sent]
 
 
 class Renoising(ClientMachine):
@@ -196,9 +194,9 @@ class Forgetful(ClientMachine):
     """A client that does not note what it has released when it was asked, and releases it again."""
 
     def receive(self, message: Message) -> list[Message]:
-        before = self.row.copy()
+        before = self.model.dump()
         sent = super().receive(message)
-        self.row[:] = before
+        self.model.load(*before)
         return sent
 
 

@@ -9,22 +9,22 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit.checks import needs_graph
 from fedbandit.engine.fast.packed import unpacked
 from fedbandit.engine.fast.rows import RowsLearner
 from fedbandit.engine.fast.slots import FULL, LIGHT
 from fedbandit.engine.fast.statistics import add_pending_unpacked, base_of, inverse_of, row_length
 from fedbandit.engine.simulation import Simulation
+from fedbandit.environments.block import world_of
 from fedbandit.errors import FedbanditError
 from fedbandit.files import read_arrays, write_arrays
 from fedbandit.machines.link import Link
-from fedbandit.messages import Collect, Download, Request, Upload, encoded_size
+from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Upload, encode, encoded_size
 from fedbandit.presets import PRESETS
 
 
@@ -66,7 +66,11 @@ def test_checkpoint_and_resume(
     name: str, rounds: Literal["one", "all"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     system = PRESETS[name]()
-    kind = fb.environments.collaborative if needs_graph(system) else fb.environments.homogeneous
+    kind = (
+        fb.environments.collaborative
+        if isinstance(system.structure, fb.structures.OnGraph)
+        else fb.environments.homogeneous
+    )
     env: fb.environments.Environment = kind(  # blocks of 1,638 interactions
         n_clients=6, rounds=rounds, delay=(0, 3), n_arms=40, dim=8
     )
@@ -145,23 +149,33 @@ def test_rounds_all_has_one_point_per_round() -> None:
     assert simulation.interactions == 300
 
 
+class Heard(Link):
+    """A link that keeps everything that is carried."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.heard: list[Message] = []
+        super().__init__(*args, **options)
+
+    def carry(self, message: Message) -> Message:
+        self.heard.append(message)
+        return super().carry(message)
+
+
 def test_communication_is_counted_as_messages_scalars_and_bytes() -> None:
     system, env = fb.sync_linucb(threshold=0.5), small()
     result = fb.simulate(system, env, 120, seed=3)
-    from fedbandit.checks import run_machines
-    from fedbandit.environments.block import world_of
-
-    _, uploads, downloads = run_machines(system, env, 120, seed=3)
-    link = Link(system, world_of(env, 120), 3)
+    link = Heard(system, world_of(env, 120), 3, encoded=True)
     block = env.open(3).block(0, 120)
-    for s, i in enumerate(block.clients):
-        choice = link.clients[i].select(block.X[block.arms[s]])
-        link.say(link.clients[i].observe(choice.number, block.means[s, choice.arm] + block.noise[s]))
+    for s, i in enumerate(block.clients.tolist()):
+        choice, a = link.select(i, block.X[block.arms[s]])
+        link.observe(i, choice, float(block.means[s, a] + block.noise[s]))
     c = result.communication
-    assert c.uploads == uploads.sum() == link.counts["Upload"] > 0
-    assert c.downloads == downloads.sum() == link.counts["Download"]
+    assert c.uploads == sum(isinstance(message, Upload) for message in link.heard) > 0
+    assert c.downloads == sum(isinstance(message, Download) for message in link.heard)
     assert c.scalars == (c.uploads + c.downloads) * 9
-    assert c.bytes == link.bytes, "the simulator counts the bytes that machines really exchange"
+    counted = [message for message in link.heard if not isinstance(message, Join | Receipt)]
+    size = sum(len(encode(message)) for message in counted)
+    assert c.bytes == size, "the simulator counts the bytes that machines really exchange"
     assert encoded_size(Request, 3) == encoded_size(Collect, 3) < encoded_size(Upload, 3) < encoded_size(Download, 3)
 
 
@@ -232,7 +246,7 @@ def test_memory_only_for_clients_that_have_acted() -> None:
 
     env = fb.environments.homogeneous(n_clients=1_000_000, dim=10, n_arms=5, arrivals="skewed")
     before = resident()
-    simulation = Simulation(fb.async_linucb(), env, 2000, 0)
+    simulation = Simulation(fb.async_linucb(), env, 2000, 0, engine="fast")
     while not simulation.finished:
         simulation.advance()
     active = len(np.unique(env.open(0).block(0, 2000).clients))
@@ -245,7 +259,7 @@ def test_rows_grow_where_they_cannot_all_be_set_aside(monkeypatch: pytest.Monkey
     env = fb.environments.homogeneous(n_clients=6000, dim=3, n_arms=4, arrivals="round-robin")
     whole = fb.simulate(fb.async_linucb(), env, 7000)
     monkeypatch.setattr("fedbandit.engine.fast.rows.LARGEST_AT_ONCE", 0)
-    simulation = Simulation(fb.async_linucb(), env, 7000, 0)
+    simulation = Simulation(fb.async_linucb(), env, 7000, 0, engine="fast")
     assert len(rows_of(simulation).rows) == 4097
     while not simulation.finished:
         simulation.advance()
@@ -255,7 +269,7 @@ def test_rows_grow_where_they_cannot_all_be_set_aside(monkeypatch: pytest.Monkey
 
 def test_an_inverse_stays_an_inverse() -> None:
     env = fb.environments.homogeneous(n_clients=1, dim=10, n_arms=3, pool=50)
-    simulation = Simulation(fb.linucb(ridge=0.5), env, 20_000, 0)
+    simulation = Simulation(fb.linucb(ridge=0.5), env, 20_000, 0, engine="fast")
     while not simulation.finished:
         simulation.advance()
     V = unpacked(base_of(rows_of(simulation).rows[0], 10), 10)

@@ -1,11 +1,11 @@
-"""The engine, fused and unfused, against the naive oracles: equal arms, regret, messages and final statistics."""
+"""Both engines against the naive oracles: equal arms, regret, messages and final statistics."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -19,12 +19,17 @@ from fedbandit.engine.fast.packed import unpacked
 from fedbandit.engine.fast.row_sums import pending_sums, shared_sums
 from fedbandit.engine.fast.rows import RowsLearner
 from fedbandit.engine.fast.statistics import N_OWN, N_PENDING, N, inverse_of, scratch_matrix, theta_of
-from fedbandit.engine.simulation import Simulation
+from fedbandit.engine.plain import PlainLearner
+from fedbandit.engine.simulation import Engine, Simulation
 from fedbandit.environments.recorded import RecordedStream
+from fedbandit.machines.link import Carrier, Link
+from fedbandit.machines.local_server import ServedUsers
 from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, SquaredBonus, Uniform
 from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Synchronous
 from fedbandit.structures import FixedGroups
+from fedbandit.sums import Sums
 from fedbandit.system import System
+from fedbandit.types import Array
 from tests.logs import KINDS, random_log, recorded
 from tests.oracles import naive
 from tests.oracles.naive import Log, Outcome
@@ -102,11 +107,12 @@ def cases() -> dict[str, Case]:
 
 
 CASES = cases()
+ENGINES: tuple[Engine, Engine] = ("fast", "plain")
 
 
-def run(system: System, log: Log, *, seed: int = 0, fuse: bool = True) -> Simulation:
+def run(system: System, log: Log, *, seed: int = 0, engine: Engine = "fast") -> Simulation:
     """The finished simulation."""
-    simulation = Simulation(system, recorded(log), len(log.clients), seed, fuse=fuse)
+    simulation = Simulation(system, recorded(log), len(log.clients), seed, engine=engine)
     while not simulation.finished:
         simulation.advance()
     return simulation
@@ -122,40 +128,72 @@ def check_equal(simulation: Simulation, expected: Outcome) -> None:
     np.testing.assert_allclose(result.regret, expected.regret, rtol=1e-9, atol=1e-9)
 
 
+class Had(NamedTuple):
+    """What one client has in the end."""
+
+    sums: Sums
+    inverse: Array
+    theta: Array
+
+
+def had_by(simulation: Simulation, r: int) -> Had:
+    """What client r has, whichever engine ran."""
+    learner, d = simulation.learner, simulation.env.dim
+    if isinstance(learner, PlainLearner):
+        if isinstance(learner.federation, ServedUsers):
+            model: Any = learner.federation.servers[0].model_of(r)
+        else:
+            assert isinstance(learner.federation, Link)
+            model = learner.federation.client(r).model
+        return Had(Sums(model.V, model.b, model.n), model.inverse, model.theta)
+    assert isinstance(learner, RowsLearner)
+    row = learner.rows[learner.seats.seat_of[r]]
+    if learner.rules.speaks:
+        catch_up(learner.hub, r, row, d, learner.rules.ridge, scratch_matrix(d))
+    (V, b, n), pending = shared_sums(row, d), pending_sums(row, d)
+    assert row[N] >= row[N_OWN] >= row[N_PENDING] >= 0
+    return Had(Sums(V + pending.V, b + pending.b, n), unpacked(inverse_of(row, d), d), theta_of(row, d).copy())
+
+
+def gathered_by(simulation: Simulation, g: int) -> Sums | None:
+    """What the coordinator has for group g, if there is one."""
+    learner = simulation.learner
+    if isinstance(learner, RowsLearner) and learner.rules.speaks:
+        return shared_sums(learner.hub.pool[g], simulation.env.dim)
+    link = learner.federation if isinstance(learner, PlainLearner) else getattr(learner, "link", None)
+    machine = link.coordinator if isinstance(link, Carrier) else None
+    return None if machine is None else Sums(machine.members.V[g], machine.members.b[g], 0)
+
+
 def check_statistics(simulation: Simulation, expected: Outcome, *, central: bool = False) -> None:
     """What every client and every coordinator has in the end is what the oracle's have."""
-    learner = simulation.learner
-    assert isinstance(learner, RowsLearner)
-    d, ridge = simulation.env.dim, learner.rules.ridge
-    learner.settle()
+    d, ridge = simulation.env.dim, float(simulation.system.ridge)
+    if isinstance(simulation.learner, RowsLearner):
+        simulation.learner.settle()
     for r in {0} if central else set(expected.V):
-        row = learner.rows[learner.seats.seat_of[r]]
-        if learner.rules.speaks:
-            catch_up(learner.hub, r, row, d, ridge, scratch_matrix(d))
         V = expected.V[next(iter(expected.V)) if central else r]
         b = expected.b[next(iter(expected.b)) if central else r]
-        shared, pending = shared_sums(row, d), pending_sums(row, d)
+        had = had_by(simulation, r)
         size = 1 + np.abs(V).max()
-        np.testing.assert_allclose(shared.V + pending.V, V, atol=1e-9 * size)
-        np.testing.assert_allclose(shared.b + pending.b, b, atol=1e-9 * size)
+        np.testing.assert_allclose(had.sums.V, V, atol=1e-9 * size)
+        np.testing.assert_allclose(had.sums.b, b, atol=1e-9 * size)
         inverse = np.linalg.inv(V + ridge * np.eye(d))
-        np.testing.assert_allclose(unpacked(inverse_of(row, d), d), inverse, atol=1e-9 / ridge)
-        np.testing.assert_allclose(theta_of(row, d), inverse @ b, atol=1e-8)
-        assert row[N] >= row[N_OWN] >= row[N_PENDING] >= 0
-    if learner.rules.speaks:
-        for g, (V, b) in enumerate(zip(expected.server_V, expected.server_b, strict=True)):
-            pool = shared_sums(learner.hub.pool[g], d)
+        np.testing.assert_allclose(had.inverse, inverse, atol=1e-9 / ridge)
+        np.testing.assert_allclose(had.theta, inverse @ b, atol=1e-8)
+    for g, (V, b) in enumerate(zip(expected.server_V, expected.server_b, strict=True)):
+        pool = gathered_by(simulation, g)
+        if pool is not None:
             size = 1 + np.abs(V).max()
             np.testing.assert_allclose(pool.V, V, atol=1e-9 * size)
             np.testing.assert_allclose(pool.b, b, atol=1e-9 * size)
 
 
 def check_case(case: Case, policy: str, log: Log, *, seed: int) -> None:
-    """Oracle, fused engine and unfused engine agree."""
+    """Oracle, fast engine and plain engine agree."""
     of_package, of_oracle = POLICIES[policy]
     expected = case.oracle(log, of_oracle, seed=seed, **case.keywords)
-    for fuse in (True, False):
-        simulation = run(case.system(of_package), log, seed=seed, fuse=fuse)
+    for engine in ENGINES:
+        simulation = run(case.system(of_package), log, seed=seed, engine=engine)
         check_equal(simulation, expected)
         check_statistics(simulation, expected, central=case.oracle is naive.linucb_central)
 
@@ -208,13 +246,13 @@ def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch, name: str, chunk:
 
 
 @pytest.mark.parametrize("warm_join", [False, True])
-@pytest.mark.parametrize("fuse", [False, True])
-def test_more_clients_than_rooms(fuse: bool, warm_join: bool) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_more_clients_than_rooms(engine: Engine, warm_join: bool) -> None:
     """Rows and the hub's cohorts have to grow: 400 clients, most of whom act once or twice."""
     log = random_log(7, n_clients=400, horizon=900, dim=2, most_arms=3, skewed=True)
     gammas: dict[str, Any] = {"gamma_upload": 1.2, "gamma_download": 3.0, "warm_join": warm_join}
     expected = naive.async_linucb(log, naive.Policy(), **gammas)
-    simulation = run(fb.async_linucb(**gammas), log, fuse=fuse)
+    simulation = run(fb.async_linucb(**gammas), log, engine=engine)
     check_equal(simulation, expected)
     check_statistics(simulation, expected)
 
@@ -224,8 +262,8 @@ def test_long_run_of_one_client_across_refreshes() -> None:
     log = random_log(3, n_clients=2, horizon=700, dim=3, most_arms=4)
     gammas: dict[str, Any] = {"gamma_upload": 50.0, "gamma_download": 2.0}
     expected = naive.async_linucb(log, naive.Policy(), **gammas)
-    for fuse in (True, False):
-        simulation = run(fb.async_linucb(**gammas), log, fuse=fuse)
+    for engine in ENGINES:
+        simulation = run(fb.async_linucb(**gammas), log, engine=engine)
         check_equal(simulation, expected)
         check_statistics(simulation, expected)
 
@@ -338,14 +376,14 @@ def test_silence_when_infinite() -> None:
 
 @pytest.mark.parametrize("policy", ["ucb", "linphe"])
 def test_a_crowd_of_cohorts(policy: str) -> None:
-    """Thousands of clients with snapshots of their own: handled in the loop or by messages, it comes to the same."""
+    """Thousands of clients with snapshots of their own: both engines come to the same."""
     env = fb.environments.homogeneous(n_clients=15_000, dim=3, n_arms=3, pool=50, delay=(0, 3))
     outcomes = []
-    for fuse in (True, False):
-        simulation = Simulation(fb.async_linucb(policy=POLICIES[policy][0]), env, 20_000, 0, fuse=fuse)
+    for engine in ENGINES:
+        simulation = Simulation(fb.async_linucb(policy=POLICIES[policy][0]), env, 20_000, 0, engine=engine)
         while not simulation.finished:
             simulation.advance()
-        if fuse:
+        if engine == "fast":
             assert isinstance(simulation.learner, RowsLearner)
             assert is_crowded(simulation.learner.hub)
         result = simulation.result()

@@ -22,7 +22,7 @@ from fedbandit.messages import Download, Message, Upload, encode
 from fedbandit.policies import UCB
 from fedbandit.privacy import NoisyRewards, PrivateRewards, PrivateStatistics, PublishedSums, RewardSums
 from fedbandit.privacy.mechanism import epsilon_of, noise_std
-from fedbandit.protocols import CountTriggered, EventTriggered, MemberStar, Never
+from fedbandit.protocols import CountTriggered, EventTriggered, Never, Star
 from fedbandit.rewards import learnt, reward_plan
 from fedbandit.streams import Stream, generator
 from fedbandit.structures import Everyone, Laplacian, WeightedGraph
@@ -163,7 +163,8 @@ def test_private_users_choose_as_one_place_would(name: str, keywords: dict[str, 
     ids=lambda system: f"{system.name}-{type(system.privacy).__name__}",
 )
 def test_machines_agree(system: System) -> None:
-    checks.machines_agree(system)
+    checks.engines_agree(system)
+    checks.bytes_agree(system)
     checks.loses_no_observation(system)
 
 
@@ -174,9 +175,9 @@ class Listener(Link):
         self.sent: list[Message] = []
         super().__init__(*args)
 
-    def _carry(self, message: Message) -> Message:
+    def carry(self, message: Message) -> Message:
         self.sent.append(message)
-        return super()._carry(message)
+        return super().carry(message)
 
 
 class Replay:
@@ -206,11 +207,10 @@ def converse(link: Listener, env: Any, rewards: Any) -> list[tuple[int, Array, f
     block = env.open(3).block(0, 80)
     history = []
     for s, i in enumerate(map(int, block.clients)):
-        link.greet(i)
         offered = block.X[block.arms[s]]
-        choice = link.clients[i].select(offered)
+        choice = link.select(i, offered)
         y = rewards(s, draw_reward(block, s, choice.arm))
-        link.say(link.clients[i].observe(choice.number, y))
+        link.observe(i, choice.number, y)
         history.append((i, offered[choice.arm], y))
     return history
 
@@ -229,7 +229,7 @@ def test_under_local_privacy_nothing_but_noised_sums_depends_on_rewards() -> Non
     link = Listener(system, world, 3)
     converse(link, env, lambda _, y: y)
     again = Listener(system, world, 3)
-    for client in again.clients:
+    for client in map(again.client, range(4)):
         mine = [m for m in link.sent if isinstance(m, Upload) and m.member == client.member]
         client.stream = Replay([m.sums.b for m in mine])  # type: ignore[assignment]
     converse(again, env, other_rewards)
@@ -249,10 +249,10 @@ def test_under_global_privacy_uploads_are_exact_and_downloads_noised() -> None:
     mine = [(x, min(max(y, 0.0), 1.0)) for i, x, y in history if i == 0][:n]
     exact = np.sum([x * y for x, y in mine], axis=0)
     np.testing.assert_allclose(np.sum([m.sums.b for m in sent], axis=0), exact, atol=1e-9)
-    assert isinstance(link.coordinator, MemberStar)
+    assert isinstance(link.coordinator, Star)
     assert np.abs(link.coordinator.members.b[0] - exact).max() > 0.1
     again = Listener(fb.dp_colin(mechanism="sums", **GAMMAS), world, 3)
-    assert isinstance(again.coordinator, MemberStar)
+    assert isinstance(again.coordinator, Star)
     released = released_by(fb.dp_colin(mechanism="sums", **GAMMAS), world, env)
     again.coordinator.privatise = lambda member: Replay(released[member])
     converse(again, env, other_rewards)
@@ -266,7 +266,7 @@ def released_by(system: System, world: fb.World, env: Any) -> dict[int, list[Arr
     """What a trusted coordinator made of each upload."""
     link = Listener(system, world, 3)
     keeper = link.coordinator
-    assert isinstance(keeper, MemberStar)
+    assert isinstance(keeper, Star)
     assert keeper.privatise is not None
     make, found = keeper.privatise, {i: list[Array]() for i in range(world.n_clients)}
 
@@ -295,10 +295,10 @@ def released_by(system: System, world: fb.World, env: Any) -> dict[int, list[Arr
 def test_local_noise_is_drawn_by_the_client_and_global_noise_by_the_coordinator() -> None:
     world = fb.World(4, 3, 100, graph=np.full((4, 4), 0.25))
     local, trusting = (Link(make(mechanism="sums", **GAMMAS), world) for make in (fb.ldp_colin, fb.dp_colin))
-    assert all(client.stream is not None for client in local.clients)
-    assert all(client.stream is None for client in trusting.clients)
-    assert isinstance(local.coordinator, MemberStar)
-    assert isinstance(trusting.coordinator, MemberStar)
+    assert all(local.client(i).stream is not None for i in range(4))
+    assert all(trusting.client(i).stream is None for i in range(4))
+    assert isinstance(local.coordinator, Star)
+    assert isinstance(trusting.coordinator, Star)
     assert local.coordinator.privatise is None
     assert trusting.coordinator.privatise is not None
 

@@ -13,12 +13,11 @@ import pytest
 
 import fedbandit as fb
 from fedbandit.audit import audit_system
-from fedbandit.checks import fused_or_not_agrees, machines_agree, repeats_itself
+from fedbandit.checks import bytes_agree, engines_agree, repeats_itself
 from fedbandit.engine.checkpoint import read_checkpoint, write_checkpoint
-from fedbandit.engine.fast.row_sums import pending_sums
-from fedbandit.engine.fast.rows import RowsLearner
-from fedbandit.engine.fast.statistics import N_PENDING
+from fedbandit.engine.plain import PlainLearner
 from fedbandit.engine.simulation import Simulation
+from fedbandit.machines.link import Link
 from fedbandit.machines.mixing import mix
 from fedbandit.model import Width
 from fedbandit.policies import UCB
@@ -56,7 +55,7 @@ def world(**options: Any) -> fb.environments.Fclub:
 
 def finished(system: fb.System, env: Any, horizon: int, seed: int = 0) -> Simulation:
     """A simulation that is over."""
-    simulation = Simulation(system, env, horizon, seed)
+    simulation = Simulation(system, env, horizon, seed, engine="plain")
     while not simulation.finished:
         simulation.advance()
     return simulation
@@ -92,7 +91,7 @@ def test_published_without_noise_is_fclub_dc() -> None:
 @pytest.mark.parametrize("epsilon", [30.0, INF])
 def test_machines_agree_and_runs_repeat(epsilon: float) -> None:
     system = fb.cdp_fclub_dc(epsilon=epsilon, upload=1.2)
-    for check in (repeats_itself, fused_or_not_agrees, machines_agree):
+    for check in (repeats_itself, engines_agree, bytes_agree):
         check(system)
 
 
@@ -102,17 +101,19 @@ def test_a_regrouping_releases_nothing_again() -> None:
     result, learner = simulation.result(), simulation.learner
     assert len(result.clusters) >= 3
     assert result.rand_index(simulation.env.partition)[-1] > 0.5  # type: ignore[attr-defined]
-    assert isinstance(learner, RowsLearner)
-    assert learner.members is not None
+    assert isinstance(learner, PlainLearner)
+    link = learner.federation
+    assert isinstance(link, Link)
+    assert link.coordinator is not None
     assert result.privacy is not None
-    known = learner.members.members
+    known = link.coordinator.members
     observed = np.bincount(simulation.env.open(simulation.seed).block(0, 12_000).clients, minlength=12)
-    for i, row in enumerate(learner.rows[:12]):
-        stream = learner.exchange.outlets.streams[i]  # type: ignore[union-attr]
+    for i, client in link.clients.items():
+        stream = client.stream
         assert isinstance(stream, ReleaseStream)
-        assert stream.contributed + row[N_PENDING] == observed[i]
+        assert stream.contributed + client.pending == observed[i]
         assert stream.spent == known.releases[i] <= stream.mechanism.n_max
-        exact, pending = stream.own, pending_sums(row, 4)
+        exact, pending = stream.own, client.model.pending()
         assert np.trace(exact.V + pending.V) == pytest.approx(observed[i])  # contexts of norm 1: each once
         noisy = stream.state()["noisy"]
         np.testing.assert_allclose(known.V[i], noisy[:4, :4], atol=1e-8)  # all that anybody has of this user

@@ -12,7 +12,7 @@ import pytest
 import fedbandit as fb
 from fedbandit.audit.neighbours import Limits, some_history
 from fedbandit.audit.observer import observe_client
-from fedbandit.checks import fused_or_not_agrees, machines_agree, repeats_itself
+from fedbandit.checks import bytes_agree, engines_agree, repeats_itself
 from fedbandit.engine.fast.statistics import N_OWN
 from fedbandit.engine.simulation import Simulation
 from fedbandit.errors import FedbanditError
@@ -83,8 +83,8 @@ def test_zero_noise_is_no_privacy(name: str, rounds: str) -> None:
 def test_conformance_of_more_private_systems(system: fb.System) -> None:
     """The simulator, with and without its compiled exchange, and separate machines do the same."""
     repeats_itself(system)
-    fused_or_not_agrees(system)
-    machines_agree(system)
+    engines_agree(system)
+    bytes_agree(system)
 
 
 def test_downloads_reach_private_clients() -> None:
@@ -127,11 +127,11 @@ def test_a_client_that_is_asked_in_every_round_meets_its_cap() -> None:
     assert (empty.sums.n, empty.known) == (0, 0.0)
     assert not empty.sums.V.any()
     assert not empty.sums.b.any()
-    before = client.row.copy()
+    before = client.model.theta.copy()
     for x, y in history[cap + 3 :]:
         assert client.observe(client.select(x[None]).number, y) == []
-    assert client.row[N_OWN] == 200
-    assert not np.array_equal(client.row, before)
+    assert client.observed == 200
+    assert not np.array_equal(client.model.theta, before)
 
 
 def test_budgets_may_differ() -> None:

@@ -401,6 +401,20 @@ def test_a_client_that_starts_over_is_sent_all_there_is_and_numbers_from_1() -> 
     assert machine.receive(Upload(0, 1, data(rng, 1), 0.0)) == [Receipt(0, 1)]
 
 
+def test_a_client_that_starts_over_during_a_call_is_called_once() -> None:
+    """It answers the call under way and owes nothing more; between calls it owes an answer, to hear of them."""
+    machine, rng = called(), np.random.default_rng(0)
+    machine.start_over(1)
+    assert machine.receive(Join(1)) == [Collect(1, 1)]
+    for i in range(N):
+        machine.receive(Upload(i, 1, data(rng, 1), 0.0))
+    assert (machine.awaits(), machine.owed) == ([], {})
+    machine.start_over(1)
+    assert [type(message) for message in machine.receive(Join(1))] == [Collect, Download]
+    assert machine.receive(Upload(1, 1, zero_sums(DIM), 0.0)) == [Receipt(1, 1)]
+    assert machine.owed == {}
+
+
 def test_a_coordinator_may_begin_with_what_was_released_elsewhere() -> None:
     """FCLUB, Alg. 2: a new clustering; −1 is nobody."""
     rng = np.random.default_rng(0)
@@ -454,8 +468,10 @@ def test_a_state_of_another_federation_is_refused(name: str) -> None:
     with pytest.raises(FedbanditError, match="expected a"):
         machine.restore(State({**header, "machine": "Gateway"}, arrays))
     for key, array in arrays.items():
+        assert array.dtype in (np.float64, np.int64)
         longer = np.concatenate([array, array])
         with pytest.raises(FedbanditError, match=rf"stored {key} is \w+ of shape"):
             machine.restore(State(header, {**arrays, key: longer}))
         with pytest.raises(FedbanditError, match=f"has no '{key}'"):
             machine.restore(State(header, {k: v for k, v in arrays.items() if k != key}))
+    assert pack(machine.state()) == pack(State(header, arrays)), "a refused state has changed nothing"

@@ -12,19 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedbandit as fb
-from fedbandit.checks import run_peers
-from fedbandit.engine.fast.packed import unpacked
-from fedbandit.engine.fast.peer_exchange import PeerExchange
-from fedbandit.engine.fast.rows import RowsLearner
-from fedbandit.engine.fast.statistics import base_b_of, base_of, pending_b_of
-from fedbandit.engine.simulation import Simulation
+from fedbandit.engine.plain import Federation, PlainLearner
+from fedbandit.engine.simulation import Engine, Simulation
 from fedbandit.errors import FedbanditError
+from fedbandit.machines.link import Link
+from fedbandit.machines.peer import PeerLink
 from fedbandit.messages import Ask, Join, Tell, decode, encode
 from fedbandit.protocols import PeerNode
 from fedbandit.protocols.topology import TOPOLOGIES, neighbours_of
 from fedbandit.sums import Sums
 
 DIM = 3
+ENGINES: tuple[Engine, Engine] = ("fast", "plain")
 
 
 def one(n: int = 1) -> Sums:
@@ -107,13 +106,13 @@ def one_arm(n_clients: int, rounds: int) -> fb.environments.Recorded:
     return fb.environments.recorded(np.arange(T) % n_clients, x, means, means, rounds="all")
 
 
-def finished(system: fb.System, env: fb.environments.Environment, horizon: int, seed: int = 0) -> RowsLearner:
-    """The learner after all rounds."""
-    simulation = Simulation(system, env, horizon, seed)
+def finished(system: fb.System, env: fb.environments.Environment, horizon: int, seed: int = 0) -> Federation:
+    """The machines after all rounds."""
+    simulation = Simulation(system, env, horizon, seed, engine="plain")
     while not simulation.finished:
         simulation.advance()
-    assert isinstance(simulation.learner, RowsLearner)
-    return simulation.learner
+    assert isinstance(simulation.learner, PlainLearner)
+    return simulation.learner.federation
 
 
 def test_complete_graph_with_one_hop_has_the_central_systems_statistics() -> None:
@@ -125,16 +124,18 @@ def test_complete_graph_with_one_hop_has_the_central_systems_statistics() -> Non
     X, y = block.X[block.arms[:, 0]], block.rewards[:, 0]
     released = N * 16
     V, b = X[:released].T @ X[:released], X[:released].T @ y[:released]
+    assert isinstance(peers, PeerLink)
     for i in range(N):
-        row = peers.rows[peers.seats.seat_of[i]]
-        np.testing.assert_allclose(unpacked(base_of(row, DIM), DIM), V, atol=1e-9)
+        model = peers.peers[i].estimators[0].model
+        np.testing.assert_allclose(model.in_common().V, V, atol=1e-9)
         mine = slice(released + i, released + i + 1)
-        np.testing.assert_allclose(base_b_of(row, DIM), b, atol=1e-9)
-        np.testing.assert_allclose(pending_b_of(row, DIM), X[mine].T @ y[mine], atol=1e-9)
+        np.testing.assert_allclose(model.in_common().b, b, atol=1e-9)
+        np.testing.assert_allclose(model.pending().b, X[mine].T @ y[mine], atol=1e-9)
     central = finished(fb.feducb(epsilon=math.inf), env, 16)
     first = X[: released - N + 1]  # the first client to reach 16 synchronises at once: the others have 15 by then
-    assert central.members is not None
-    np.testing.assert_allclose(central.members.members.V.sum(axis=0), first.T @ first, atol=1e-9)
+    assert isinstance(central, Link)
+    assert central.coordinator is not None
+    np.testing.assert_allclose(central.coordinator.gathered().V, first.T @ first, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -146,13 +147,13 @@ def test_complete_graph_with_one_hop_has_the_central_systems_statistics() -> Non
         {"topology": "star", "ttl": 2, "calibration": "published"},
     ],
 )
-def test_machines_and_simulator_agree(keywords: dict[str, object]) -> None:
+def test_engines_agree(keywords: dict[str, object]) -> None:
     system = fb.feducb(**keywords)  # type: ignore[arg-type]
     env = fb.environments.feducb(n_clients=5, dim=DIM)
-    result = fb.simulate(system, env, 120, seed=2)
-    arms, told = run_peers(system, env, 120, seed=2)
-    assert np.array_equal(result.arms.ravel(), arms)
-    assert result.communication.uploads == told > 0
+    fast, plain = (fb.simulate(system, env, 120, seed=2, engine=engine) for engine in ENGINES)
+    assert np.array_equal(fast.arms, plain.arms)
+    np.testing.assert_array_equal(fast.communication.upload_curve, plain.communication.upload_curve)
+    assert fast.communication.uploads > 0
 
 
 def test_a_line_is_no_worse_than_learning_alone() -> None:
@@ -168,12 +169,12 @@ def test_a_peer_whose_budget_is_spent_stops_telling_and_goes_on_learning() -> No
     private = fb.privacy.PrivateStatistics(epsilon=5.0, releases=2)
     system = fb.System(protocol=fb.protocols.Gossip("complete"), privacy=private)
     env = fb.environments.feducb(n_clients=3, dim=DIM)
-    learner = finished(system, env, 200)
-    exchange = learner.exchange
-    assert isinstance(exchange, PeerExchange)
-    assert exchange.outlets.spent == {0, 1, 2}
-    assert all(stream.spent == 2 for stream in exchange.outlets.streams.values())
-    assert all(tell.sequence == 2 for node in exchange.nodes for tell in node.told.values())
+    peers = finished(system, env, 200)
+    assert isinstance(peers, PeerLink)
+    assert peers.exhausted() == [0, 1, 2]
+    assert all(stream.spent == 2 for stream in peers.streams().values())
+    assert all(tell.sequence == 2 for peer in peers.peers for tell in peer.node.told.values())
+    assert all(peer.observed == 200 for peer in peers.peers)
 
 
 @pytest.mark.parametrize(

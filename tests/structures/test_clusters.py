@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -19,12 +15,12 @@ from hypothesis import strategies as st
 
 import fedbandit as fb
 from fedbandit.engine.checkpoint import fingerprint, read_checkpoint, write_checkpoint
-from fedbandit.engine.fast.groups import groups_of
 from fedbandit.engine.partitions import adjusted_rand
-from fedbandit.engine.simulation import Simulation
+from fedbandit.engine.simulation import Engine, Simulation
 from fedbandit.environments.recorded import RecordedStream
 from fedbandit.protocols import CountTriggered
 from fedbandit.structures import PhasedClusters
+from fedbandit.structures.clustering import SimilarityGraph
 from fedbandit.system import System
 from tests.engine.test_exact import POLICIES, check_equal
 from tests.logs import KINDS, random_log, recorded
@@ -32,6 +28,7 @@ from tests.oracles import naive, naive_clusters
 from tests.oracles.naive import Log, Outcome
 
 Oracle = Callable[..., tuple[Outcome, list[list[list[int]]]]]
+ENGINES: tuple[Engine, ...] = ("plain", "fast")
 
 
 def clustered_log(seed: int, kind: str = "ball", *, n_tastes: int = 3, **options: Any) -> Log:
@@ -54,12 +51,12 @@ def check(
     ridge: float = 1.0,
     **keywords: Any,
 ) -> int:
-    """Package (fused and not) and oracle agree; the number of different partitions seen."""
+    """Both engines and the oracle agree; the number of different partitions seen."""
     renamed = {key: value for key, value in keywords.items() if key not in ("clustering", "counting")}
     expected, history = oracle(log, POLICIES[policy][1], ridge=ridge, seed=seed, **keywords)
-    for fuse in (True, False):
+    for engine in ENGINES:
         system = make(policy=POLICIES[policy][0], ridge=ridge, **renamed)
-        simulation = Simulation(system, recorded(log), len(log.clients), seed, fuse=fuse)
+        simulation = Simulation(system, recorded(log), len(log.clients), seed, engine=engine)
         while not simulation.finished:
             simulation.advance()
         result = simulation.result()
@@ -222,19 +219,20 @@ def busy(name: str) -> System:
     return make(n_servers=2, **{key: value for key, value in keywords.items() if key != "clustering"})
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", CASES)
-def test_checkpoint_and_resume(name: str, tmp_path: Path) -> None:
+def test_checkpoint_and_resume(name: str, engine: Engine, tmp_path: Path) -> None:
     """From half way, clusters and all; the second half is run by a simulation that has never seen the first."""
     env = fb.environments.fclub(n_clients=8, dim=4, n_arms=40, n_clusters=3, n_servers=2, delay=(0, 3))
     system, path, horizon = busy(name), tmp_path / "half.npz", 5000  # blocks of 3,276
-    whole = fb.simulate(system, env, horizon, seed=2, checkpoint=path, checkpoint_every=1)
-    simulation = Simulation(system, env, horizon, 2)
+    whole = fb.simulate(system, env, horizon, seed=2, checkpoint=path, checkpoint_every=1, engine=engine)
+    simulation = Simulation(system, env, horizon, 2, engine=engine)
     read_checkpoint(path, simulation, fingerprint(system, env, horizon, 2))
     assert simulation.finished
-    half = Simulation(system, env, horizon, 2)
+    half = Simulation(system, env, horizon, 2, engine=engine)
     half.advance()
     write_checkpoint(path, half, "half")
-    resumed = Simulation(system, env, horizon, 2)
+    resumed = Simulation(system, env, horizon, 2, engine=engine)
     read_checkpoint(path, resumed, "half")
     assert 0 < resumed.round < horizon
     while not resumed.finished:
@@ -243,25 +241,6 @@ def test_checkpoint_and_resume(name: str, tmp_path: Path) -> None:
     assert np.array_equal(whole.arms, result.arms)
     assert np.array_equal(whole.communication.message_curve, result.communication.message_curve)
     assert (whole.clusters, whole.cluster_rounds) == (result.clusters, result.cluster_rounds)
-
-
-def test_without_the_compiler_clusters_are_the_same() -> None:
-    script = (
-        "import json; import fedbandit as fb\n"
-        "env = fb.environments.fclub(n_clients=6, dim=3, n_arms=3, n_clusters=2, n_servers=2, delay=(0, 2))\n"
-        "systems = [fb.club(alpha_split=0.5), fb.sclub(alpha_split=0.5, alpha_merge=0.6), fb.homo_dc(),\n"
-        "  fb.fclub(alpha_split=0.6), fb.fclub_dc(alpha_split=0.6, fresh=False, within=True, upload=1.2)]\n"
-        "results = [fb.simulate(s, env, 130, 7) for s in systems]\n"
-        "print(json.dumps([[r.arms.tolist(), r.communication.message_curve.tolist(), r.clusters] for r in results]))"
-    )
-
-    def run(**more: str) -> object:
-        command = [sys.executable, "-W", "error", "-c", script]
-        done = subprocess.run(command, env=os.environ | more, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    assert run() == run(NUMBA_DISABLE_JIT="1")
 
 
 def test_phases_in_rounds_in_which_all_act() -> None:
@@ -275,13 +254,14 @@ def test_phases_in_rounds_in_which_all_act() -> None:
     env = fb.environments.recorded(log.clients, log.arms, means, means, n_clients=6, rounds="all")
     keywords: dict[str, Any] = {"alpha_split": 0.8, "alpha_merge": 0.8, "upload": 1.5, "download": 1.5, "n_servers": 3}
     expected, history = naive_clusters.fclub(log, naive.Policy(alpha=1.5), per_round=6, **keywords)
-    result = fb.simulate(fb.fclub_dc(**keywords), env, 40)
-    assert np.array_equal(result.arms.reshape(-1), expected.arms)
-    assert result.communication.uploads == expected.uploads.sum()
-    assert result.communication.downloads == expected.downloads.sum()
-    assert sorted(result.clusters[-1]) == history[-1]
-    assert len(result.clusters) > 1
-    assert set(result.cluster_rounds) <= {0, 2, 6, 14, 30}
+    for engine in ENGINES:
+        result = fb.simulate(fb.fclub_dc(**keywords), env, 40, engine=engine)
+        assert np.array_equal(result.arms.reshape(-1), expected.arms)
+        assert result.communication.uploads == expected.uploads.sum()
+        assert result.communication.downloads == expected.downloads.sum()
+        assert sorted(result.clusters[-1]) == history[-1]
+        assert len(result.clusters) > 1
+        assert set(result.cluster_rounds) <= {0, 2, 6, 14, 30}
 
 
 def test_synchronous_local_clusters() -> None:
@@ -392,12 +372,13 @@ def world(**options: Any) -> fb.environments.Fclub:
         (lambda: fb.sclub(alpha_frequency=math.nan), "alpha_frequency is nan"),
         (lambda: fb.fclub_dc(upload=0.5), "gamma_upload is 0.5"),
         (lambda: fb.simulate(fb.homo_dc(upload=[2.0] * 6), world(), 10), "it is local clusters that communicate"),  # type: ignore[arg-type]
+        (lambda: fb.simulate(fb.homo_dc(download=[2.0] * 6), world(), 10), "it is local clusters that communicate"),  # type: ignore[arg-type]
         (lambda: fb.fclub_dc(bonus="mine"), "bonus"),  # type: ignore[arg-type]
         (lambda: fb.fclub_dc(bonus="authors", policy="lints"), "policy is 'lints'"),
         (lambda: System(structure=PhasedClusters()), "PhasedClusters with Never is refused"),
         (lambda: System(structure=fb.structures.PrunedGraph(), protocol=fb.protocols.always()), "nobody coordinates"),
         (lambda: fb.ClientMachine(0, fb.club(), fb.World(3, 2, 9)), "clients share models"),
-        (lambda: groups_of(np.zeros(100_000, dtype=np.int64), 2, graphs=True), "too many edges"),
+        (lambda: SimilarityGraph(100_000), "too many edges"),
         (lambda: adjusted_rand([[0, 3]], [0, 1]), "the number of labels is 2"),
     ],
 )

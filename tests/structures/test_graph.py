@@ -11,11 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedbandit as fb
+from fedbandit.engine.checkpoint import fingerprint, write_checkpoint
 from fedbandit.engine.fast.graph import GraphLearner
-from fedbandit.engine.simulation import Simulation
+from fedbandit.engine.plain import PlainLearner
+from fedbandit.engine.simulation import Engine, Simulation
+from fedbandit.machines.local_server import ServedUsers
 from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, Uniform
 from fedbandit.protocols import Never
 from fedbandit.structures import Laplacian, WeightedGraph
+from fedbandit.structures.graph_model import GraphModel
 from fedbandit.system import System
 from tests.logs import KINDS, random_log, recorded
 from tests.oracles import naive
@@ -30,7 +34,20 @@ POLICIES: dict[str, tuple[Policy, naive.Policy]] = {
     "linphe": (LinPHE(), naive.Policy("linphe")),
     "uniform": (Uniform(), naive.Policy("uniform")),
 }
+ENGINES: tuple[Engine, ...] = ("plain", "fast")
 FEATURES = {WeightedGraph: colin_features, Laplacian: goblin_features}
+
+
+def model_of(simulation: Simulation) -> GraphModel | GraphLearner:
+    """What has logdet and parameters, in either engine."""
+    learner = simulation.learner
+    if isinstance(learner, GraphLearner):
+        return learner
+    assert isinstance(learner, PlainLearner)
+    assert isinstance(learner.federation, ServedUsers)
+    (server,) = learner.federation.servers
+    assert isinstance(server.serving, GraphModel)
+    return server.serving
 
 
 def random_graph(seed: int, n: int = 6) -> Array:
@@ -41,49 +58,50 @@ def random_graph(seed: int, n: int = 6) -> Array:
     return np.asarray(W / W.sum(axis=1, keepdims=True))
 
 
-def finish(system: System, log: Log, seed: int = 0) -> Simulation:
+def finish(system: System, log: Log, engine: Engine, seed: int = 0) -> Simulation:
     """The finished simulation."""
-    simulation = Simulation(system, recorded(log), len(log.clients), seed)
+    simulation = Simulation(system, recorded(log), len(log.clients), seed, engine=engine)
     while not simulation.finished:
         simulation.advance()
     return simulation
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("structure", [WeightedGraph, Laplacian])
 @pytest.mark.parametrize("width", ["user", "model"])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_arms_are_those_of_the_large_model(structure: Any, width: Any, policy: str) -> None:
+def test_arms_are_those_of_the_large_model(structure: Any, width: Any, policy: str, engine: Engine) -> None:
     ours, theirs = POLICIES[policy]
     W = random_graph(1)
     for kind in ("ball", "axes", "large"):
         log = random_log(3, kind, horizon=120, longest_delay=5 if kind == "ball" else 0)
-        simulation = finish(System(ours, Never(), structure(W, width=width)), log)
+        simulation = finish(System(ours, Never(), structure(W, width=width)), log, engine)
         expected = run_graph(log, FEATURES[structure](W), theirs, model_width=width == "model")
         np.testing.assert_array_equal(simulation.result().arms, expected.arms)
-        learner = simulation.learner
-        assert isinstance(learner, GraphLearner)
-        assert learner.kernel.logdet[0] == pytest.approx(np.linalg.slogdet(expected.A / 0.1)[1], abs=1e-7)
+        model = model_of(simulation)
+        assert model.logdet == pytest.approx(np.linalg.slogdet(expected.A / 0.1)[1], abs=1e-7)
         E = np.stack([FEATURES[structure](W)(u, e) for u in range(6) for e in np.eye(4)])
         theta = E @ np.linalg.solve(expected.A, expected.b)
-        np.testing.assert_allclose(learner.parameters().reshape(-1), theta, atol=1e-7)
+        np.testing.assert_allclose(model.parameters().reshape(-1), theta, atol=1e-7)
 
 
 @given(seed=st.integers(0, 2**32 - 1), kind=st.sampled_from(KINDS), n=st.integers(2, 7), d=st.integers(1, 5))
 def test_any_log_on_any_graph(seed: int, kind: str, n: int, d: int) -> None:
     W = random_graph(seed, n)
     log = random_log(seed, kind, horizon=40, n_clients=n, dim=d, longest_delay=seed % 4)
-    arms = fb.simulate(fb.colin(graph=W), recorded(log), 40, seed).arms
-    np.testing.assert_array_equal(arms, run_graph(log, colin_features(W), naive.Policy(), seed=seed).arms)
+    expected = run_graph(log, colin_features(W), naive.Policy(), seed=seed).arms
+    for engine in ENGINES:
+        np.testing.assert_array_equal(
+            fb.simulate(fb.colin(graph=W), recorded(log), 40, seed, engine=engine).arms, expected
+        )
 
 
 def test_large_models_are_folded_by_blas() -> None:
     W = random_graph(5, 41)
     log = random_log(8, horizon=80, n_clients=41, dim=10)
-    simulation = finish(fb.goblin(graph=W), log)
-    assert isinstance(simulation.learner, GraphLearner)
-    assert simulation.learner.kernel.P.shape[0] > 400
     expected = run_graph(log, goblin_features(W), naive.Policy())
-    np.testing.assert_array_equal(simulation.result().arms, expected.arms)
+    for engine in ENGINES:
+        np.testing.assert_array_equal(finish(fb.goblin(graph=W), log, engine).result().arms, expected.arms)
 
 
 def test_users_without_neighbours_learn_as_linucb_does() -> None:
@@ -101,17 +119,25 @@ def test_a_laplacian_is_that_of_the_graph() -> None:
     np.testing.assert_allclose(np.linalg.inv(M @ M), laplacian_of(W), atol=1e-9)
 
 
-def test_a_checkpoint_goes_on_as_if_nothing_had_happened(tmp_path: Any) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    "system",
+    [
+        fb.colin(),
+        fb.dp_colin(mechanism="sums", epsilon=3.0, alpha=None),
+        fb.ldp_goblin(calibration="published", epsilon=3.0),
+    ],
+    ids=["exact", "noise on sums", "noise on the model"],
+)
+def test_a_checkpoint_goes_on_as_if_nothing_had_happened(system: System, engine: Engine, tmp_path: Any) -> None:
     env = fb.environments.collaborative(n_clients=4, dim=3, n_arms=5, pool=50, delay=(0, 9))
-    whole = fb.simulate(fb.colin(), env, 6000, 7)
     path = tmp_path / "half.npz"
-    half = Simulation(fb.colin(), env, 6000, 7)
-    from fedbandit.engine.checkpoint import fingerprint, write_checkpoint
-
+    whole = fb.simulate(system, env, 6000, 7, engine=engine)
+    half = Simulation(system, env, 6000, 7, engine=engine)
     half.advance()
-    write_checkpoint(path, half, fingerprint(fb.colin(), env, 6000, 7))
+    write_checkpoint(path, half, fingerprint(system, env, 6000, 7))
     assert 0 < half.round < 6000
-    again = fb.simulate(fb.colin(), env, 6000, 7, checkpoint=path)
+    again = fb.simulate(system, env, 6000, 7, checkpoint=path, engine=engine)
     np.testing.assert_array_equal(again.arms, whole.arms)
 
 

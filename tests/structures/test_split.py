@@ -10,13 +10,10 @@ import pytest
 
 import fedbandit as fb
 from fedbandit import checks
-from fedbandit.engine.simulation import Simulation
-from fedbandit.machines.client import ClientMachine
-from fedbandit.machines.split_client import SplitClientMachine, make_client
+from fedbandit.engine.simulation import Engine, Simulation
 from fedbandit.privacy import PrivateStatistics
 from fedbandit.protocols import CountTriggered
 from fedbandit.structures import GlobalLocal
-from fedbandit.world import World
 from tests.logs import random_log, recorded
 from tests.oracles import naive
 from tests.oracles.naive_split import async_linucb_am
@@ -50,8 +47,9 @@ def test_the_oracle_agrees_on_arms_and_messages(split: str, startup: bool) -> No
             gamma_upload=gamma, gamma_download=gamma, warm_join=warm, startup=startup, policy=policy, **ours
         )
         expected = async_linucb_am(log, POLICIES[policy], gamma=gamma, startup=startup, warm=warm, **theirs)
-        for fuse in (True, False):
-            simulation = Simulation(system, recorded(log), 160, 0, fuse=fuse)
+        engines: tuple[Engine, Engine] = ("fast", "plain")
+        for engine in engines:
+            simulation = Simulation(system, recorded(log), 160, 0, engine=engine)
             while not simulation.finished:
                 simulation.advance()
             result = simulation.result()
@@ -111,19 +109,9 @@ def test_more_in_common_means_less_regret_and_more_messages() -> None:
         {"d_global": 2, "privacy": fb.privacy.NoisyRewards(4.0)},
     ],
 )
-def test_machines_agree(keywords: dict[str, Any]) -> None:
-    checks.machines_agree(fb.async_linucb_am(**keywords))
-
-
-@pytest.mark.parametrize("startup", [True, False])
-def test_a_machine_has_room_for_as_many_arms_as_it_is_shown(startup: bool) -> None:
-    """However many it was shown before: what is compiled checks no bounds."""
-    world = World(n_clients=1, dim=4, horizon=50)
-    machine = make_client(0, fb.async_linucb_am(d_global=2, startup=startup).told(world), world)
-    assert isinstance(machine, SplitClientMachine)
-    for n in (1, 2, 3, 4, 5, 9):
-        machine.select(np.full((n, 4), 0.1))
-        assert min(machine._whole.scores.size, machine._split.scores.size) >= n
+def test_engines_agree(keywords: dict[str, Any]) -> None:
+    checks.engines_agree(fb.async_linucb_am(**keywords))
+    checks.bytes_agree(fb.async_linucb_am(**keywords))
 
 
 def test_a_checkpoint_goes_on_as_if_nothing_had_happened(tmp_path: Any) -> None:
@@ -158,5 +146,3 @@ def test_dimensions_that_do_not_match_are_refused(keywords: dict[str, Any], sent
 def test_pairs_that_make_no_sense_are_refused() -> None:
     with pytest.raises(fb.FedbanditError, match="two parts"):
         fb.System(protocol=CountTriggered(), structure=GlobalLocal(2), privacy=PrivateStatistics())
-    with pytest.raises(fb.FedbanditError, match="make_client"):
-        ClientMachine(0, fb.async_linucb_am(d_global=2), fb.World(3, 4, 10))

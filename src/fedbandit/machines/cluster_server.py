@@ -9,7 +9,7 @@ from functools import partial
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.exchange import Exchange
 from fedbandit.machines.link import Account
-from fedbandit.machines.local_server import Server, Servers
+from fedbandit.machines.local_server import AllServers, Server
 from fedbandit.machines.phases import ClusterCoordinator, Renewal, Report
 from fedbandit.messages import Collect, Download, Message, Request, Threshold, Upload
 from fedbandit.model import Model
@@ -113,7 +113,7 @@ class ClusterServer(Server):
                 exchange.restore(parts[f"{name}.{r}"])
 
 
-class ServedClusters(Servers[ClusterServer]):
+class ServedClusters(AllServers[ClusterServer]):
     """All servers of a system with local clusters, and their coordinator; messages are carried at once."""
 
     def __init__(self, system: System, world: World, seed: int = 0, *, waiting: int = 10_000) -> None:

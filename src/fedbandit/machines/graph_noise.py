@@ -12,7 +12,7 @@ import numpy as np
 
 from fedbandit.privacy import PublishedSums
 from fedbandit.privacy.privacy import Releases
-from fedbandit.sharing import NoiseInSums, NoiseOnGraph
+from fedbandit.sharing import NoiseInSums
 from fedbandit.state import State, joined, parts_of, stored
 from fedbandit.streams import Stream, generator
 from fedbandit.structures import OnGraph
@@ -68,7 +68,7 @@ class NoiseOnSums(NoiseStreams):
 
     def __init__(self, system: System, world: World, seed: int, known: NoiseInSums) -> None:
         super().__init__(system, world, seed)
-        self._known = known
+        self.known = known
 
     def observed(self, user: int, V: Array) -> None:  # noqa: ARG002
         """User u has one more observation, and so one more release."""
@@ -77,7 +77,7 @@ class NoiseOnSums(NoiseStreams):
 
     def radius(self, block: Array, columns: Array) -> float:
         """That of all users' noise, in the norm of P_uu⁻¹."""
-        return self._known.radius(np.asarray(np.linalg.inv(block)), columns, self.observations)
+        return self.known.radius(np.asarray(np.linalg.inv(block)), columns, self.observations)
 
 
 class NoiseOnModel(NoiseStreams):
@@ -90,20 +90,20 @@ class NoiseOnModel(NoiseStreams):
     def __init__(self, system: System, world: World, seed: int, published: PublishedSums, M: Array) -> None:
         super().__init__(system, world, seed)
         self.lift: Array = self.shift.copy()
-        self._published, self._M, self._ridge = published, M, system.ridge
+        self.published, self._M, self._ridge = published, M, system.ridge
 
     def observed(self, user: int, V: Array) -> None:
         """One more release: of the tree of all, which has the number after the last user's, or of user u's own."""
         N = len(self._M)
         self.observations[user] += 1
-        change = self.drawn(N if self._published.site == "coordinator" else user, N * self.dim)
+        change = self.drawn(N if self.published.site == "coordinator" else user, N * self.dim)
         lift = self.lift.reshape(N, -1)
         lift += self._M @ change.reshape(N, -1) / self._ridge
         self.shift = -(V @ lift[:, :, None]).reshape(-1)
 
     def radius(self, block: Array, columns: Array) -> float:  # noqa: ARG002
         """The paper's term."""
-        return self._published.wider(self.observations)
+        return self.published.wider(self.observations)
 
     def state(self) -> State:
         """Also g."""
@@ -116,7 +116,7 @@ class NoiseOnModel(NoiseStreams):
         self.lift = stored(parts_of(state)["noise"], "lift", self.lift.shape).copy()
 
 
-def graph_noise(system: System, world: World, seed: int) -> NoiseOnGraph | None:
+def graph_noise(system: System, world: World, seed: int) -> NoiseOnSums | NoiseOnModel | None:
     """The noise of a graph model in one place; of a system that was told its world."""
     if system.privacy.perturbs != "reward sums" or not isinstance(system.structure, OnGraph):
         return None

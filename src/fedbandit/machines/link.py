@@ -70,7 +70,7 @@ class Carrier(Generic[Client]):
         """Carry messages of clients to the coordinator, its answers to the clients, and so on."""
         queue = deque(messages)
         while queue:
-            message = self._carry(queue.popleft())
+            message = self.carry(queue.popleft())
             if self.coordinator is not None:
                 queue.extend(self.deliver(self.coordinator.receive(message)))
 
@@ -78,11 +78,12 @@ class Carrier(Generic[Client]):
         """Carry the coordinator's messages; what clients say to them."""
         said: list[Message] = []
         for answer in answers:
-            received = self._carry(answer)
+            received = self.carry(answer)
             said += self.client(received.member).receive(received)
         return said
 
-    def _carry(self, message: Message) -> Message:
+    def carry(self, message: Message) -> Message:
+        """One message, as it arrives."""
         counted = int(self.system.structure.counted)
         match message:
             case Upload():

@@ -167,7 +167,7 @@ class LocalServer(Server):
 AnyServer = TypeVar("AnyServer", bound=Server)
 
 
-class Servers(ABC, Generic[AnyServer]):
+class AllServers(ABC, Generic[AnyServer]):
     """All servers of a system in one process, and what is counted of their messages."""
 
     def __init__(self, system: System, world: World, seed: int = 0, *, waiting: int = 10_000) -> None:
@@ -206,7 +206,7 @@ class Servers(ABC, Generic[AnyServer]):
             server.restore(parts[f"server.{k}"])
 
 
-class ServedUsers(Servers[LocalServer]):
+class ServedUsers(AllServers[LocalServer]):
     """All servers of a system whose users' models are in one place: nothing is ever sent."""
 
     def __init__(self, system: System, world: World, seed: int = 0, *, waiting: int = 10_000) -> None:

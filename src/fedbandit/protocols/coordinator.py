@@ -146,8 +146,8 @@ class Coordinator:
         What it had uploaded stays. When it joins, it is called, if calls have begun, and sent what there is.
         """
         self.applied.pop(member, None)
-        if self.epoch > 0:
-            self.owed[member] = max(1, self.owed.get(member, 0))
+        if self.epoch > 0 and not self.is_asked(member):
+            self.owed[member] = 1
             self.called_in[member] = self.epoch
         if self.joined[member] and self.share(member).sums.n > 0:
             self.version += 1
@@ -305,7 +305,9 @@ class Coordinator:
             "owed": {str(i): n for i, n in self.owed.items()},
             "sharing": self.sharing.state(),
         }
-        arrays = {name: array.astype(np.int64 if array.dtype == bool else None) for name, array in self.kept().items()}
+        arrays: dict[str, NDArray[Any]] = {
+            name: array.astype(np.int64 if array.dtype == bool else array.dtype) for name, array in self.kept().items()
+        }
         for i, stream in self.streams.items():
             arrays |= {f"trusted.{i}.{key}": np.asarray(value) for key, value in stream.state().items()}
         return State(header, arrays)
@@ -319,6 +321,7 @@ class Coordinator:
         for name, array in self.kept().items():
             array[:] = arrays[name]
         self.members.forget_shares()
+        self.streams = {}
         self.version, self.epoch, self.done = header["version"], header["epoch"], header["done"]
         self.applied = {int(i): n for i, n in header["applied"].items()}
         self.calls = {int(epoch): Call(who, set(missing)) for epoch, (who, missing) in header["calls"].items()}

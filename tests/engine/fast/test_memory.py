@@ -205,7 +205,7 @@ def test_a_borrowed_base_is_there_when_it_is_needed(
     assert communication.uploads < 40_000 / REFRESH_EVERY / 2, (
         "rows are refreshed more often than they are sent anything"
     )
-    apart = Simulation(system, env, 40_000, 0, fuse=False)
+    apart = Simulation(system, env, 40_000, 0, engine="plain")
     while not apart.finished:
         apart.advance()
     assert np.array_equal(simulation.result().arms, apart.result().arms)

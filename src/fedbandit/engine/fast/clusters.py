@@ -133,9 +133,14 @@ class ClustersLearner:
                 tear(self._models, int(self.groups.server_of[pause.seat]))
             else:
                 rearrange_sets(self._models, self.law, pause.seat, leaving=pause.status == LEAVES)
-            self.global_of = self.groups.row_of.copy()
-            self.partitions.record((before + pause.at) // self.per_round + 1, self.global_of)
+            self._note((before + pause.at) // self.per_round + 1, self.groups.row_of.copy())
         return pause.resume
+
+    def _note(self, done: int, global_of: Ints) -> None:
+        """Who is together after `done` rounds; often it is who was, for a user who left a set may come back at once."""
+        if not np.array_equal(global_of, self.global_of):
+            self.partitions.record(done, global_of)
+        self.global_of = global_of
 
     def next_wake(self, done: int) -> int:
         """The beginning of the next phase."""
@@ -163,8 +168,7 @@ class ClustersLearner:
         global_of = first[label[np.searchsorted(leaders, self.groups.row_of)]]
         if np.array_equal(global_of, self.global_of) and np.array_equal(before, self.groups.row_of):
             return
-        self.global_of = global_of
-        self.partitions.record(done, global_of)
+        self._note(done, global_of)
         self._open_hub(leaders, label, V, b, n)
         out.downloads[s] += leaders.size
 

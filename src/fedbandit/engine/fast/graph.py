@@ -6,25 +6,27 @@ import numpy as np
 from scipy.linalg.blas import dsyrk
 
 from fedbandit.engine.fast.choose import scratch
-from fedbandit.engine.fast.delayed import Late, no_late
+from fedbandit.engine.fast.delayed import no_late
 from fedbandit.engine.fast.graph_loop import FOLD, GraphRules, Kernel, empty_kernel, run_graph
-from fedbandit.engine.fast.graph_noise import NoiseOnModel, graph_noise
+from fedbandit.engine.fast.persist import checked, dump_late, load_late
 from fedbandit.engine.fast.plan import plan_of
 from fedbandit.engine.fast.rules import EVENT, REFUSED
 from fedbandit.engine.fast.statistics import empty_rows
+from fedbandit.engine.ledger import Ledger, keep_books
 from fedbandit.engine.outcome import Outcome
 from fedbandit.environments.block import Block, Environment
+from fedbandit.machines.graph_noise import NoiseOnModel, graph_noise
 from fedbandit.policies import LinPHE
 from fedbandit.privacy.reward_sums import SPREAD
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
-from fedbandit.state import State
+from fedbandit.sharing import NEVER
+from fedbandit.state import State, joined, parts_of
 from fedbandit.streams import policy_key
 from fedbandit.structures import OnGraph
+from fedbandit.structures.graph_model import kernel_of
 from fedbandit.system import System
 from fedbandit.types import Array
 from fedbandit.world import World
-
-NEVER = 2**62
 
 
 class GraphLearner:
@@ -41,9 +43,11 @@ class GraphLearner:
     ) -> None:
         assert isinstance(system.structure, OnGraph)
         self.dim = env.dim
+        self.private = system.guarantee.basis != "none"
         M = system.structure.mixing(world)
         K = M @ M.T
-        self.noise = graph_noise(system, M, world, seed)
+        self.mixed, self.ridge = K, float(system.ridge)
+        self.noise = graph_noise(system, world, seed)
         noisy, lifted = self.noise is not None, isinstance(self.noise, NoiseOnModel)
         self.kernel = empty_kernel(K, env.dim, system.ridge, noisy=noisy, lifted=lifted)
         self.plan = plan_of(system.policy, system.as_seen(world), system.ridge, policy_key(seed))
@@ -86,14 +90,36 @@ class GraphLearner:
         if pause.status == FOLD:
             fold(self.kernel)
         elif pause.status == EVENT:
-            assert self.noise is not None
-            self.noise.observed(pause.seat, self.kernel)
+            self._draw_noise(pause.seat)
         elif pause.status == REFUSED:
             raise refused(self.rules.rewards, float(out.reward[pause.at]))
         return pause.resume
 
-    def ledger(self) -> None:
-        """Nothing is booked."""
+    def _draw_noise(self, u: int) -> None:
+        """User u has one more observation: new noise."""
+        assert self.noise is not None
+        self.noise.observed(u, self.kernel.V)
+        self._show_noise()
+
+    def _show_noise(self) -> None:
+        """Write down the noise where the loop reads it."""
+        kernel, noise = self.kernel, self.noise
+        assert noise is not None
+        kernel.shift[:] = noise.shift
+        if isinstance(noise, NoiseOnModel):
+            kernel.lift[:] = noise.lift
+            kernel.wider[0] = noise.published.wider(noise.observations)
+        else:
+            kernel.variance[:] = noise.known.deviations(noise.observations) ** 2
+
+    @property
+    def logdet(self) -> float:
+        """log det A/det λI."""
+        return float(self.kernel.logdet[0])
+
+    def ledger(self) -> Ledger | None:
+        """Rewards clipped, if there is a privacy part."""
+        return keep_books({}, (), int(self.rules.rewards.clipped[0])) if self.private else None
 
     def next_wake(self, done: int) -> int:  # noqa: ARG002
         """There is nothing to do between rounds."""
@@ -113,19 +139,25 @@ class GraphLearner:
         return np.asarray(theta.reshape(-1, self.dim))
 
     def state(self) -> State:
-        """The model, and rewards under way."""
-        arrays = {f"kernel.{k}": v for k, v in self.kernel._asdict().items()}
-        if self.noise is not None:
-            arrays |= self.noise.state()
-        return State({}, arrays | {f"late.{k}": v for k, v in self.late._asdict().items()})
+        """Statistics of all users, noise, and rewards under way: everything else follows."""
+        kernel = self.kernel
+        arrays = {"V": kernel.V, "s": kernel.s, "n": kernel.own, "steps": kernel.steps, **dump_late(self.late)}
+        parts = {"users": State({"clipped": int(self.rules.rewards.clipped[0])}, arrays)}
+        return joined({}, parts if self.noise is None else {**parts, "noise": self.noise.state()})
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        arrays = state.arrays
-        self.kernel = Kernel(*(arrays[f"kernel.{k}"] for k in Kernel._fields))
-        self.late = Late(*(arrays[f"late.{k}"] for k in Late._fields))
+        parts, kernel = parts_of(state), self.kernel
+        header, arrays = parts["users"]
+        for name, array in (("V", kernel.V), ("s", kernel.s), ("n", kernel.own), ("steps", kernel.steps)):
+            array[:] = checked(arrays, name, array.shape)
+        kernel.P[:], kernel.logdet[0] = kernel_of(self.mixed, kernel.V, self.ridge)
+        kernel.theta[:], kernel.kept[0] = kernel.P @ kernel.s.reshape(-1), 0
+        self.rules.rewards.clipped[0] = header["clipped"]
+        load_late(self.late, arrays)
         if self.noise is not None:
-            self.noise.restore(arrays)
+            self.noise.restore(parts["noise"])
+            self._show_noise()
 
 
 def fold(kernel: Kernel) -> None:

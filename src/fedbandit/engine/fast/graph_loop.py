@@ -52,7 +52,8 @@ class Kernel(NamedTuple):
     P: Array  # (dN, dN)      lower triangle, without the changes
     changes: Array  # (CHANGES, dN)
     theta: Array  # (dN,)         P vec(s), without noise
-    V: Array  # (N, d, d)     Σ x xᵀ of each user, kept where noise needs it, else (0, 0, 0)
+    V: Array  # (N, d, d)     Σ x xᵀ of each user
+    s: Array  # (N, d)        Σ x y of each user
     spectral: Array  # (N,)          an upper bound of λ_max(P_uu)
     steps: Ints  # (N,)          arms chosen
     own: Ints  # (N,)          observations
@@ -85,7 +86,8 @@ def empty_kernel(K: Array, dim: int, ridge: float, *, noisy: bool, lifted: bool)
         P=np.asarray(np.kron(K, np.eye(dim)) / ridge, dtype=np.float64),
         changes=np.zeros((CHANGES, N * dim)),
         theta=np.zeros(N * dim),
-        V=np.zeros((N, dim, dim) if lifted else (0, 0, 0)),
+        V=np.zeros((N, dim, dim)),
+        s=np.zeros((N, dim)),
         spectral=np.diagonal(K) / ridge,
         steps=np.zeros(N, dtype=np.int64),
         own=np.zeros(N, dtype=np.int64),
@@ -261,11 +263,11 @@ def learn(kernel: Kernel, u: int, x: Array, y: float, v: Array, d: int) -> None:
     kernel.kept[0] += 1
     kernel.logdet[0] += math.log(growth)
     kernel.own[u] += 1
-    if kernel.V.shape[0] > 0:
-        V = kernel.V[u]
-        for i in range(d):
-            for k in range(d):
-                V[i, k] += x[i] * x[k]
+    V, total = kernel.V[u], kernel.s[u]
+    for i in range(d):
+        total[i] += y * x[i]
+        for k in range(d):
+            V[i, k] += x[i] * x[k]
 
 
 @compiled_free

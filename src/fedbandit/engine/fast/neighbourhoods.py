@@ -15,6 +15,7 @@ from fedbandit.engine.fast.homogeneity import compare, summarise
 from fedbandit.engine.fast.jit import compiled_free, compiled_lean
 from fedbandit.engine.fast.outcome import pull
 from fedbandit.engine.fast.packed import pack
+from fedbandit.engine.fast.persist import checked, dump_late, load_late
 from fedbandit.engine.fast.plan import PolicyPlan, plan_of
 from fedbandit.engine.fast.rewards import learnt
 from fedbandit.engine.fast.statistics import STEPS, TIE, N, base_b_of, base_of, empty_rows, refresh, start_row
@@ -45,6 +46,10 @@ class Users(NamedTuple):
     rank: Ints
     formed: Ints  # the observations in form and rank
     near: NDArray[np.bool_]  # (N, N)
+
+
+KEPT = ("V", "b", "n", "steps", "tested")
+"""What a state holds of users, beside who is near whom."""
 
 
 class NeighbourhoodRules(NamedTuple):
@@ -134,17 +139,20 @@ class NeighbourhoodsLearner:
         """Nothing."""
 
     def state(self) -> State:
-        """Users, and rewards under way."""
-        arrays = {f"users.{k}": v for k, v in self.users._asdict().items()}
-        late = {f"late.{k}": v for k, v in self.late._asdict().items()}
-        return State({"done": self.done}, arrays | late)
+        """Users' statistics, who is near whom, and rewards under way."""
+        kept = {f"users.{name}": getattr(self.users, name) for name in KEPT}
+        header = {"done": self.done, "clipped": int(self.rules.rewards.clipped[0])}
+        return State(header, {**kept, "users.near": self.users.near.astype(np.uint8), **dump_late(self.late)})
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        arrays = state.arrays
-        self.done = state.header["done"]
-        self.users = Users(*(arrays[f"users.{k}"].copy() for k in Users._fields))
-        self.late = Late(*(arrays[f"late.{k}"].copy() for k in Late._fields))
+        header, arrays = state
+        self.done, self.rules.rewards.clipped[0] = header["done"], header["clipped"]
+        for name in (*KEPT, "near"):
+            now = getattr(self.users, name)
+            now[:] = checked(arrays, f"users.{name}", now.shape)
+        self.users.formed[:] = -1
+        load_late(self.late, arrays)
 
 
 @compiled_lean

@@ -140,6 +140,7 @@ class RowsLearner(RowHolder):
         if self._deferred is not None:
             self._speak(*self._deferred, out)
             self._deferred = None
+            return start  # what was said may have to be answered at the end of this round
         exploring = self.exploring
         self.work = ready_for(self.work, block.X, block.arms.size)
         pause = run(
