@@ -184,7 +184,7 @@ def stored(state: State, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
     if name not in state.arrays:
         raise StateError(f"The stored state has no {name!r}.")
     array = state.arrays[name]
-    if array.shape != shape or array.dtype not in (np.float64, np.int64, np.bool_):
+    if array.shape != shape or array.dtype not in (np.float64, np.int64, np.uint8, np.bool_):
         raise StateError(f"The stored {name} is {array.dtype} of shape {array.shape}, but must be of shape {shape}.")
     return array
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +19,13 @@ def test_the_docstring_names_every_module() -> None:
     modules = [path.stem for path in ROOT.glob("*.py") if path.stem != "__init__"]
     packages = [f"{path.parent.name}/" for path in ROOT.glob("*/__init__.py")]
     assert not [name for name in modules + packages if f"`{name}`" not in text]
+
+
+def test_the_client_loads_no_compiler_and_no_server() -> None:
+    code = "import sys, fedbandit as fb; fb.Client; print(sorted({name.partition('.')[0] for name in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(ast.literal_eval(done.stdout))
+    assert not loaded & {"numba", "llvmlite", "pandas", "starlette", "uvicorn", "cryptography", "psycopg", "opendp"}
 
 
 def imported(path: Path) -> set[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +13,7 @@ import numpy as np
 from fedbandit.errors import FedbanditError, number, unknown, whole_number
 from fedbandit.network.jsonable import from_json, to_json
 from fedbandit.presets import PRESETS
-from fedbandit.privacy import NoisyRewards, PrivateStatistics
-from fedbandit.privacy.privacy import Privacy
+from fedbandit.privacy import PRIVACIES, Privacy
 from fedbandit.system import System
 from fedbandit.world import World
 
@@ -47,7 +47,9 @@ class Agreement:
         if name not in PRESETS:
             raise unknown("system", self.system, (preset.replace("_", "-") for preset in PRESETS))
         try:
-            given = {key: _privacy(value) if key == "privacy" else value for key, value in self.keywords.items()}
+            given = dict(self.keywords)
+            if "privacy" in given and name != "composed":  # which takes the names of parts itself
+                given["privacy"] = _privacy(given["privacy"])
             return PRESETS[name](**given).told(self.world)
         except FedbanditError:
             raise
@@ -73,17 +75,23 @@ class Agreement:
             raise FedbanditError(f"The coordinator's invitation cannot be understood: {error}.") from None
 
 
+_SHORT = {"statistics": "private-statistics", "rewards": "noisy-rewards"}
+"""What `noises` may say in place of a part's name."""
+
+
 def _privacy(value: object) -> Privacy:
     """The privacy part that a table describes."""
-    parts: dict[str, Callable[..., Privacy]] = {"statistics": PrivateStatistics, "rewards": NoisyRewards}
-    if not isinstance(value, Mapping) or value.get("noises") not in parts:
+    noises = value.get("noises") if isinstance(value, Mapping) else None
+    if not isinstance(value, Mapping) or not isinstance(noises, str):
         raise FedbanditError(
-            f"privacy is {value!r}, but must be a table such as {{noises = 'statistics', epsilon = 1.0}}, with "
-            f"noises = {' or '.join(map(repr, parts))}."
+            f"privacy is {value!r}, but must be a table such as {{noises = 'statistics', epsilon = 1.0}}."
         )
-    part = parts[value["noises"]]
-    known = [field.name for field in dataclasses.fields(part) if field.name != "world"]  # type: ignore[arg-type]
-    for key in value:
-        if key not in (*known, "noises"):
-            raise unknown(f"key of privacy by noise on {value['noises']}", key, known)
-    return part(**{key: inner for key, inner in value.items() if key != "noises"})
+    name = _SHORT.get(noises, noises)
+    if name not in PRIVACIES:
+        raise unknown("privacy part", name, (*_SHORT, *PRIVACIES))
+    known = [key for key in inspect.signature(PRIVACIES[name]).parameters if key != "world"]
+    keywords = {key: inner for key, inner in value.items() if key != "noises"}
+    for key in keywords:
+        if key not in known:
+            raise unknown(f"key of privacy by {name}", key, known)
+    return PRIVACIES[name](**keywords)
