@@ -53,7 +53,7 @@ $(VENV)/dev.stamp: requirements/dev.txt pyproject.toml $(VENV)/bin/python
 # Pin the newest versions that work together; needs uv.
 lock:
 	uv pip compile --quiet --upgrade --universal --no-header --no-annotate --no-emit-index-url --extra dev pyproject.toml -o requirements/dev.txt
-	uv pip compile --quiet --universal --no-header --no-annotate --no-emit-index-url --extra plots --extra frames --extra client --extra server --extra data --extra secure -c requirements/dev.txt pyproject.toml -o requirements/run.txt
+	uv pip compile --quiet --universal --no-header --no-annotate --no-emit-index-url --extra fast --extra secure --extra server --extra plots --extra frames --extra studies --extra data -c requirements/dev.txt pyproject.toml -o requirements/run.txt
 
 clean:
 	rm -rf $(VENV) results dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

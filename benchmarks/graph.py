@@ -39,7 +39,7 @@ def main() -> None:
         system = fb.colin(alpha=0.3)
         fb.simulate(system, env, 200)
         ours = min(_seconds(system, env, horizon) for _ in range(3))
-        theirs = min(naive_seconds(env, env.graph(0), rounds, 0) for _ in range(2))
+        theirs = min(naive_seconds(env, env.graph_of(0), rounds, 0) for _ in range(2))
         lines.append(
             [f"{n_clients}", f"{dim}", f"{n_arms}", f"{1 / theirs:,.0f}", f"{1 / ours:,.0f}", f"{theirs / ours:,.0f}×"]
         )

@@ -7,6 +7,8 @@ import math
 import numbers
 import operator
 from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
 
 
 class FedbanditError(ValueError):
@@ -64,6 +66,34 @@ def number(value: object, name: str, expected: str, at_least: float = -math.inf)
         real = math.inf
     require(math.isfinite(real) and real >= at_least, name, value, expected)
     return real
+
+
+_CALLED = {
+    "dp_accounting": "dp-accounting",
+    "numba": "Numba",
+    "opendp": "OpenDP",
+    "ray": "Ray",
+    "scipy": "SciPy",
+    "sklearn": "scikit-learn",
+    "yaml": "PyYAML",
+}
+
+
+def needs(module: str, extra: str, what: str) -> Any:
+    """Import a module that comes with an extra; where it is missing, say what needs it and how to get it.
+
+    >>> needs("no_such_package", "plots", "A plot")
+    Traceback (most recent call last):
+    fedbandit.errors.FedbanditError: A plot needs no_such_package: pip install 'fedbandit[plots]'.
+    """
+    package = module.partition(".")[0]
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise  # it is there, but lacks something itself
+    called = _CALLED.get(package, package)
+    raise FedbanditError(f"{what} needs {called}: pip install 'fedbandit[{extra}]'.")
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> FedbanditError:

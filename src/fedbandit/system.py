@@ -141,10 +141,10 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
                 f"{parts} is refused: every local server clusters its own users and nobody coordinates them; use the "
                 "protocol Never."
             )
-        if structure.federated and not speaks:
+        if structure.federated and self.protocol.says not in ("upload", "request"):
             raise FedbanditError(
                 f"{parts} is refused: local clusters of different servers share through a coordinator; use a protocol "
-                "that speaks, such as EventTriggered."
+                "that speaks to one, such as EventTriggered."
             )
         if self.privacy.perturbs != "statistics":
             return

@@ -539,3 +539,19 @@ def test_horizon_longer_than_the_record() -> None:
     """There are data for three rounds."""
     with pytest.raises(FedbanditError, match="horizon is 4, but must be at most 3"):
         fb.simulate(fb.linucb(), replayed(), horizon=4)
+
+
+def test_an_environment_without_a_fact_is_told_which() -> None:
+    """One that does not derive from a base class and forgot about graphs."""
+
+    class Mine:
+        name = "mine"
+        n_clients = dim = n_arms = 2
+        rounds, declared_noise, bound, longest, longest_delay = "one", 0.1, 1.0, None, 0
+
+        def open(self, seed: int) -> SyntheticStream:
+            return environment().open(seed)
+
+    mine: Any = Mine()
+    with pytest.raises(FedbanditError, match="The environment Mine has no 'graph_of'; give it one, or derive it"):
+        world_of(mine, 10)

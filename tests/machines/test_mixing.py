@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedbandit import mixing
 from fedbandit.engine.fast.packed import unpacked
 from fedbandit.engine.fast.plan import exact_width, noise_width, plan_of, width
 from fedbandit.engine.fast.row_sums import shared_row
 from fedbandit.engine.fast.statistics import inverse_of, scratch_matrix, theta_of
+from fedbandit.machines import mixing
 from fedbandit.machines.mixing import WEIGHTS, mix
 from fedbandit.model import Width
 from fedbandit.policies import UCB

@@ -181,7 +181,7 @@ def test_contexts_of_either_sign() -> None:
     """They are uniform on the sphere and all else is as it was, so that random arms lose far more."""
     common = {"n_clients": 5, "dim": 6, "n_arms": 10, "pool": 2000}
     printed, signed = (fb.environments.collaborative(**common, signed=signed) for signed in (False, True))  # type: ignore[arg-type]
-    np.testing.assert_array_equal(printed.graph(3), signed.graph(3))
+    np.testing.assert_array_equal(printed.graph_of(3), signed.graph_of(3))
     X = signed.open(3).block(0, 1).X
     np.testing.assert_allclose(np.linalg.norm(X, axis=1), 1.0)
     assert np.abs(X.mean(axis=0)).max() < 5 / np.sqrt(6 * 2000)

@@ -17,10 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.special import betaincinv, gammaincinv, ndtri
 
 from fedbandit.errors import require
-from fedbandit.privacy.calibration import gaussian_epsilon
+from fedbandit.privacy.calibration import gaussian_epsilon, special_functions
 from fedbandit.privacy.mechanism import Mechanism, release, start
 from fedbandit.privacy.noise import ENERGY, UNIT, Size, Source
 from fedbandit.types import Array, Ints
@@ -132,6 +131,7 @@ def scale_interval(mechanism: Mechanism, z: Array, confidence: float = 0.99) -> 
     gaussian = mechanism.noise in ("symmetric", "vector")
     shape = numbers / 2 if gaussian else numbers
     tail = (1 - confidence) / 2
+    gammaincinv = special_functions().gammaincinv
     low, high = energy / float(gammaincinv(shape, 1 - tail)), energy / float(gammaincinv(shape, tail))
     return (math.sqrt(low), math.sqrt(high)) if gaussian else (low, high)
 
@@ -250,6 +250,7 @@ def gaussian_bound(null: Array, alternative: Array, delta: float, confidence: fl
     true = int((alternative[tenth:] > threshold).sum())
     low = float(clopper_pearson(np.array(true), alternative.size - tenth, confidence)[0])
     high = float(clopper_pearson(np.array(false), null.size - tenth, confidence)[1])
+    ndtri = special_functions().ndtri
     return gaussian_epsilon(max(0.0, float(ndtri(low) - ndtri(high))), delta)
 
 
@@ -260,6 +261,7 @@ def clopper_pearson(hits: Ints, trials: int, confidence: float) -> tuple[Array, 
     [0.1871, 0.8129]
     """
     tail = (1 - confidence) / 2
+    betaincinv = special_functions().betaincinv
     low = betaincinv(np.maximum(hits, 1), trials - hits + 1, tail)
     high = betaincinv(hits + 1, np.maximum(trials - hits, 1), 1 - tail)
     return np.where(hits > 0, low, 0.0), np.where(hits < trials, high, 1.0)

@@ -7,19 +7,15 @@ from typing import Any
 import numpy as np
 
 from fedbandit.audit.report import AuditReport
-from fedbandit.engine.plot import require_matplotlib
-from fedbandit.errors import FedbanditError
+from fedbandit.errors import FedbanditError, needs
 
 
 def draw_scores(report: AuditReport) -> Any:
     """A matplotlib figure with the histogram of the likelihood-ratio scores in both worlds."""
-    require_matplotlib()
-    from matplotlib.figure import Figure
-
     if report.attack is None:
         raise FedbanditError(f"{report.system} was not attacked by scores, so there is nothing to draw.")
     null, alternative = report.attack.null, report.attack.alternative
-    figure = Figure(figsize=(7, 4), dpi=150, layout="constrained")
+    figure = needs("matplotlib.figure", "plots", "A plot").Figure(figsize=(7, 4), dpi=150, layout="constrained")
     ax = figure.subplots()
     edges = np.histogram_bin_edges(np.concatenate((null, alternative)), bins=80)
     for scores, label in ((null, "the record"), (alternative, "its replacement")):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from fedbandit.engine.thinning import thinned
-from fedbandit.errors import FedbanditError
+from fedbandit.errors import FedbanditError, needs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,8 +20,7 @@ MOST_POINTS = 2000  # more than a screen is wide
 
 def require_matplotlib() -> None:
     """Say how to get matplotlib if it is missing."""
-    if find_spec("matplotlib") is None:
-        raise FedbanditError("Plots need matplotlib: pip install 'fedbandit[plots]'.")
+    needs("matplotlib", "plots", "A plot")
 
 
 def plot_result(result: Result, ax: Axes | None = None) -> Axes:
@@ -30,11 +28,7 @@ def plot_result(result: Result, ax: Axes | None = None) -> Axes:
 
     Without `ax` a new pyplot figure is made, which a notebook shows by itself.
     """
-    require_matplotlib()
-    if ax is None:
-        from matplotlib import pyplot
-
-        _, ax = pyplot.subplots(layout="constrained")
+    ax = ax or _new_axes()
     at = thinned(result.horizon, MOST_POINTS)
     name = result.system.replace("_", "-")
     ax.plot(at + 1, result.regret[at], color=REGRET_COLOUR, linewidth=1.8, label="regret")
@@ -60,13 +54,9 @@ def plot_result(result: Result, ax: Axes | None = None) -> Axes:
 
 def plot_clusters(result: Result, partition: ArrayLike | None = None, ax: Axes | None = None) -> Axes:
     """Draw the number of clusters over rounds, and their adjusted Rand index with the true `partition` if given."""
-    require_matplotlib()
     if not result.clusters:
         raise FedbanditError(f"{result.system.replace('_', '-')} finds no clusters, so there are none to draw.")
-    if ax is None:
-        from matplotlib import pyplot
-
-        _, ax = pyplot.subplots(layout="constrained")
+    ax = ax or _new_axes()
     rounds = [*result.cluster_rounds, result.horizon]
     counts = [len(clusters) for clusters in result.clusters]
     ax.step(rounds, [*counts, counts[-1]], where="post", color=REGRET_COLOUR, linewidth=1.8)
@@ -84,4 +74,9 @@ def plot_clusters(result: Result, partition: ArrayLike | None = None, ax: Axes |
         agreement.set_ylim(min(0.0, *index), 1.05)
         ax.yaxis.label.set_color(REGRET_COLOUR)
         ax.tick_params(axis="y", colors=REGRET_COLOUR)
+    return ax
+
+
+def _new_axes() -> Axes:
+    _, ax = needs("matplotlib.pyplot", "plots", "A plot").subplots(layout="constrained")
     return ax

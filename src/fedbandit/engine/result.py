@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from fedbandit._version import __version__
 from fedbandit.engine.ledger import Ledger, read_ledger
 from fedbandit.engine.partitions import Partition, Partitions
-from fedbandit.errors import FedbanditError
+from fedbandit.errors import FedbanditError, needs
 from fedbandit.files import read_arrays, write_arrays
 from fedbandit.messages import Download, Request, Upload, encoded_size, statistics_scalars
 from fedbandit.privacy import Guarantee
@@ -147,11 +147,7 @@ class Result:
 
     def to_frame(self) -> Any:
         """A pandas DataFrame with one line per round (needs `fedbandit[frames]`)."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise FedbanditError("to_frame needs pandas: pip install 'fedbandit[frames]'.") from None
-        return pd.DataFrame(
+        return needs("pandas", "frames", "A data frame").DataFrame(
             {
                 "round": np.arange(1, self.horizon + 1),
                 "regret": self.regret,

@@ -118,6 +118,7 @@ class Simulation:
             return PlainLearner(self.system, self.env, world, self.seed)
         from fedbandit.engine import fast  # here: it needs a compiler
 
+        self._blocks.kernels = fast.drawing_kernels()
         return fast.make_learner(self.system, self.env, world, self.seed)
 
     @property

@@ -8,7 +8,7 @@ on them, but `fedbandit.evaluation` says what they tell about a system.
 
 from collections.abc import Callable
 
-from fedbandit.environments.block import Block, Environment, Stream
+from fedbandit.environments.block import Block, Environment, Stream, Unstructured
 from fedbandit.environments.clustered import Clustered
 from fedbandit.environments.collaborative import Collaborative
 from fedbandit.environments.datasets.delicious import Delicious, delicious
@@ -22,6 +22,7 @@ from fedbandit.environments.global_local import GlobalLocal
 from fedbandit.environments.homogeneous import Homogeneous
 from fedbandit.environments.logged import LoggedDecisions, from_frame
 from fedbandit.environments.recorded import Recorded, recorded
+from fedbandit.environments.synthetic import Synthetic
 
 clustered = Clustered
 fclub = Fclub
@@ -62,6 +63,8 @@ __all__ = [
     "MovieLensUsers",
     "Recorded",
     "Stream",
+    "Synthetic",
+    "Unstructured",
     "clustered",
     "collaborative",
     "delicious",

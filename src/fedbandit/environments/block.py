@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import ClassVar, Literal, NamedTuple, Protocol
 
+from fedbandit.environments.logged import LoggedDecisions
 from fedbandit.errors import FedbanditError, require, whole_number
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
@@ -38,14 +39,16 @@ class Block(NamedTuple):
 
 
 class Stream(Protocol):
-    """The interactions of one seed.
-
-    A stream whose attribute `draws_ahead` is true may be asked for its next block by another thread.
-    """
+    """The interactions of one seed."""
 
     @property
     def chunk(self) -> int:
         """Blocks that begin at multiples of this and are no longer cost least."""
+        ...
+
+    @property
+    def draws_ahead(self) -> bool:
+        """Whether another thread may ask for the next block, and should, as drawing takes long."""
         ...
 
     def block(self, start: int, stop: int) -> Block:
@@ -54,7 +57,10 @@ class Stream(Protocol):
 
 
 class Environment(Protocol):
-    """Parameters of a world, and the facts that engines and systems need."""
+    """Parameters of a world, and the facts that engines and systems need.
+
+    Most environments know nothing of the last three, graph, servers and parts: they derive from `Unstructured`.
+    """
 
     name: ClassVar[str]
 
@@ -102,24 +108,59 @@ class Environment(Protocol):
         """The stream of a seed."""
         ...
 
+    def graph_of(self, seed: int) -> Array | None:
+        """The weights between users (N, N), if there are any: given, or drawn with everything else of a seed."""
+        ...
+
+    @property
+    def server_of(self) -> Ints | None:
+        """The local server of each user (N,), if there are servers."""
+        ...
+
+    @property
+    def d_global(self) -> int | None:
+        """How many entries of a context, the first ones, concern all clients alike, if that is known."""
+        ...
+
+
+class Unstructured:
+    """A base class for environments without graph, local servers and parts."""
+
+    def graph_of(self, seed: int) -> Array | None:  # noqa: ARG002
+        """None."""
+        return None
+
+    @property
+    def server_of(self) -> Ints | None:
+        """None."""
+        return None
+
+    @property
+    def d_global(self) -> int | None:
+        """None."""
+        return None
+
 
 def actions_per_round(env: Environment) -> int:
     """Interactions in one round: one, or one of every client."""
     return env.n_clients if env.rounds == "all" else 1
 
 
-def graph_of(env: Environment, seed: int) -> Array | None:
-    """The weights between users, if the environment knows them: given, or drawn with everything else of a seed."""
-    graph = getattr(env, "graph", None)
-    return graph(seed) if callable(graph) else graph
-
-
 def world_of(env: Environment, horizon: int, seed: int = 0) -> World:
     """What systems are told about this environment when it is run for `horizon` rounds with this seed."""
-    if not isinstance(env, type) and hasattr(env, "not_simulated"):
-        raise FedbanditError(env.not_simulated)
+    if isinstance(env, LoggedDecisions):
+        raise FedbanditError(
+            "A log has the rewards of the arms that were chosen and of no others, so nothing can be simulated on it; "
+            "use fedbandit.evaluation.replay or .evaluate_frozen."
+        )
     if isinstance(env, type) or not hasattr(env, "open"):
         raise FedbanditError(f"The environment is {env!r}, but must be one such as fb.environments.homogeneous(…).")
+    for fact in ("name", *(name for name in vars(Environment) if not name.startswith("_"))):
+        if not hasattr(env, fact):
+            raise FedbanditError(
+                f"The environment {type(env).__name__} has no {fact!r}; give it one, or derive it from "
+                "fb.environments.Synthetic or, with a stream of its own, from fb.environments.Unstructured."
+            )
     horizon = whole_number("horizon", horizon, 1, 10**12)
     if env.longest is not None:
         require(
@@ -128,6 +169,7 @@ def world_of(env: Environment, horizon: int, seed: int = 0) -> World:
             horizon,
             f"at most {env.longest}, the rounds there are data for",
         )
+    servers = env.server_of
     return World(
         n_clients=env.n_clients,
         dim=env.dim,
@@ -135,7 +177,7 @@ def world_of(env: Environment, horizon: int, seed: int = 0) -> World:
         noise=env.declared_noise,
         bound=env.bound,
         per_round=actions_per_round(env),
-        graph=graph_of(env, seed),
-        server_of=tuple(int(server) for server in getattr(env, "server_of", ())),
-        d_global=getattr(env, "d_global", None),
+        graph=env.graph_of(seed),
+        server_of=() if servers is None else tuple(servers.tolist()),
+        d_global=env.d_global,
     )

@@ -19,7 +19,7 @@ class Collaborative(Synthetic):
 
     Parameters θ_j and contexts have entries U(0, 1) and are normalised to length one; with `signed` contexts are
     uniform on the sphere. w_ij ∝ ⟨θ_i, θ_j⟩ where that is at least `threshold`, else 0; every user keeps its nearest
-    neighbour. `graph(seed)` is W.
+    neighbour. `graph_of(seed)` is W.
 
     Deviations:
         D1. `normalise="rows"` makes rows of W sum to one, so that every expected reward is in [0, 1], which the claims
@@ -27,7 +27,7 @@ class Collaborative(Synthetic):
         D2. The paper's threshold is not printed. 0.75 is the mean of ⟨θ_i, θ_j⟩, so about half of the edges stay.
 
     >>> env = Collaborative(n_clients=10, dim=10, n_arms=10, pool=1000)
-    >>> env.graph(seed=0).sum(axis=1).round(12).tolist() == [1.0] * 10
+    >>> env.graph_of(seed=0).sum(axis=1).round(12).tolist() == [1.0] * 10
     True
     """
 
@@ -61,7 +61,7 @@ class Collaborative(Synthetic):
         W = np.where(kept, similar, 0.0) + np.eye(self.n_clients)  # ⟨θ_i, θ_i⟩ = 1
         return theta, W / W.sum(axis=1 if self.normalise == "rows" else 0, keepdims=self.normalise == "rows")
 
-    def graph(self, seed: int) -> Array:
+    def graph_of(self, seed: int) -> Array:
         """W of this seed's users."""
         return self.draw_users(generator(seed, Stream.WORLD))[1]
 

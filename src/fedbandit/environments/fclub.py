@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from fedbandit.engine.fast.jit import compiled_free
+from fedbandit.environments.kernels import scale_rows
 from fedbandit.environments.synthetic import Synthetic
 from fedbandit.errors import FedbanditError, number, require, whole_number
 from fedbandit.types import Array, Ints
@@ -111,23 +111,11 @@ class Fclub(Synthetic):
     def draw_contexts(self, rng: np.random.Generator, n: int) -> Array:
         """N vectors (g/‖g‖, 1)/√2."""
         g = rng.standard_normal((n, self.dim - 1), dtype=np.float32)  # only its direction counts: a fifth faster
-        x = np.empty((n, self.dim))
-        lift(g, x)
+        x = np.zeros((n, self.dim))
+        x[:, :-1] = g
+        scale_rows(x, math.sqrt(0.5))
+        x[:, -1] = math.sqrt(0.5)
         return x
-
-
-@compiled_free
-def lift(g: NDArray[np.float32], X: Array) -> None:
-    """Make each row of X the vector (g/‖g‖, 1)/√2."""
-    n, d = X.shape
-    for i in range(n):
-        square = 0.0
-        for k in range(d - 1):
-            square += np.float64(g[i, k]) * np.float64(g[i, k])  # float() is single precision here when compiled
-        scale = 1.0 / math.sqrt(2.0 * square)
-        for k in range(d - 1):
-            X[i, k] = np.float64(g[i, k]) * scale
-        X[i, d - 1] = math.sqrt(0.5)
 
 
 def read_parameters(theta: ArrayLike | str | os.PathLike[str]) -> Array:

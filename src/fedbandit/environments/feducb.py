@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from fedbandit.engine.fast.jit import compiled_free
+from fedbandit.environments.kernels import turn_rows
 from fedbandit.environments.synthetic import Synthetic, SyntheticStream, unit_vectors
 from fedbandit.errors import FedbanditError, number, require, whole_number
 from fedbandit.types import Array, Ints
@@ -73,22 +72,5 @@ class FedUCBStream(SyntheticStream):
         means = 0.5 + 0.1 * rng.random(n * env.n_arms)
         means[best] += 0.1 + env.gap
         x = rng.standard_normal((n * env.n_arms, env.dim))
-        turn_to(x, means, theta)
+        turn_rows(x, means, theta)
         return x
-
-
-@compiled_free
-def turn_to(X: Array, means: Array, theta: Array) -> None:
-    """Make each row x the unit vector with xᵀθ = its mean that lies in the plane of x and θ; ‖θ‖ = 1."""
-    for i in range(X.shape[0]):
-        x = X[i]
-        along = 0.0
-        for k in range(x.shape[0]):
-            along += x[k] * theta[k]
-        square = 0.0
-        for k in range(x.shape[0]):
-            x[k] -= along * theta[k]
-            square += x[k] * x[k]
-        scale = math.sqrt((1.0 - means[i] * means[i]) / square)
-        for k in range(x.shape[0]):
-            x[k] = x[k] * scale + means[i] * theta[k]

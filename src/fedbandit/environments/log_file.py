@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedbandit.environments import LoggedDecisions, from_frame
-from fedbandit.errors import FedbanditError
-from fedbandit.studies.tables import require_format
+from fedbandit.errors import FedbanditError, needs
 
 
 def log_file(
@@ -72,11 +71,10 @@ def _csv(path: Path) -> tuple[dict[str, list[str]], Callable[[int], str]]:
 
 
 def _parquet(path: Path) -> tuple[Any, Callable[[int], str]]:
-    require_format("parquet")
-    import pandas as pd
-
+    pandas = needs("pandas", "frames", "Parquet")
+    needs("pyarrow", "frames", "Parquet")
     try:
-        frame = pd.read_parquet(path)
+        frame = pandas.read_parquet(path)
     except (OSError, ValueError) as error:
         raise FedbanditError(f"{str(path)!r} cannot be read as Parquet: {' '.join(str(error).split())}.") from None
     if not len(frame):

@@ -35,11 +35,6 @@ class LoggedDecisions:
     n_actions: int  # with blocks of their own; 0 if arms have contexts of their own
     uniform: bool  # whether every offered arm was equally likely to be chosen
 
-    not_simulated = (
-        "A log has the rewards of the arms that were chosen and of no others, so nothing can be simulated on it; "
-        "use fedbandit.evaluation.replay or .evaluate_frozen."
-    )
-
     @property
     def n_decisions(self) -> int:
         """How many decisions were logged."""

@@ -9,13 +9,13 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedbandit.environments.block import Block, RewardKind
+from fedbandit.environments.block import Block, RewardKind, Unstructured
 from fedbandit.errors import FedbanditError, number, require, whole_number
 from fedbandit.types import Array, Ints
 
 
 @dataclass(frozen=True)
-class Recorded:
+class Recorded(Unstructured):
     """Interactions given as plain arrays; made by `recorded`, which checks them."""
 
     clients: Ints = field(repr=False)  # (T,)
@@ -58,6 +58,10 @@ class Recorded:
         """The longest of the given delays."""
         return int(self.delays.max()) if self.delays.size else 0
 
+    def graph_of(self, seed: int) -> Array | None:  # noqa: ARG002
+        """The graph that was given."""
+        return self.graph
+
     def open(self, seed: int) -> RecordedStream:  # noqa: ARG002
         """The stream, which is the same for every seed."""
         return RecordedStream(self)
@@ -67,6 +71,7 @@ class RecordedStream:
     """Recorded interactions, in order."""
 
     chunk = 65536
+    draws_ahead = False  # nothing to draw
 
     def __init__(self, env: Recorded) -> None:
         self.env = env

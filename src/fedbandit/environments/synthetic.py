@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fedbandit.engine.fast.algebra import dot
-from fedbandit.engine.fast.jit import compiled_free
-from fedbandit.environments.block import Block, RewardKind
+from fedbandit.environments.block import Block, RewardKind, Unstructured
+from fedbandit.environments.kernels import draw_distinct, expected_rewards, scale_rows
 from fedbandit.errors import FedbanditError, number, require, shown, whole_number
 from fedbandit.streams import Stream as Purpose
 from fedbandit.streams import generator
 from fedbandit.types import Array, Ints
-
-_SHIFT = np.uint64(32)
-_LOW = np.uint64(0xFFFFFFFF)
 
 ZIPF = 1.5
 """How skewed "skewed" arrivals are: with 1,000 clients, the busiest one acts in two of five rounds."""
@@ -29,7 +23,7 @@ LATEST = 10**12
 
 
 @dataclass(frozen=True)
-class Synthetic:
+class Synthetic(Unstructured):
     """Keywords shared by all synthetic environments.
 
     n_clients, dim, n_arms: N clients, contexts in R^d, K arms offered each time.
@@ -143,10 +137,9 @@ class Synthetic:
 
     def draw_contexts(self, rng: np.random.Generator, n: int) -> Array:
         """n contexts."""
-        x = unit_vectors(rng, n, self.dim, positive=self.rewards == "bernoulli")
-        if self.contexts == "ball":
-            x *= rng.random((n, 1)) ** (1 / self.dim)
-        return x
+        x = rng.standard_normal((n, self.dim))
+        scale_rows(x, rng.random(n) ** (1 / self.dim) if self.contexts == "ball" else 1.0)
+        return np.abs(x, out=x) if self.rewards == "bernoulli" else x
 
     def open(self, seed: int) -> SyntheticStream:
         """The stream of a seed."""
@@ -156,18 +149,8 @@ class Synthetic:
 def unit_vectors(rng: np.random.Generator, n: int, dim: int, *, positive: bool = False) -> Array:
     """N vectors uniform on the unit sphere, or on its non-negative part."""
     x = rng.standard_normal((n, dim))
-    scale_to_one(x)
-    return np.abs(x) if positive else x
-
-
-@compiled_free
-def scale_to_one(X: Array) -> None:
-    """Divide each row by its norm, in one pass: by then most of X would no longer be in the cache."""
-    for i in range(X.shape[0]):
-        x = X[i]
-        norm = math.sqrt(dot(x, x))
-        for k in range(x.shape[0]):
-            x[k] /= norm
+    scale_rows(x)
+    return np.abs(x, out=x) if positive else x
 
 
 def positive_directions(rng: np.random.Generator, n: int, dim: int) -> Array:
@@ -215,23 +198,16 @@ class SyntheticStream:
         start = c * n
         clients = self._arrivals(c, start)
         rng = generator(self.seed, Purpose.CONTEXTS, c)
-        means = np.empty((n, env.n_arms))
         per_round = env.n_clients if env.rounds == "all" else 1
         phase = np.searchsorted(
             np.asarray(env.drift, dtype=np.int64), np.arange(start, start + n) // per_round, "right"
         )
         if self.pool is not None:
-            X = self.pool
-            arms = np.empty((n, env.n_arms), dtype=np.int64)
-            pairs = rng.integers(0, 2**64, size=(n * env.n_arms + 1) // 2, dtype=np.uint64)  # half as many draws
-            draw_distinct(pairs, np.arange(len(X)), arms)
-            if self._table is not None:
-                look_up_means(self._table, arms, clients, self.taste, phase, means)
+            X, arms = self.pool, draw_distinct(rng, len(self.pool), n, env.n_arms)
         else:
-            X = self.fresh_arms(rng, n)
-            arms = np.arange(n * env.n_arms).reshape(n, env.n_arms)
-        if self._table is None:
-            compute_means(self.parameters, X, arms, clients, self.taste, phase, means)
+            X, arms = self.fresh_arms(rng, n), np.arange(n * env.n_arms).reshape(n, env.n_arms)
+        taste = self.taste[clients] if len(self.taste) > 1 else np.broadcast_to(self.taste, n)
+        means = self._means(X, arms, taste, phase)
         rng = generator(self.seed, Purpose.REWARDS, c)
         bernoulli = env.rewards == "bernoulli"
         return Block(
@@ -277,6 +253,12 @@ class SyntheticStream:
         per_round = self.env.n_clients if self.env.rounds == "all" else 1
         return per_round * generator(self.seed, Purpose.DELAYS, c).integers(low, high + 1, size=self.chunk)
 
+    def _means(self, X: Array, arms: Ints, taste: Ints, phase: Ints) -> Array:
+        """Expected rewards θᵀx of the arms (n, K)."""
+        if self._table is None:
+            return expected_rewards(X, arms, self.parameters[phase, taste])
+        return self._table.take(((phase * self.parameters.shape[1] + taste) * len(X))[:, None] + arms)
+
     def _pool_means(self) -> Array | None:
         """Expected rewards of all pool arms for all parameters (phases, M, P), unless that is a lot."""
         if self.pool is None or self.parameters.shape[0] * self.parameters.shape[1] * len(self.pool) > 2**22:
@@ -314,44 +296,3 @@ def _concatenate(parts: list[Block], *, shift: bool) -> Block:
         noise=np.concatenate([p.noise for p in parts]),
         delays=np.concatenate([p.delays for p in parts]),
     )
-
-
-@compiled_free
-def draw_distinct(pairs: NDArray[np.uint64], order: Ints, arms: Ints) -> None:
-    """Fill each row of `arms` with distinct entries of `order`: a partial Fisher–Yates shuffle, never undone.
-
-    Each 64-bit number serves two draws; a draw below m is the 32-bit number times m, shifted (uniform to m/2³²).
-    """
-    n, k = arms.shape
-    size = order.shape[0]
-    for s in range(n):
-        for a in range(k):
-            which = s * k + a
-            word = pairs[which // 2] >> _SHIFT if which % 2 else pairs[which // 2] & _LOW
-            j = a + np.int64((word * np.uint64(size - a)) >> _SHIFT)
-            chosen = order[j]
-            order[j] = order[a]
-            order[a] = chosen
-            arms[s, a] = chosen
-
-
-@compiled_free
-def look_up_means(table: Array, arms: Ints, clients: Ints, taste: Ints, phase: Ints, means: Array) -> None:
-    """Expected rewards of pool arms, from the table (phases, M, P)."""
-    n, k = arms.shape
-    for s in range(n):
-        row = table[phase[s], taste[clients[s]] if taste.shape[0] > 1 else taste[0]]
-        for a in range(k):
-            means[s, a] = row[arms[s, a]]
-
-
-@compiled_free
-def compute_means(
-    parameters: Array, X: Array, arms: Ints, clients: Ints, taste: Ints, phase: Ints, means: Array
-) -> None:
-    """Expected rewards θᵀx with the parameters (phases, M, d)."""
-    n, k = arms.shape
-    for s in range(n):
-        theta = parameters[phase[s], taste[clients[s]] if taste.shape[0] > 1 else taste[0]]
-        for a in range(k):
-            means[s, a] = dot(theta, X[arms[s, a]])

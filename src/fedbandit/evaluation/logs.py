@@ -23,6 +23,7 @@ from fedbandit.messages import Download, Request, Upload, encoded_size
 from fedbandit.privacy import Guarantee
 from fedbandit.structures import Central, Everyone
 from fedbandit.system import System
+from fedbandit.tails import chi_square_tail
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
@@ -254,13 +255,11 @@ def _require_log(log: LoggedDecisions) -> None:
 
 def _require_plausible(log: LoggedDecisions) -> None:
     """Refuse a log that is said to be uniform and clearly is not: χ² over positions, p < 10⁻⁶."""
-    from scipy.stats import chi2
-
     offered = np.arange(log.counts.max()) < log.counts[:, None]
     expected = (offered / log.counts[:, None]).sum(axis=0)
     seen = np.bincount(log.chosen, minlength=expected.size)
     statistic = float(((seen - expected) ** 2 / expected).sum())
-    if expected.size > 1 and expected.min() >= 5 and chi2.sf(statistic, expected.size - 1) < 1e-6:
+    if expected.size > 1 and expected.min() >= 5 and chi_square_tail(statistic, expected.size - 1) < 1e-6:
         a = int(np.argmax(np.abs(seen - expected) / np.sqrt(expected)))
         raise FedbanditError(
             f"The log is said to be uniform, but arm {a} was chosen {seen[a]:,} times where {expected[a]:,.0f} are "

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fedbandit.errors import require
+from fedbandit.errors import needs, require
 from fedbandit.types import Array
 
 _STEEPEST = 12.0  # of the optimiser's variables: keeps neighbouring decays apart in floating point
@@ -113,11 +113,10 @@ def blt(n_max: int, buffers: int = 3) -> BufferedToeplitz:
     q = min(buffers, n_max - 1)
     if q == 0:
         return independent(n_max)
-    from scipy.optimize import minimize  # here: it takes half a second to import
-
     gaps = np.geomspace(0.5 / n_max, 0.6, 2 * q)
     ratios = np.append(gaps[:-1] / gaps[1:], gaps[-1])
-    optimum = minimize(_log_error, np.log(ratios / (1 - ratios)), args=(n_max,), method="BFGS")
+    optimise = needs("scipy.optimize", "private", "Differential privacy")  # here: it takes half a second to import
+    optimum = optimise.minimize(_log_error, np.log(ratios / (1 - ratios)), args=(n_max,), method="BFGS")
     decays, inverse_decays = _interlaced(np.round(optimum.x, _DIGITS))
     return BufferedToeplitz(n_max, tuple(decays.tolist()), tuple(inverse_decays.tolist()))
 

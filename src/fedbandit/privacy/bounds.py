@@ -22,10 +22,9 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chdtrc, gammaincc, gammainccinv, gammaln, ndtr
 
 from fedbandit.errors import require, whole_number
-from fedbandit.privacy.calibration import check_budget, smallest
+from fedbandit.privacy.calibration import check_budget, smallest, special_functions
 from fedbandit.privacy.mechanism import Mechanism, noise_std
 from fedbandit.privacy.published import feducb_depth
 from fedbandit.types import Array
@@ -171,6 +170,7 @@ def gram_bound(stds: Array, counts: Array, dim: int, failure: float) -> float:
 
 def chi_bound(stds: Array, counts: Array, dim: int, failure: float) -> float:
     """The same for the norms of normal vectors."""
+    chdtrc = special_functions().chdtrc
     return _union(lambda x: np.asarray(chdtrc(dim, x * x)), stds, counts, failure)
 
 
@@ -181,8 +181,8 @@ def largest_eigenvalue_tail(x: Array, dim: int) -> Array:
     λ_max is convex and √2-Lipschitz, its median is below its mean (Kwapień 1994), which is ≤ 2 E‖g‖
     (Sudakov–Fernique), so P(λ_max > 2 E‖g‖ + √2 t) ≤ Φ(−t).
     """
-    mean_norm = math.sqrt(2) * math.exp(gammaln((dim + 1) / 2) - gammaln(dim / 2))
-    coarse = np.asarray(ndtr((2 * mean_norm - x) / math.sqrt(2)))
+    mean_norm = math.sqrt(2) * math.exp(math.lgamma((dim + 1) / 2) - math.lgamma(dim / 2))
+    coarse = np.asarray(special_functions().ndtr((2 * mean_norm - x) / math.sqrt(2)))
     if dim > _LARGEST_TABLE:
         return coarse
     table = _eigenvalues_above(dim)
@@ -226,9 +226,10 @@ def gamma_norm_tail(radius: float, copies: int, dim: int) -> float:
     Rounded up: W is cut into cells, each taken at its upper end.
     """
     shape = copies * (dim + 1) / 2
-    edges = np.geomspace(shape / 100, float(gammainccinv(shape, 1e-18)), 5000)
-    cells = -np.diff(gammaincc(shape, edges), prepend=1.0)
-    return float(cells @ chdtrc(dim, radius**2 / (2 * edges))) + 1e-18
+    special = special_functions()
+    edges = np.geomspace(shape / 100, float(special.gammainccinv(shape, 1e-18)), 5000)
+    cells = -np.diff(special.gammaincc(shape, edges), prepend=1.0)
+    return float(cells @ special.chdtrc(dim, radius**2 / (2 * edges))) + 1e-18
 
 
 def _union(tail: Callable[[Array], Array], stds: Array, counts: Array, failure: float) -> float:

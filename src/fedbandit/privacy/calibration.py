@@ -5,11 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr
 
-from fedbandit.errors import require
+from fedbandit.errors import needs, require
+
+
+def special_functions() -> Any:
+    """scipy.special: the tails and quantiles that noise is calibrated with."""
+    return needs("scipy.special", "private", "Differential privacy")
 
 
 def check_budget(epsilon: float, delta: float) -> None:
@@ -28,6 +33,7 @@ def gaussian_delta(distance: float, epsilon: float) -> float:
     """
     if distance == 0:
         return 0.0
+    log_ndtr = special_functions().log_ndtr
     above = float(log_ndtr(distance / 2 - epsilon / distance))
     below = epsilon + float(log_ndtr(-distance / 2 - epsilon / distance))
     return -math.exp(above) * math.expm1(below - above) if below < above else 0.0
@@ -55,10 +61,9 @@ def gaussian_multiplier(epsilon: float, delta: float) -> float:
     check_budget(epsilon, delta)
     if math.isinf(epsilon):
         return 0.0
-    from dp_accounting import get_sigma_gaussian  # here: it imports a good second of SciPy
-
+    accounting = needs("dp_accounting", "private", "Differential privacy")  # here: it imports a good second of SciPy
     with np.errstate(divide="ignore"):  # it takes log(0) for −∞
-        sigma = float(get_sigma_gaussian(epsilon, delta))
+        sigma = float(accounting.get_sigma_gaussian(epsilon, delta))
     return sigma * (1 + 1e-9)  # its root is accurate to 1e-12, on either side
 
 

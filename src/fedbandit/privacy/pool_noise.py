@@ -31,9 +31,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import ndtri
 
 from fedbandit.privacy.bounds import NoiseBounds, chi_bound, gram_bound
+from fedbandit.privacy.calibration import special_functions
 from fedbandit.sums import EXACT, Slack
 from fedbandit.types import Array, Ints
 
@@ -117,7 +117,7 @@ class PoolNoise:
         return (
             gram_bound(one, looks, self.dim, share),
             chi_bound(one, looks, self.dim, share),
-            -float(ndtri(share / self.looks / 2)),
+            -float(special_functions().ndtri(share / self.looks / 2)),
         )
 
     def _as_published(self, V: Array, M: int, ridge: float) -> tuple[Array, Slack]:

@@ -19,12 +19,11 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from fedbandit.errors import FedbanditError
+from fedbandit.errors import FedbanditError, needs
 from fedbandit.privacy.noise import Kind, Size, draw_gamma
 from fedbandit.types import Array
 
@@ -38,8 +37,7 @@ class SecureSource:
     label = "secure"
 
     def __init__(self) -> None:
-        if find_spec("opendp") is None:
-            raise FedbanditError("Secure noise needs OpenDP: pip install 'fedbandit[secure]'.")
+        needs("opendp", "secure", "Secure noise")
 
     def perturb(self, kind: Kind, values: Array, scale: float) -> Array:
         """`values` with noise of this kind and scale, float-safe but for gamma noise."""

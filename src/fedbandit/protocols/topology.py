@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterable
+from itertools import combinations, pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,40 +16,38 @@ from fedbandit.types import Array
 Topology: TypeAlias = str | Array | Any
 """A name of `TOPOLOGIES`, an adjacency matrix, or a networkx graph whose nodes are 0, …, N − 1."""
 
+Edges: TypeAlias = Iterable[tuple[int, int]]
 
-def _erdos_renyi(n: int) -> Any:
+
+def _ring(n: int) -> Edges:
+    return [*pairwise(range(n)), (n - 1, 0)]
+
+
+def _grid(n: int) -> Edges:
+    """As square as N allows."""
+    rows = next(r for r in range(math.isqrt(n), 0, -1) if n % r == 0)
+    columns = n // rows
+    right = [(i, i + 1) for i in range(n) if (i + 1) % columns]
+    return right + [(i, i + columns) for i in range(n - columns)]
+
+
+def _erdos_renyi(n: int) -> Edges:
     """The densest sparse one: p = 2 log N/N, drawn with seeds 0, 1, … until it is connected."""
-    import networkx as nx
-
     p = min(1.0, 2 * math.log(max(n, 2)) / n)
     seed = 0
-    while not nx.is_connected(graph := nx.gnp_random_graph(n, p, seed=seed)):
+    while True:
+        rng = random.Random(seed)
+        edges = [pair for pair in combinations(range(n), 2) if rng.random() < p]
+        if len(_parts(_adjacent(edges, n))) == 1:
+            return edges
         seed += 1
-    return graph
 
 
-def _grid(n: int) -> Any:
-    """As square as N allows."""
-    import networkx as nx
-
-    rows = next(r for r in range(math.isqrt(n), 0, -1) if n % r == 0)
-    return nx.convert_node_labels_to_integers(nx.grid_2d_graph(rows, n // rows))
-
-
-def _by_networkx(name: str, *, fewer: int = 0) -> Callable[[int], Any]:
-    def make(n: int) -> Any:
-        import networkx as nx  # here: it takes a tenth of a second
-
-        return getattr(nx, name)(n - fewer)
-
-    return make
-
-
-TOPOLOGIES: dict[str, Callable[[int], Any]] = {
-    "complete": _by_networkx("complete_graph"),
-    "line": _by_networkx("path_graph"),
-    "ring": _by_networkx("cycle_graph"),
-    "star": _by_networkx("star_graph", fewer=1),
+TOPOLOGIES: dict[str, Callable[[int], Edges]] = {
+    "complete": lambda n: combinations(range(n), 2),
+    "line": lambda n: pairwise(range(n)),
+    "ring": _ring,
+    "star": lambda n: ((0, i) for i in range(1, n)),
     "grid": _grid,
     "erdos-renyi": _erdos_renyi,
 }
@@ -59,14 +59,12 @@ def neighbours_of(topology: Topology, n: int) -> tuple[tuple[int, ...], ...]:
     >>> neighbours_of("line", 3)
     ((1,), (0, 2), (1,))
     """
-    import networkx as nx
-
     if isinstance(topology, str):
         if topology not in TOPOLOGIES:
             raise unknown("topology", topology, TOPOLOGIES)
-        graph = TOPOLOGIES[topology](n)
-    elif isinstance(topology, nx.Graph):
-        graph = topology
+        edges, nodes = TOPOLOGIES[topology](n), set(range(n))
+    elif hasattr(topology, "nodes") and hasattr(topology, "edges"):  # a networkx graph
+        edges, nodes = topology.edges(), set(topology.nodes)
     else:
         matrix = np.asarray(topology)
         require(
@@ -75,9 +73,33 @@ def neighbours_of(topology: Topology, n: int) -> tuple[tuple[int, ...], ...]:
             topology,
             "a name, a symmetric adjacency matrix or a networkx graph",
         )
-        graph = nx.from_numpy_array((matrix != 0).astype(int))
-    require(set(graph.nodes) == set(range(n)), "the nodes of the topology", sorted(graph.nodes), f"0, …, {n - 1}")
-    if not nx.is_connected(graph):
-        parts = [sorted(part) for part in nx.connected_components(graph)]
+        edges, nodes = zip(*(ends.tolist() for ends in np.nonzero(matrix)), strict=True), set(range(len(matrix)))
+    require(nodes == set(range(n)), "the nodes of the topology", sorted(nodes), f"0, …, {n - 1}")
+    adjacent = _adjacent(edges, n)
+    parts = _parts(adjacent)
+    if len(parts) > 1:
         raise FedbanditError(f"The topology is not connected: agents {parts[0]} cannot reach agents {parts[1]}.")
-    return tuple(tuple(sorted(j for j in graph.neighbors(i) if j != i)) for i in range(n))
+    return tuple(tuple(sorted(near)) for near in adjacent)
+
+
+def _adjacent(edges: Edges, n: int) -> list[set[int]]:
+    """The neighbours of each, itself excluded."""
+    adjacent: list[set[int]] = [set() for _ in range(n)]
+    for i, j in edges:
+        if i != j:
+            adjacent[i].add(j)
+            adjacent[j].add(i)
+    return adjacent
+
+
+def _parts(adjacent: list[set[int]]) -> list[list[int]]:
+    """The connected components, in the order of their first members."""
+    left, parts = set(range(len(adjacent))), []
+    while left:
+        part, new = set(), {min(left)}
+        while new:
+            part |= new
+            new = set().union(*(adjacent[i] for i in new)) - part
+        left -= part
+        parts.append(sorted(part))
+    return parts

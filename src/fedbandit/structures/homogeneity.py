@@ -23,9 +23,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chndtrix
 
 from fedbandit.sharing import Members, Noise
+from fedbandit.tails import chi_square_quantile
 from fedbandit.types import Array, Ints
 
 LEAST_NOISE = 1e-6
@@ -118,7 +118,7 @@ def critical_value(tail: float, df: int, noncentrality: float) -> float:
     >>> round(critical_value(0.05, 25, 0.0), 2), critical_value(0.05, 0, 0.0)
     (37.65, inf)
     """
-    return math.inf if df == 0 else float(chndtrix(1 - tail, df, noncentrality))
+    return math.inf if df == 0 else chi_square_quantile(tail, df, noncentrality)
 
 
 def parallel_sum(A: Array, B: Array) -> Array:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from typing import Any
 
-from fedbandit.errors import FedbanditError
+from fedbandit.errors import FedbanditError, needs
 from fedbandit.studies.runner import THREAD_LIMITS, Answer, Item, usable_processors
 
 
 def require_ray() -> Any:
     """Ray, or a sentence about how to get it."""
-    if find_spec("ray") is None:
-        raise FedbanditError("--engine ray needs Ray: pip install 'fedbandit[ray]'.")
-    import ray
-
-    return ray
+    return needs("ray", "ray", "--engine ray")
 
 
 def on_ray(

@@ -31,7 +31,7 @@ CURVE_POINTS = 200
 CHECKPOINTS = 10
 """A long run saves its state about this often; what it saves grows with its length."""
 
-THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+THREAD_LIMITS = ("FEDBANDIT_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")

@@ -7,11 +7,10 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fedbandit.errors import FedbanditError
+from fedbandit.errors import FedbanditError, needs
 from fedbandit.studies.runner import Run
 
 Row = dict[str, Any]
@@ -51,8 +50,9 @@ def make_folder(path: Path) -> None:
 
 def require_format(form: str) -> None:
     """Refuse Parquet where the software for it is missing."""
-    if form == "parquet" and (find_spec("pandas") is None or find_spec("pyarrow") is None):
-        raise FedbanditError("Parquet needs pandas and pyarrow: pip install 'fedbandit[frames]'.")
+    if form == "parquet":
+        needs("pandas", "frames", "Parquet")
+        needs("pyarrow", "frames", "Parquet")
 
 
 def run_rows(runs: Sequence[Run]) -> list[Row]:

@@ -26,7 +26,7 @@ from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
-from fedbandit.errors import FedbanditError, unknown, whole_number
+from fedbandit.errors import FedbanditError, needs, unknown, whole_number
 from fedbandit.studies.claims import CLAIMS
 from fedbandit.studies.declaration import Experiment, Point, Scale
 from fedbandit.studies.measured import Value
@@ -64,8 +64,7 @@ def read_experiment(path: Path) -> Experiment:
 
 
 def _parse(path: Path) -> Any:
-    import yaml
-
+    yaml = needs("yaml", "studies", "An experiment in YAML")
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
+from fedbandit import tails
 from fedbandit.types import Array
 
 LEVEL = 0.05
@@ -42,9 +43,7 @@ class Margin(NamedTuple):
 @cache
 def students_quantile(seeds: int) -> float:
     """How many standard errors a mean must be away from zero: 6.3 for two seeds, 2.1 for five, 1.8 for ten."""
-    from scipy.stats import t
-
-    return float(t.ppf(1 - LEVEL, seeds - 1))
+    return tails.students_quantile(LEVEL, seeds - 1)
 
 
 def margin(samples: Array) -> Margin:

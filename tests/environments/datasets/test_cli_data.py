@@ -87,7 +87,7 @@ def test_environment_variable_names_the_data(
     [
         (("data",), "The following arguments are required: check | prepare; see fedbandit data --help."),
         (("data", "check", "nowhere"), "There is no folder 'nowhere'."),
-        (("data", "check", str(FIXTURE.parent.parent / "evaluation")), "There is no data set that fedbandit knows in"),
+        (("data", "check", str(FIXTURE.parents[2] / "evaluation")), "There is no data set that fedbandit knows in"),
         (("data", "prepare", "lasfm"), "There is no data set 'lasfm'; did you mean 'lastfm'?"),
         (("data", "prepare", "lastfm", "--data", "nowhere"), "Last.FM (HetRec-2011) is not in 'nowhere': download"),
         (("data", "prepare", "lastfm", *WORLD, "--ridge", "1"), "There is no flag '--ridge'"),

@@ -6,6 +6,7 @@ a packed matrix is in here, and nothing outside imports anything but these names
 
     unknown_part(system)                          the first part that has no kernel, in words; None if all have one
     make_learner(system, env, world, seed)        a `Learner` for a system that was told the world
+    drawing_kernels()                             the inner loops of drawing (`environments.kernels`), compiled
     is_warm()                                     whether kernels are compiled already, and cached
 """
 
@@ -16,10 +17,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fedbandit.engine.learner import Learner
     from fedbandit.environments.block import Environment
+    from fedbandit.environments.kernels import Kernels
     from fedbandit.system import System
     from fedbandit.world import World
 
-__all__ = ["is_warm", "make_learner", "unknown_part"]
+__all__ = ["drawing_kernels", "is_warm", "make_learner", "unknown_part"]
 
 
 def unknown_part(system: System) -> str | None:
@@ -34,6 +36,13 @@ def make_learner(system: System, env: Environment, world: World, seed: int) -> L
     from fedbandit.engine.fast.learner import make_learner as make
 
     return make(system, env, world, seed)
+
+
+def drawing_kernels() -> Kernels:
+    """What blocks are drawn with while this engine runs."""
+    from fedbandit.engine.fast.draws import COMPILED
+
+    return COMPILED
 
 
 def is_warm() -> bool:

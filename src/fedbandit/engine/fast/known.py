@@ -89,7 +89,8 @@ def _unknown_pair(system: System) -> str | None:
         other = system.protocol if not compiled else system.privacy
         return f"{type(other).__name__} with the structure {structure}"
     sampled = isinstance(system.policy, LinTS | LinPHE)
-    if sampled and (system.privacy.perturbs == "statistics" or not system.structure.fresh):
+    lagging = not system.structure.fresh and not isinstance(system.structure, Clustering)  # clusters are exact
+    if sampled and (system.privacy.perturbs == "statistics" or lagging):
         # Noise widens samples by the largest eigenvalue, of which rows have a bound only.
         return f"the policy {policy} with the privacy {type(system.privacy).__name__}"
     return None

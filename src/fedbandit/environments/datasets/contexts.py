@@ -7,51 +7,47 @@ fixed, and entries are rounded to six decimals.
 from __future__ import annotations
 
 import math
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from fedbandit.errors import FedbanditError
+from fedbandit.errors import FedbanditError, needs
 from fedbandit.types import Array, Ints
 
 DECIMALS = 6
 
 
-def require_scikit_learn() -> None:
-    """Say how to get scikit-learn if it is missing."""
-    if find_spec("sklearn") is None:
-        raise FedbanditError("Preparing data sets needs scikit-learn: pip install 'fedbandit[data]'.")
+def for_preparing(module: str) -> Any:
+    """A module of scikit-learn, or of SciPy, which comes with it."""
+    return needs(module, "data", "Preparing a data set")
+
+
+def counted(rows: Ints, columns: Ints, shape: tuple[int, int], values: Array | None = None) -> Any:
+    """The sparse matrix of how often each pair of row and column occurs, or of the values that stand there."""
+    cells = np.ones(rows.size) if values is None else values
+    return for_preparing("scipy.sparse").coo_array((cells, (rows, columns)), shape=shape).tocsr()
 
 
 def tf_idf(items: Ints, terms: Ints, n_items: int, n_terms: int) -> Any:
     """TF-IDF rows (sparse, unit norm): how often an item has a term, times ln((1 + n)/(1 + df)) + 1."""
-    require_scikit_learn()
-    from scipy.sparse import coo_array
-    from sklearn.feature_extraction.text import TfidfTransformer
-
-    counts = coo_array((np.ones(items.size), (items, terms)), shape=(n_items, n_terms)).tocsr()
-    return TfidfTransformer().fit_transform(counts)
+    transformer = for_preparing("sklearn.feature_extraction.text").TfidfTransformer()
+    return transformer.fit_transform(counted(items, terms, (n_items, n_terms)))
 
 
 def principal_components(rows: Any, dim: int, what: str) -> Array:
     """Scores of the leading `dim` principal components of sparse rows."""
-    require_scikit_learn()
-    from sklearn.decomposition import PCA
-
+    decomposition = for_preparing("sklearn.decomposition")
     _require_rank(rows.shape, dim, what)
-    pca = PCA(dim, svd_solver="arpack", tol=0.0, random_state=0)
+    pca = decomposition.PCA(dim, svd_solver="arpack", tol=0.0, random_state=0)
     scores: Array = pca.fit_transform(rows)
     return scores * fixed_signs(pca.components_)
 
 
 def left_singular_vectors(matrix: Any, rank: int, what: str) -> Array:
     """The leading left singular vectors of a sparse matrix, times their singular values."""
-    from scipy.sparse.linalg import svds
-
     _require_rank(matrix.shape, rank, what)
     start = np.random.default_rng(0).standard_normal(min(matrix.shape))
-    U, s, Vt = svds(matrix, k=rank, v0=start, tol=0.0, solver="arpack")
+    U, s, Vt = for_preparing("scipy.sparse.linalg").svds(matrix, k=rank, v0=start, tol=0.0, solver="arpack")
     order = np.argsort(s)[::-1]
     scaled: Array = U[:, order] * s[order] * fixed_signs(Vt[order])
     return scaled

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fedbandit.environments.block import Block, RewardKind
+from fedbandit.environments.block import Block, RewardKind, Unstructured
 from fedbandit.errors import whole_number
 from fedbandit.streams import Stream as Purpose
 from fedbandit.streams import generator
@@ -15,7 +15,7 @@ from fedbandit.types import Array, Ints
 
 
 @dataclass(frozen=True)
-class LikedItems:
+class LikedItems(Unstructured):
     """A data set of likes; made by `lastfm`, `delicious` and `movielens`.
 
     Each interaction of the data is offered once: the item that the user liked, and K − 1 items drawn from all that the
@@ -69,6 +69,10 @@ class LikedItems:
         """Interactions of each client."""
         return np.bincount(self.client_of[self.users], minlength=self.n_clients)
 
+    def graph_of(self, seed: int) -> Array | None:  # noqa: ARG002
+        """W, whatever the seed."""
+        return self.graph
+
     def open(self, seed: int) -> LikedItemsStream:
         """The stream of a seed."""
         return LikedItemsStream(self, whole_number("seed", seed, 0))
@@ -78,6 +82,7 @@ class LikedItemsStream:
     """The interactions of a seed: shuffled, with items drawn chunk by chunk."""
 
     chunk = 4096
+    draws_ahead = False
 
     def __init__(self, env: LikedItems, seed: int) -> None:
         self.env = env

@@ -12,6 +12,7 @@ import numpy as np
 
 from fedbandit.environments.datasets.cache import Prepared, cached
 from fedbandit.environments.datasets.contexts import (
+    counted,
     left_singular_vectors,
     normalised,
     principal_components,
@@ -100,8 +101,6 @@ def read_movielens(folder: Path, min_rating: float) -> tuple[Ratings, Likes, Rep
 
 def _without_tags(ratings: Ratings, replayed: Ints, dim: int, report: Report) -> Contexts:
     """Contexts of genres and of the ratings of users who are not replayed."""
-    from scipy.sparse import coo_array
-
     if dim < 2:
         raise FedbanditError(f"dim is {dim}, but must be at least 2 for genres and ratings.")
     ids = np.unique(ratings.movies)
@@ -124,8 +123,8 @@ def _without_tags(ratings: Ratings, replayed: Ints, dim: int, report: Report) ->
             f"vectors of the ratings of the {n_others:,} users who are not replayed."
         )
     users, rows = np.unique(ratings.users[others], return_inverse=True)
-    table = (ratings.values[others], (np.searchsorted(ids, ratings.movies[others]), rows))
-    matrix = coo_array(table, shape=(ids.size, users.size)).tocsr()
+    rated = np.searchsorted(ids, ratings.movies[others])
+    matrix = counted(rated, rows, (ids.size, users.size), ratings.values[others])
     taste = left_singular_vectors(matrix, dim - n_genres, "the matrix of ratings")
     X = np.concatenate([normalised(about), normalised(taste)], axis=1) / math.sqrt(2)
     return Contexts(ids, trimmed(X))

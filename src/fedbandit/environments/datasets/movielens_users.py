@@ -11,7 +11,13 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from fedbandit.environments.datasets.cache import Prepared, cached
-from fedbandit.environments.datasets.contexts import left_singular_vectors, normalised, require_scikit_learn, trimmed
+from fedbandit.environments.datasets.contexts import (
+    counted,
+    for_preparing,
+    left_singular_vectors,
+    normalised,
+    trimmed,
+)
 from fedbandit.environments.datasets.ratings import Ratings, find_movielens, read_ratings
 from fedbandit.environments.synthetic import Synthetic
 from fedbandit.errors import FedbanditError, whole_number
@@ -87,18 +93,14 @@ def movielens_users(
 
 
 def _parameters(folder: Path, n: int, dim: int, n_clusters: int) -> Prepared:
-    require_scikit_learn()
-    from sklearn.cluster import KMeans
-
+    cluster = for_preparing("sklearn.cluster")
     users = user_vectors(read_ratings(folder), n, dim)
-    fit = KMeans(n_clusters, n_init=10, random_state=0).fit(users)
+    fit = cluster.KMeans(n_clusters, n_init=10, random_state=0).fit(users)
     return {}, {"theta": trimmed(fit.cluster_centers_), "centre_of": fit.labels_.astype(np.int64)}
 
 
 def user_vectors(ratings: Ratings, n: int, dim: int) -> Array:
     """Parameters of the n users before they are moved to centres."""
-    from scipy.sparse import coo_array
-
     users = _most(ratings.users, 3 * n)
     here = np.isin(ratings.users, users)
     movies = _most(ratings.movies[here], n)
@@ -110,8 +112,7 @@ def user_vectors(ratings: Ratings, n: int, dim: int) -> Array:
         )
     here &= np.isin(ratings.users, chosen)
     at = np.searchsorted(chosen, ratings.users[here]), np.searchsorted(movies, ratings.movies[here])
-    matrix = coo_array((np.ones(at[0].size), at), shape=(n, n)).tocsr()
-    scaled = left_singular_vectors(matrix, dim - 1, "the matrix of ratings")
+    scaled = left_singular_vectors(counted(*at, (n, n)), dim - 1, "the matrix of ratings")
     return with_constant(scaled / np.sqrt(np.einsum("ij,ij->j", scaled, scaled)))
 
 

@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedbandit.environments.datasets.contexts import fixed_signs, normalised, require_scikit_learn
+from fedbandit.environments.datasets.contexts import counted, fixed_signs, for_preparing, normalised
 from fedbandit.errors import FedbanditError
 from fedbandit.types import Array, Ints
 
 
 def partition(pairs: Ints, n_users: int, n_clusters: int) -> Ints:
     """The cluster of each user, given friends as (pairs, 2); clusters are numbered by their first user."""
-    require_scikit_learn()
-    from scipy.sparse.linalg import LinearOperator, eigsh
-    from sklearn.cluster import KMeans
-
+    cluster, linalg = for_preparing("sklearn.cluster"), for_preparing("scipy.sparse.linalg")
     if not 1 <= n_clusters < n_users:
         raise FedbanditError(f"n_clusters is {n_clusters}, but must be at least 1 and below the {n_users} users.")
     A = adjacency(pairs, n_users)
@@ -34,10 +31,10 @@ def partition(pairs: Ints, n_users: int, n_clusters: int) -> Ints:
         return result
 
     start = np.random.default_rng(0).standard_normal(n_users)
-    operator = LinearOperator((n_users, n_users), matvec=smoothed, dtype=np.float64)
-    _, vectors = eigsh(operator, k=n_clusters, which="LA", v0=start, tol=0.0)
+    operator = linalg.LinearOperator((n_users, n_users), matvec=smoothed, dtype=np.float64)
+    _, vectors = linalg.eigsh(operator, k=n_clusters, which="LA", v0=start, tol=0.0)
     vectors = np.asarray(vectors) * fixed_signs(vectors.T)
-    labels = KMeans(n_clusters, n_init=10, random_state=0).fit_predict(normalised(vectors))
+    labels = cluster.KMeans(n_clusters, n_init=10, random_state=0).fit_predict(normalised(vectors))
     _, first = np.unique(labels, return_index=True)
     renumbered = np.empty(n_clusters, dtype=np.int64)
     renumbered[labels[np.sort(first)]] = np.arange(first.size)
@@ -62,10 +59,7 @@ def weights(edges: Array) -> Array:
 
 def adjacency(pairs: Ints, n_users: int):  # type: ignore[no-untyped-def]  # scipy has no types
     """The symmetric 0/1 matrix of who is whose friend."""
-    from scipy.sparse import coo_array
-
-    rows, columns = pairs.T
-    A = coo_array((np.ones(rows.size), (rows, columns)), shape=(n_users, n_users)).tocsr()
+    A = counted(pairs[:, 0], pairs[:, 1], (n_users, n_users))
     A = A + A.T
     A.setdiag(0)
     A.eliminate_zeros()
