@@ -15,7 +15,7 @@ from fedbandit.messages import (
     Message,
     Receipt,
     Request,
-    Terms,
+    Threshold,
     Upload,
     decode,
     encode,
@@ -42,7 +42,7 @@ messages = st.one_of(
     st.builds(Download, numbers, numbers, numbers, sums()),
     st.builds(Request, numbers, floats),
     st.builds(Collect, numbers, numbers),
-    st.builds(Terms, numbers, floats),
+    st.builds(Threshold, numbers, floats),
 )
 
 

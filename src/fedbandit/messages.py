@@ -88,7 +88,7 @@ class Download:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Client → coordinator: let everyone synchronise; `growth` says how far past need I am, if anybody minds."""
+    """Client → coordinator: let everyone synchronise; `growth` is by how much my trigger is exceeded, for queues."""
 
     kind: ClassVar[int] = 5
     member: int
@@ -132,7 +132,7 @@ class Tell:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class Threshold:
     """Coordinator → client: from now on, speak when your trigger exceeds this threshold."""
 
     kind: ClassVar[int] = 9
@@ -140,9 +140,9 @@ class Terms:
     threshold: float
 
 
-Message: TypeAlias = Join | Upload | Receipt | Download | Request | Collect | Ask | Tell | Terms
+Message: TypeAlias = Join | Upload | Receipt | Download | Request | Collect | Ask | Tell | Threshold
 KINDS: dict[int, type[Message]] = {
-    k.kind: k for k in (Join, Upload, Receipt, Download, Request, Collect, Ask, Tell, Terms)
+    k.kind: k for k in (Join, Upload, Receipt, Download, Request, Collect, Ask, Tell, Threshold)
 }
 
 
@@ -186,7 +186,7 @@ def encode(message: Message) -> bytes:
             return header + _encode_sums(sums)
         case Join(member, version):
             return _header(message, member, version)
-        case Terms(member, threshold):
+        case Threshold(member, threshold):
             return _header(message, member, real=threshold)
         case Request(member, growth):
             return _header(message, member, real=growth)
@@ -225,9 +225,18 @@ def decode(data: bytes) -> Message:
         return Receipt(member, first)
     if kind == Collect.kind:
         return Collect(member, first)
-    if kind == Terms.kind:
-        return Terms(member, real)
+    if kind == Threshold.kind:
+        return Threshold(member, real)
     return Join(member, first) if kind == Join.kind else Request(member, real)
+
+
+def is_a(kind: type[Message], data: bytes) -> bool:
+    """Whether the header of an encoded message says that it is of this kind.
+
+    >>> is_a(Join, encode(Join(3))), is_a(Join, encode(Receipt(3, 1)))
+    (True, False)
+    """
+    return data[3:4] == bytes([kind.kind])
 
 
 def _header(message: Message, member: int, first: int = 0, second: int = 0, real: float = 0.0, dim: int = 0) -> bytes:

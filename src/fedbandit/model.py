@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, Protocol, cast
 import numpy as np
 
 from fedbandit.errors import FedbanditError
+from fedbandit.state import require_arrays_like
 from fedbandit.sums import EXACT, Slack, Sums
 from fedbandit.types import Array
 
@@ -327,11 +328,7 @@ class RidgeModel(LinearModel):
 
     def load(self, numbers: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
         """Go on from there."""
-        d = self.dim
-        shapes = {"V": (d, d), "b": (d,), "pending_V": (d, d), "pending_b": (d,), "slack": (len(EXACT),)}
-        for name, shape in shapes.items():
-            if arrays[name].shape != shape:
-                raise FedbanditError(f"The stored {name} is of shape {arrays[name].shape}, expected {shape}.")
+        require_arrays_like(arrays, self.dump()[1])
         self.n, self.n_own, self.n_pending = (int(numbers[name]) for name in ("n", "n_own", "n_pending"))
         self.version, self.shared_logdet = int(numbers["version"]), float(numbers["shared_logdet"])
         self._shared_V, self._shared_b = arrays["V"].copy(), arrays["b"].copy()

@@ -1,4 +1,4 @@
-"""What tests of the service share: a hall in memory, frames to send, and a coordinator on loopback."""
+"""What tests of the service share: a host in memory, clients without a network, and a coordinator on loopback."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ import numpy as np
 import uvicorn
 
 import fedbandit as fb
-from fedbandit.network.client.durable import Member
+from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.coordinator.config import FederationConfig, ServerConfig
-from fedbandit.network.coordinator.host import Hall
+from fedbandit.network.coordinator.host import Host
 from fedbandit.network.coordinator.service import make_app
-from fedbandit.network.invitation import Terms
+from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import MemoryStore
 
 WORLD = fb.World(n_clients=4, dim=3, horizon=10_000)
-TERMS = Terms("async-linucb", {"gamma_upload": 1.3, "gamma_download": 1.3}, WORLD)
+AGREEMENT = Agreement("async-linucb", {"gamma_upload": 1.3, "gamma_download": 1.3}, WORLD)
 CONFIG = """
 [server]
 port = {port}
@@ -42,30 +42,35 @@ keywords = {{gamma_upload = 1.3, gamma_download = 1.3}}
 """
 
 
-def make_hall(keys: Path | None = None, **settings: Any) -> Hall:
-    """A hall with a federation `shops` in memory."""
-    config = ServerConfig({"shops": FederationConfig(TERMS)}, keys=keys, **{"rate": 1e6, **settings})
-    return Hall(config, MemoryStore())
+def make_host(keys: Path | None = None, **settings: Any) -> Host:
+    """A host with a federation `shops` in memory."""
+    config = ServerConfig({"shops": FederationConfig(AGREEMENT)}, keys=keys, **{"rate": 1e6, **settings})
+    return Host(config, MemoryStore())
 
 
-def make_member(number: int, entropy: int = 7) -> Member:
-    """A client's end, without a network."""
-    return Member(MemoryStore(), TERMS, number, lambda: entropy)
+def make_client(number: int, entropy: int = 7) -> DurableClient:
+    """A client without a network."""
+    return DurableClient(MemoryStore(), AGREEMENT, number, lambda: entropy)
 
 
-def act(member: Member, visits: int, seed: int = 0) -> None:
-    """Let a member serve some users."""
+def act(client: DurableClient, visits: int, seed: int = 0) -> None:
+    """Let a client serve some users."""
     rng = np.random.default_rng(seed)
     for _ in range(visits):
         X = rng.uniform(-0.5, 0.5, (4, 3))
-        choice = member.select(X)
-        member.observe(choice.number, float(rng.uniform(-1, 1)))
+        choice = client.select(X)
+        client.observe(choice.number, float(rng.uniform(-1, 1)))
+
+
+def known(client: DurableClient) -> int:
+    """How many observations the client's model has learnt from, its own and others'."""
+    return client.machine.model.n
 
 
 @contextlib.contextmanager
-def served(hall: Hall) -> Iterator[str]:
-    """The hall on a port of loopback, in a thread; its address."""
-    config = uvicorn.Config(make_app(hall), host="127.0.0.1", port=0, log_config=None, ws="websockets-sansio")
+def served(host: Host) -> Iterator[str]:
+    """The host on a port of loopback, in a thread; its address."""
+    config = uvicorn.Config(make_app(host), host="127.0.0.1", port=0, log_config=None, ws="websockets-sansio")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

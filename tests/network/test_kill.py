@@ -20,12 +20,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedbandit.engine.fast.row_sums import pending_sums
-from fedbandit.engine.fast.statistics import N_OWN, N_PENDING, pending_b_of
-from fedbandit.network.client.durable import Member, stored_terms
+from fedbandit.network.client.durable import DurableClient, stored_agreement
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.stores import open_store
-from tests.network.servers import TERMS, Coordinator
+from tests.network.servers import AGREEMENT, Coordinator
 
 KILLS = int(os.environ.get("FEDBANDIT_KILLS", "2"))
 CLIENTS = 2
@@ -117,25 +115,26 @@ def wait_until(condition: Callable[[], bool]) -> None:
 def compare(folder: Path, where: str) -> None:
     """Open what is on disk, and compare it with the clients' own notes."""
     store = open_store(where)
-    federation = Federation("shops", TERMS, store)
+    federation = Federation("shops", AGREEMENT, store)
     V, b, n = np.zeros((3, 3)), np.zeros(3), 0.0
-    for seat in federation.register.by_member:
-        client_store = open_store(folder / f"{seat.name}.db")
-        found = stored_terms(client_store)
+    for record in federation.register.by_number:
+        client_store = open_store(folder / f"{record.name}.db")
+        found = stored_agreement(client_store)
         assert found is not None
-        member = Member(client_store, *found, lambda: 1)
-        machine = member.machine
-        notes = np.frombuffer((folder / f"{seat.name}.log").read_bytes(), dtype=np.float64).reshape(-1, 4)
-        extra = int(machine.row[N_OWN]) - len(notes)
-        lives = member.epoch - 1
-        assert 0 <= extra <= lives, "an observation was lost, or one more than a kill can hide was made"
-        applied = federation.machine.applied.get(seat.member, 0)
+        client = DurableClient(client_store, *found, lambda: 1)
+        machine = client.machine
+        notes = np.frombuffer((folder / f"{record.name}.log").read_bytes(), dtype=np.float64).reshape(-1, 4)
+        extra = machine.observed - len(notes)
+        restarts = client.epoch - 1
+        assert 0 <= extra <= restarts, "an observation was lost, or one more than a kill can hide was made"
+        applied = federation.machine.applied.get(record.member, 0)
         unapplied = [upload.sums for k, upload in machine.outbox.items() if k > applied]
-        waiting = sum(sums.n for sums in unapplied) + machine.row[N_PENDING]
-        assert seat.observations + waiting == machine.row[N_OWN]
-        V += notes[:, :3].T @ notes[:, :3] - sum((s.V for s in unapplied), pending_sums(machine.row, 3).V)
-        b += notes[:, :3].T @ notes[:, 3] - sum((s.b for s in unapplied), pending_b_of(machine.row, 3).copy())
-        n += machine.row[N_OWN] - waiting
+        waiting = sum(sums.n for sums in unapplied) + machine.pending
+        assert record.observations + waiting == machine.observed
+        pending = machine.model.pending()
+        V += notes[:, :3].T @ notes[:, :3] - sum((s.V for s in unapplied), pending.V)
+        b += notes[:, :3].T @ notes[:, 3] - sum((s.b for s in unapplied), pending.b)
+        n += machine.observed - waiting
         if extra:
             V += np.nan  # the notes lack what was killed between learning and noting: compare counts only
         client_store.close()

@@ -58,7 +58,7 @@ def coordinator_of(
 
 def restarted(machine: Coordinator, fresh: Coordinator) -> Coordinator:
     """Another one of the same system that goes on from the stored state."""
-    fresh.restore(unpack(pack(machine.state())))
+    fresh.restore(unpack("coordinator", pack("coordinator", machine.state())))
     return fresh
 
 
@@ -449,10 +449,10 @@ def test_a_coordinator_may_begin_with_what_was_released_elsewhere() -> None:
 def test_what_makes_no_sense_is_refused_and_changes_nothing(message: Message, sentence: str) -> None:
     machine = coordinator_of(EventTriggered())
     machine.receive(Join(1))
-    before = pack(machine.state())
+    before = pack("coordinator", machine.state())
     with pytest.raises(FedbanditError, match=sentence):
         machine.receive(message)
-    assert pack(machine.state()) == before
+    assert pack("coordinator", machine.state()) == before
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
@@ -470,8 +470,9 @@ def test_a_state_of_another_federation_is_refused(name: str) -> None:
     for key, array in arrays.items():
         assert array.dtype in (np.float64, np.int64)
         longer = np.concatenate([array, array])
-        with pytest.raises(FedbanditError, match=rf"stored {key} is of shape"):
+        with pytest.raises(FedbanditError, match=rf"stored {key} is \w+ of shape"):
             machine.restore(State(header, {**arrays, key: longer}))
-        with pytest.raises(FedbanditError, match=f"has no {key}"):
+        with pytest.raises(FedbanditError, match=f"has no '{key}'"):
             machine.restore(State(header, {k: v for k, v in arrays.items() if k != key}))
-    assert pack(machine.state()) == pack(State(header, arrays)), "a refused state has changed nothing"
+    before = pack("coordinator", State(header, arrays))
+    assert pack("coordinator", machine.state()) == before, "a refused state has changed nothing"

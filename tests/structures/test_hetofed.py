@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import fedbandit as fb
 from fedbandit.engine.result import Result
 from fedbandit.machines.client import ClientMachine
-from fedbandit.messages import Collect, Download, Receipt, Request, Terms, Upload
+from fedbandit.messages import Collect, Download, Receipt, Request, Threshold, Upload
 from fedbandit.policies import UCB
 from fedbandit.protocols import EventTriggered, Scheduled, ServerQueue, Synchronous
 from fedbandit.protocols.queue import RULES, QueueCoordinator
@@ -252,7 +252,7 @@ def test_a_client_asks_once_and_again_only_when_its_growth_has_doubled() -> None
     assert all(later > 2 * earlier for earlier, later in pairwise_of(growths))
     assert growths[0] > 1.0
     assert [type(answer) for answer in client.receive(Collect(0, 1))] == [Upload]
-    client.receive(Terms(0, 1e9))
+    client.receive(Threshold(0, 1e9))
     choice = client.select([[1.0, 0.0]])
     assert client.observe(choice.number, 0.5) == []
 

@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
             )
             for i in numbers
         ]
-        world = clients[0].terms.world
+        world = clients[0].agreement.world
         users = [User(i, world, options.arms, options.spread, options.seed) for i in numbers]
         begun = time.monotonic()
         for t in range(options.interactions):

@@ -20,6 +20,8 @@ from fedbandit.errors import FedbanditError, whole_number
 
 SUMMARY = "A coordinator and a dozen clients on this machine, with a live page: about a minute."
 DIM, ARMS, PACE, SPREAD = 20, 20, 12.0, 0.1
+STATE = "demo-state"
+"""The folder, within --out, of the coordinator's store and of the clients' states and logs."""
 CONFIG = """
 [server]
 port = {port}
@@ -53,10 +55,10 @@ def run(options: argparse.Namespace) -> int:
     if options.seconds <= 0:
         raise FedbanditError(f"--seconds is {options.seconds:g}, but must be more than 0.")
     folder: Path = options.out
-    shutil.rmtree(folder / "demo-state", ignore_errors=True)
-    (folder / "demo-state").mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder / STATE, ignore_errors=True)
+    (folder / STATE).mkdir(parents=True, exist_ok=True)
     visits = max(1, int(PACE * options.seconds))
-    config = folder / "demo-state" / "federation.toml"
+    config = folder / STATE / "federation.toml"
     config.write_text(
         CONFIG.format(port=options.port, clients=options.clients, dim=DIM, horizon=visits * options.clients)
     )
@@ -67,8 +69,6 @@ def run(options: argparse.Namespace) -> int:
 
     with contextlib.ExitStack() as stack:
         coordinator = stack.enter_context(_coordinator(config, folder / "serve.log"))
-        say("Compiling what has not been compiled yet …")
-        _warm_up(options.clients, visits)
         url = _address(coordinator, folder / "serve.log")
         say(f"Live page: {url}/")
         users = stack.enter_context(_client_processes(url, options.clients, visits, folder))
@@ -88,7 +88,7 @@ def _client_options(url: str, i: int, visits: int, folder: Path) -> argparse.Nam
     """What `fedbandit client` would be called with."""
     return argparse.Namespace(
         url=url, federation="demo", clients=1, name="user", first=i, token_file=None, ca=None,
-        state=folder / "demo-state", interactions=visits, pace=PACE, arms=ARMS, spread=SPREAD, seed=0,
+        state=folder / STATE, interactions=visits, pace=PACE, arms=ARMS, spread=SPREAD, seed=0,
         report=True, json=True,
     )  # fmt: skip
 
@@ -120,7 +120,7 @@ def _client_processes(url: str, count: int, visits: int, folder: Path) -> Iterat
     users = []
     for i in range(count):
         wish = _client_options(url, i, visits, folder)
-        users.append(context.Process(target=_run_client, args=(wish, folder / "demo-state" / f"client-{i}.log")))
+        users.append(context.Process(target=_run_client, args=(wish, log_of(folder, i))))
     try:
         for user in users:
             user.start()
@@ -130,6 +130,11 @@ def _client_processes(url: str, count: int, visits: int, folder: Path) -> Iterat
             if user.pid is not None:
                 user.terminate()
                 user.join(10)
+
+
+def log_of(folder: Path, i: int) -> Path:
+    """Where client i of a demo logs."""
+    return folder / STATE / f"client-{i}.log"
 
 
 def _run_client(wish: argparse.Namespace, log: Path) -> None:
@@ -178,7 +183,7 @@ def _watch(url: str, users: list[Any], options: argparse.Namespace, say: Any) ->
                 print(line, end=end, flush=True)
     failed = [user.exitcode for user in users if user.exitcode]
     if failed:
-        say(f"{len(failed)} clients ended with status {failed[0]}; see the logs in {options.out / 'state'}.")
+        say(f"{len(failed)} clients ended with status {failed[0]}; see the logs in {log_of(options.out, 0).parent}.")
     return curve
 
 
@@ -238,19 +243,3 @@ def _draw(curve: list[list[float]], path: Path) -> str | None:
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=120)
     return str(path)
-
-
-def _warm_up(clients: int, visits: int) -> None:
-    """Compile once, here, rather than in every process at the same time."""
-    import numpy as np
-
-    from fedbandit.machines.link import Link
-    from fedbandit.presets import async_linucb
-    from fedbandit.world import World
-
-    link = Link(async_linucb(gamma_upload=1.0, gamma_download=1.0), World(clients, DIM, visits * clients))
-    for i in range(min(2, clients)):
-        link.greet(i)
-        for _ in range(20):
-            choice = link.clients[i].select(np.full((2, DIM), 0.1))
-            link.say(link.clients[i].observe(choice.number, 1.0))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbandit.errors import FedbanditError, number, require, whole_number
+from fedbandit.network.addresses import bind, is_loopback, parse_address
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -70,14 +71,13 @@ class Agent:
 def run(options: argparse.Namespace) -> int:
     """Take part until all rounds are over; print what came of it."""
     from fedbandit.cli.population import User
-    from fedbandit.cli.serve import bind, log_to_stderr
-    from fedbandit.network.coordinator.config import is_loopback
+    from fedbandit.cli.serve import log_to_stderr
     from fedbandit.network.credentials import Credentials
     from fedbandit.network.peer.peering import Peering
     from fedbandit.network.stores import open_store
 
     neighbours = addresses(options)
-    host, port = address(options.listen)
+    host, port = parse_address(options.listen)
     for place in (host, *(near for near, _ in neighbours.values())):
         if options.keys is None and not is_loopback(place):
             raise FedbanditError(f"{place!r} is not loopback, so --keys are required; see fedbandit keys init.")
@@ -87,12 +87,12 @@ def run(options: argparse.Namespace) -> int:
     try:
         rounds, world = make_rounds(options, neighbours, store)
         user, agent = User(options.member, world, options.arms, options.spread, options.seed), Agent(rounds)
-        terms = {"peers": options.peers, "dim": options.dim, "ttl": options.ttl, "rounds": options.rounds,
-                 "epsilon": repr(options.epsilon), "delta": options.delta}  # fmt: skip
+        agreement = {"peers": options.peers, "dim": options.dim, "ttl": options.ttl, "rounds": options.rounds,
+                     "epsilon": repr(options.epsilon), "delta": options.delta}  # fmt: skip
         peering = Peering(
             rounds,
             neighbours,
-            terms,
+            agreement,
             patience=options.patience,
             credentials=None if options.keys is None else Credentials(options.keys),
             token=token,
@@ -142,16 +142,8 @@ def addresses(options: argparse.Namespace) -> dict[int, tuple[str, int]]:
         who, equals, where = entry.partition("=")
         if not equals or not who.isdigit():
             raise FedbanditError(f"--neighbours has {entry!r}, but must be like 1=127.0.0.1:9001,2=127.0.0.1:9002.")
-        found[int(who)] = address(where)
+        found[int(who)] = parse_address(where)
     return found
-
-
-def address(text: str) -> tuple[str, int]:
-    """A host and a port."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535 or not host:
-        raise FedbanditError(f"{text!r} is not an address like 127.0.0.1:9000.")
-    return host.strip("[]"), int(port)
 
 
 def security(options: argparse.Namespace) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None, str | None]:

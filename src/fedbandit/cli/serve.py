@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 import json
 import logging
-import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,9 +54,11 @@ def run(options: argparse.Namespace) -> int:
     try:
         import uvicorn
 
+        from fedbandit.network.addresses import bind
         from fedbandit.network.coordinator.config import load_config
-        from fedbandit.network.coordinator.host import Hall
+        from fedbandit.network.coordinator.host import Host
         from fedbandit.network.coordinator.service import make_app
+        from fedbandit.network.credentials import Credentials
     except ImportError as error:
         raise FedbanditError(f"A coordinator needs {error.name}: pip install 'fedbandit[server]'.") from None
     config = load_config(options.config)
@@ -65,10 +66,12 @@ def run(options: argparse.Namespace) -> int:
         config = dataclasses.replace(config, port=options.port)
     if options.store is not None:
         config = dataclasses.replace(config, store=options.store)
-    tls = tls_files(config)
+    # What is wrong with the configuration is said before the port is taken, what is wrong with the port before the
+    # store is opened: a second coordinator would wait for the first one's lock.
+    tls, credentials = tls_files(config), Credentials(config.keys)
     listener = bind(config.host, config.port)
     try:
-        hall = Hall(config)
+        host = Host(config, credentials=credentials)
     except BaseException:
         listener.close()
         raise
@@ -76,10 +79,10 @@ def run(options: argparse.Namespace) -> int:
     address = f"http{'s' if tls else ''}://{config.host}:{listener.getsockname()[1]}"
     report = {"address": address, "federations": list(config.federations)}
     print(json.dumps(report) if options.json else f"Serving {', '.join(config.federations)} on {address}", flush=True)
-    most = max(room.federation.most_bytes for room in hall.rooms.values())
+    most = max(hosted.federation.most_bytes for hosted in host.federations.values())
     server = uvicorn.Server(
         uvicorn.Config(
-            make_app(hall),
+            make_app(host),
             log_config=None,
             access_log=False,
             ws="websockets-sansio",
@@ -94,25 +97,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket, or one sentence about why there is none."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(2048)
-    except OSError as error:
-        listener.close()
-        raise FedbanditError(f"Port {port} on {host} cannot be used: {error.strerror or error}.") from None
-    listener.set_inheritable(True)
-    return listener
-
-
 def tls_files(config: ServerConfig) -> dict[str, Any]:
     """The certificate, if there are keys; off loopback there must be one."""
     from fedbandit.network.certificates import CERTIFICATE, KEY
-    from fedbandit.network.coordinator.config import is_loopback
 
     if config.keys is None:
         return {}

@@ -13,11 +13,13 @@ from fedbandit._version import __version__
 from fedbandit.environments.block import Environment
 from fedbandit.errors import FedbanditError
 from fedbandit.files import read_arrays, write_arrays
-from fedbandit.state import State
+from fedbandit.state import State, read, require_arrays_like, restoring, stamp
 from fedbandit.system import System
 
 if TYPE_CHECKING:
     from fedbandit.engine.simulation import Simulation
+
+KIND = "checkpoint"
 
 
 def fingerprint(system: System, env: Environment, horizon: int, seed: int) -> str:
@@ -41,37 +43,30 @@ def fingerprint(system: System, env: Environment, horizon: int, seed: int) -> st
     return digest.hexdigest()
 
 
-FORMAT = 7
-"""Of what is in the file; the first and the fifth had other light rows, all others before this one other rows."""
-
-
 def write_checkpoint(path: str | os.PathLike[str], simulation: Simulation, identity: str) -> None:
     """Save the state of a simulation, whole or not at all."""
     state = simulation.learner.state()
-    totals = {f"totals.{k}": v for k, v in simulation.totals._asdict().items()}
-    header = {"format": FORMAT, "identity": identity, "done": simulation.done, "learner": state.header}
-    write_arrays(path, header, state.arrays | totals)
+    header = {**stamp(KIND), "identity": identity, "done": simulation.done, "learner": state.header}
+    write_arrays(path, header, {**state.arrays, **_curves(simulation)})
 
 
 def read_checkpoint(path: str | os.PathLike[str], simulation: Simulation, identity: str) -> None:
     """Put a freshly made simulation into the saved state."""
-    header, arrays = read_arrays(path)
-    if header.get("format") != FORMAT:
-        raise FedbanditError(
-            f"The checkpoint {os.fspath(path)!r} is of format {header.get('format')}, and this fedbandit reads "
-            f"{FORMAT}; remove it or name another file."
-        )
+    where = repr(os.fspath(path))
+    head, found = read_arrays(path)
+    header, arrays = read(KIND, head, State(head, found), where)
     if header.get("identity") != identity:
         raise FedbanditError(
-            f"The checkpoint {os.fspath(path)!r} belongs to another simulation (system, environment, horizon, seed or "
-            "version differ); remove it or name another file."
+            f"The checkpoint {where} belongs to another simulation (system, environment, horizon, seed or version "
+            "differ); remove it or name another file."
         )
-    try:
-        totals = type(simulation.totals)(*(arrays.pop(f"totals.{k}") for k in simulation.totals._fields))
-        if any(read.shape != empty.shape for read, empty in zip(totals, simulation.totals, strict=True)):
-            raise FedbanditError(f"The checkpoint {os.fspath(path)!r} is not whole: its curves are too short.")
-        simulation.totals = totals
-        simulation.done = header["done"]
+    with restoring(KIND, where):
+        curves = {name: arrays.pop(name) for name in list(arrays) if name.startswith("totals.")}
+        require_arrays_like(curves, _curves(simulation))
         simulation.learner.restore(State(header["learner"], arrays))
-    except KeyError as error:
-        raise FedbanditError(f"The checkpoint {os.fspath(path)!r} is not whole: it has no {error}.") from None
+        simulation.totals = simulation.totals._replace(**{k.removeprefix("totals."): v for k, v in curves.items()})
+        simulation.done = header["done"]
+
+
+def _curves(simulation: Simulation) -> dict[str, Any]:
+    return {f"totals.{name}": array for name, array in simulation.totals._asdict().items()}

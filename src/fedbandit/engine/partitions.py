@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit.errors import require
+from fedbandit.state import StateError
 from fedbandit.types import Ints
 
 Partition = list[list[int]]
@@ -79,6 +80,10 @@ class Partitions:
         loaded = cls()
         loaded.rounds = arrays["clusters.rounds"].tolist()
         ends = np.cumsum(np.vstack([[0, 0], arrays["clusters.counts"]]), axis=0)
+        lengths = [len(arrays[f"clusters.{name}"]) for name in ("clients", "sizes")]
+        whole = all(array.dtype.kind == "i" for name, array in arrays.items() if name.startswith("clusters."))
+        if not whole or len(ends) != len(loaded.rounds) + 1 or ends[-1].tolist() != lengths:
+            raise StateError(f"The stored clusters are of {lengths} clients and sizes, but must be of {ends[-1]}.")
         for (c, s), (c_end, s_end) in pairwise(ends):
             loaded._clusters.append((arrays["clusters.clients"][c:c_end], arrays["clusters.sizes"][s:s_end]))
         return loaded

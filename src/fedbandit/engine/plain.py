@@ -199,6 +199,6 @@ class PlainLearner:
         self._done, self._late = header["done"], {}
         for due, user, choice, y in arrays["late"].tolist():
             self._late.setdefault(int(due), []).append((int(user), int(choice), y))
-        if "clusters.rounds" in arrays:
+        if set(arrays) != {"late"}:
             self._found = Partitions.from_arrays(arrays)
             self._groups = self.federation.groups()

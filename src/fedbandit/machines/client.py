@@ -15,7 +15,7 @@ from fedbandit.messages import Message
 from fedbandit.privacy.noise import Source, label_of, perturb
 from fedbandit.rewards import learnt, refused, reward_plan
 from fedbandit.sharing import Sharing
-from fedbandit.state import State
+from fedbandit.state import State, Varying
 from fedbandit.streams import Draw, policy_key
 from fedbandit.system import System
 from fedbandit.types import Array
@@ -178,13 +178,15 @@ class ClientMachine(Exchange):
         arrays["contexts"] = np.array(list(self._chosen.values()), dtype=np.float64).reshape(-1, self.context_dim)
         return State(header, arrays)
 
+    def varying(self) -> Varying:
+        """Also choices whose reward has not come, and their contexts."""
+        contexts = (np.float64, ("k", self.context_dim))
+        return {**super().varying(), "waiting": (np.int64, ("k",)), "contexts": contexts}
+
     def restore(self, state: State) -> None:
         """Go on from there."""
-        header, arrays = state
-        contexts, waiting = arrays["contexts"], arrays["waiting"]
-        expected = (waiting.size, self.context_dim)
-        require(contexts.shape == expected, "the shape of stored contexts", contexts.shape, f"{expected}")
         super().restore(state)
+        header, arrays = state
         self._choices, self.steps = header["choices"], header["steps"]
         self._rewards.clipped[0] = header["clipped"]
-        self._chosen = dict(zip(waiting.tolist(), contexts, strict=True))
+        self._chosen = dict(zip(arrays["waiting"].tolist(), arrays["contexts"], strict=True))

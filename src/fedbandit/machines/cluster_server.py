@@ -11,7 +11,7 @@ from fedbandit.machines.exchange import Exchange
 from fedbandit.machines.link import Account
 from fedbandit.machines.local_server import AllServers, Server
 from fedbandit.machines.phases import ClusterCoordinator, Renewal, Report
-from fedbandit.messages import Collect, Download, Message, Request, Terms, Upload
+from fedbandit.messages import Collect, Download, Message, Request, Threshold, Upload
 from fedbandit.model import Model
 from fedbandit.privacy.privacy import Releases
 from fedbandit.state import State, joined, parts_of
@@ -141,7 +141,7 @@ class ServedClusters(AllServers[ClusterServer]):
                 self.uploads += 1
             case Download():
                 self.downloads += 1
-            case Request() | Collect() | Terms():
+            case Request() | Collect() | Threshold():
                 self.control_messages += 1
 
     def next_wake(self, done: int) -> int:

@@ -30,13 +30,25 @@ from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError, require
 from fedbandit.machines.mixing import mix
-from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Terms, Upload, decode, encode
+from fedbandit.messages import (
+    Collect,
+    Download,
+    Join,
+    Message,
+    Receipt,
+    Request,
+    Threshold,
+    Upload,
+    decode,
+    encode,
+    encoded_size,
+)
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.protocols.protocol import known_by
 from fedbandit.protocols.trigger import timed_growth
 from fedbandit.sharing import LocalModel, Sharing, prior_share
-from fedbandit.state import State
+from fedbandit.state import State, StateError, Varying, require_like
 from fedbandit.streams import Stream, generator
 from fedbandit.sums import Sums, zero_sums
 from fedbandit.system import System
@@ -146,7 +158,7 @@ class Exchange:
         match message:
             case Receipt(_, sequence):
                 self._acknowledged(sequence)
-            case Terms(_, threshold):
+            case Threshold(_, threshold):
                 self.threshold = self._agreed = threshold
             case Download():
                 require(message.sums.b.size == self.dim, "the dimension", message.sums.b.size, f"{self.dim}")
@@ -206,6 +218,7 @@ class Exchange:
             "sequence": self.sequence,
             "epoch": self._epoch,
             "unacknowledged": list(self.outbox),
+            "not_downloaded": list(self._on_top),
             "exploring": self.exploring,
             "exhausted": self.exhausted,
             "threshold": [self.threshold, self._agreed],
@@ -217,11 +230,17 @@ class Exchange:
             arrays |= {f"stream.{key}": np.asarray(value) for key, value in self.stream.state().items()}
         return State(header, arrays)
 
+    def varying(self) -> Varying:
+        """The arrays of a state that depend on what has happened."""
+        return {"upload.*": (np.uint8, (encoded_size(Upload, self.dim),))}
+
     def restore(self, state: State) -> None:
         """Go on from there."""
+        require_like(state, self.state(), self.varying())
         header, arrays = state
         for name, value in (("member", self.member), ("dim", self.dim)):
-            require(header[name] == value, f"the stored {name}", header[name], f"{value}")
+            if header[name] != value:
+                raise StateError(f"The stored {name} is {header[name]}, but must be {value}.")
         self._unread = None
         self._model.load(header["model"], _named(arrays, "model."))
         self.sequence, self._epoch = header["sequence"], header["epoch"]
@@ -231,8 +250,10 @@ class Exchange:
         for data in _named(arrays, "upload.").values():
             upload = decode(data.tobytes())
             if not isinstance(upload, Upload):
-                raise FedbanditError(f"The stored state has a {type(upload).__name__} where an Upload is expected.")
+                raise StateError(f"The stored state has a {type(upload).__name__} where an Upload is expected.")
             self._on_top[upload.sequence] = upload
+        if list(self._on_top) != header["not_downloaded"] or not self._on_top.keys() >= set(header["unacknowledged"]):
+            raise StateError(f"The stored uploads are {list(self._on_top)}, but must be {header['not_downloaded']}.")
         self.outbox = {number: self._on_top[number] for number in header["unacknowledged"]}
         if self.stream is not None:
             self.stream.restore(_named(arrays, "stream."))

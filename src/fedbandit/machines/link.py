@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from fedbandit.machines.client import Choice, ClientMachine
 from fedbandit.machines.exchange import Exchange
-from fedbandit.messages import Collect, Download, Join, Message, Request, Terms, Upload, decode, encode
+from fedbandit.messages import Collect, Download, Join, Message, Request, Threshold, Upload, decode, encode
 from fedbandit.model import Model
 from fedbandit.privacy.privacy import Releases
 from fedbandit.state import State, joined, parts_of
@@ -91,7 +91,7 @@ class Carrier(Generic[Client]):
                 self.uploads += counted
             case Download():
                 self.downloads += counted
-            case Request() | Collect() | Terms():
+            case Request() | Collect() | Threshold():
                 self.control_messages += 1
         return decode(encode(message)) if self._encoded else message
 

@@ -17,7 +17,7 @@ from fedbandit.privacy.noise import Source
 from fedbandit.privacy.privacy import Releases
 from fedbandit.protocols import Gossip, PeerNode
 from fedbandit.protocols.peer_node import heard
-from fedbandit.state import State, joined, parts_of
+from fedbandit.state import State, joined, parts_of, require_like
 from fedbandit.system import System
 from fedbandit.types import Array
 from fedbandit.world import World
@@ -138,6 +138,7 @@ class PeerMachine:
 
     def restore(self, state: State) -> None:
         """Go on from there."""
+        require_like(State(state.header, {}), State(self.state().header, {}))
         parts = parts_of(state)
         self.rounds, self._news = state.header["rounds"], set(state.header["news"])
         self.node.restore(parts["node"])

@@ -1,1 +1,18 @@
-"""What carries messages between machines on a network."""
+"""Federations on a network: the machines of `fedbandit.machines` with sockets, stores and identities around them.
+
+| where          | what                                                                                             |
+|----------------|--------------------------------------------------------------------------------------------------|
+| `client/`      | the client that a service embeds: durable, offline-first, one connection in the background       |
+| `coordinator/` | federations, their members and limits, the host that serves them, and its configuration          |
+| `peer/`        | peers without a coordinator, in rounds                                                           |
+| `stores/`      | journals in SQLite, PostgreSQL or memory                                                         |
+| `envelope`     | who sends a frame: incarnation, epoch, nonce, and the chain of uploads                           |
+| `invitation`   | what all members of a federation agree on                                                        |
+| `refusal`      | why a message is refused: a sentence, a kind, an HTTP status                                     |
+| `credentials`  | tokens and roles                                                                                 |
+| `certificates` | a certificate authority of one's own                                                             |
+| `addresses`    | hosts, ports, loopback, listening sockets                                                        |
+| `jsonable`     | numbers that JSON does not have                                                                  |
+
+`client/` needs NumPy and websockets only; nothing that it imports may load the coordinator's libraries.
+"""

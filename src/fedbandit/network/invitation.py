@@ -1,33 +1,32 @@
-"""What a client must know before it can act: the system, the world, and which member it is."""
+"""The agreement: what a client must know before it can act, and what all members of a federation have in common."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from fedbandit.errors import FedbanditError, number, unknown, whole_number
+from fedbandit.network.jsonable import from_json, to_json
 from fedbandit.presets import PRESETS
-from fedbandit.presets.compose import keywords_of
-from fedbandit.privacy import NoisyRewards, PrivateStatistics
-from fedbandit.privacy.privacy import Privacy
+from fedbandit.privacy import PRIVACIES, Privacy
 from fedbandit.system import System
 from fedbandit.world import World
 
 
 @dataclass(frozen=True)
-class Terms:
+class Agreement:
     """What all members of a federation agree on.
 
     `system` is the name of a preset and `keywords` are what it is called with; |reward| ≤ `reward_bound`. A privacy
     part is a table, {"noises": "statistics", "epsilon": 1.0, …} or {"noises": "rewards", …}.
 
-    >>> terms = Terms("async-linucb", {"gamma_upload": 2.0}, World(n_clients=3, dim=2, horizon=100))
-    >>> terms.build().protocol.gamma_upload, Terms.of_json(terms.as_json()) == terms
+    >>> agreement = Agreement("async-linucb", {"gamma_upload": 2.0}, World(n_clients=3, dim=2, horizon=100))
+    >>> agreement.build().protocol.gamma_upload, Agreement.of_json(agreement.as_json()) == agreement
     (2.0, True)
     """
 
@@ -38,7 +37,7 @@ class Terms:
     reward_bound: float = 10.0
 
     def __post_init__(self) -> None:
-        """Refuse terms that no federation can have."""
+        """Refuse what no federation can agree on."""
         whole_number("seed", self.seed, 0)
         number(self.reward_bound, "reward_bound", "a finite number ≥ 0", at_least=0.0)
 
@@ -47,11 +46,10 @@ class Terms:
         name = self.system.replace("-", "_")
         if name not in PRESETS:
             raise unknown("system", self.system, (preset.replace("_", "-") for preset in PRESETS))
-        for keyword in self.keywords:
-            if keyword not in keywords_of(PRESETS[name]):
-                raise unknown(f"keyword of {self.system}", keyword, keywords_of(PRESETS[name]))
         try:
-            given = {key: _privacy(value) if key == "privacy" else value for key, value in self.keywords.items()}
+            given = dict(self.keywords)
+            if "privacy" in given and name != "composed":  # which takes the names of parts itself
+                given["privacy"] = _privacy(given["privacy"])
             return PRESETS[name](**given).told(self.world)
         except FedbanditError:
             raise
@@ -59,81 +57,41 @@ class Terms:
             raise FedbanditError(f"{self.system} cannot be made with {dict(self.keywords)}: {error}.") from None
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, as JSON has them: numbers that are not finite are text."""
-        plain: dict[str, Any] = _plain({**dataclasses.asdict(self), "keywords": dict(self.keywords)})
+        """Plain values. Two agreements are the same if these are."""
+        plain: dict[str, Any] = to_json({**dataclasses.asdict(self), "keywords": dict(self.keywords)})
         return plain
 
     @classmethod
-    def of_json(cls, value: Mapping[str, Any]) -> Terms:
+    def of_json(cls, value: Mapping[str, Any]) -> Agreement:
         """What `as_json` gave."""
         try:
             known = {field.name for field in dataclasses.fields(World)}
-            world = {key: inner for key, inner in _numbers(value["world"]).items() if key in known}
+            world = {key: inner for key, inner in from_json(value["world"]).items() if key in known}
             world["server_of"] = tuple(world.get("server_of", ()))
             if world.get("graph") is not None:
                 world["graph"] = np.array(world["graph"], dtype=np.float64)
-            return cls(**{**value, "keywords": _numbers(value["keywords"]), "world": World(**world)})
+            return cls(**{**value, "keywords": from_json(value["keywords"]), "world": World(**world)})
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise FedbanditError(f"The coordinator's invitation cannot be understood: {error}.") from None
 
 
+_SHORT = {"statistics": "private-statistics", "rewards": "noisy-rewards"}
+"""What `noises` may say in place of a part's name."""
+
+
 def _privacy(value: object) -> Privacy:
     """The privacy part that a table describes."""
-    parts: dict[str, Callable[..., Privacy]] = {"statistics": PrivateStatistics, "rewards": NoisyRewards}
-    if not isinstance(value, Mapping) or value.get("noises") not in parts:
+    noises = value.get("noises") if isinstance(value, Mapping) else None
+    if not isinstance(value, Mapping) or not isinstance(noises, str):
         raise FedbanditError(
-            f"privacy is {value!r}, but must be a table such as {{noises = 'statistics', epsilon = 1.0}}, with "
-            f"noises = {' or '.join(map(repr, parts))}."
+            f"privacy is {value!r}, but must be a table such as {{noises = 'statistics', epsilon = 1.0}}."
         )
-    part = parts[value["noises"]]
-    known = [field.name for field in dataclasses.fields(part) if field.name != "world"]  # type: ignore[arg-type]
-    for key in value:
-        if key not in (*known, "noises"):
-            raise unknown(f"key of privacy by noise on {value['noises']}", key, known)
-    return part(**{key: inner for key, inner in value.items() if key != "noises"})
-
-
-def _plain(value: Any) -> Any:
-    """What JSON would give back."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return repr(float(value)) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _numbers(value: Any) -> Any:
-    """With infinities as numbers again."""
-    if isinstance(value, Mapping):
-        return {key: _numbers(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_numbers(inner) for inner in value]
-    return float(value) if value in ("inf", "-inf", "nan") else value
-
-
-def on_a_network(terms: Terms) -> Terms:
-    """The terms as a coordinator on a network has them; a system that cannot be run there is refused.
-
-    Where the coordinator does something between rounds, a round is one in which everybody acts about once.
-    """
-    system = terms.build()
-    if not system.structure.separate:
-        hint = "give gamma_upload and gamma_download" if "graph" in terms.keywords else "it can be simulated"
-        raise FedbanditError(
-            f"{terms.system} has models that several users share at one place, so there are no clients; {hint}."
-        )
-    machine = system.told(terms.world).coordinator(terms.world)
-    if machine is None:
-        peers = ": its peers talk to one another; see fedbandit peer" if system.protocol.says == "gossip" else ""
-        raise FedbanditError(f"{terms.system} has no coordinator{peers or ', since its clients exchange nothing'}.")
-    if system.privacy.site == "coordinator":
-        raise FedbanditError(
-            f"{terms.system} has the coordinator draw the noise, which on a network it does not; choose a system whose "
-            "clients do."
-        )
-    if not machine.clocked:
-        return terms
-    world = dataclasses.replace(terms.world, per_round=terms.world.n_clients)
-    return dataclasses.replace(terms, world=world)
+    name = _SHORT.get(noises, noises)
+    if name not in PRIVACIES:
+        raise unknown("privacy part", name, (*_SHORT, *PRIVACIES))
+    known = [key for key in inspect.signature(PRIVACIES[name]).parameters if key != "world"]
+    keywords = {key: inner for key, inner in value.items() if key != "noises"}
+    for key in keywords:
+        if key not in known:
+            raise unknown(f"key of privacy by {name}", key, known)
+    return PRIVACIES[name](**keywords)

@@ -10,6 +10,7 @@ import numpy as np
 from fedbandit.errors import FedbanditError
 from fedbandit.privacy.mechanism import Mechanism, State, epsilon_of, release, stack, start, unstack
 from fedbandit.privacy.noise import Source
+from fedbandit.state import require_arrays_like
 from fedbandit.sums import Sums
 
 
@@ -79,6 +80,7 @@ class ReleaseStream:
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Go on from there."""
+        require_arrays_like(saved, self.state())
         self.contributed = int(saved["contributed"])
         self._state = State(
             int(saved["spent"]), *(np.asarray(saved[key], dtype=np.float64) for key in State._fields[1:])

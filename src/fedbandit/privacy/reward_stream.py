@@ -9,6 +9,7 @@ import numpy as np
 
 from fedbandit.privacy.mechanism import Mechanism, State, release, start
 from fedbandit.privacy.noise import Source
+from fedbandit.state import require_arrays_like
 from fedbandit.sums import Sums
 from fedbandit.types import Array
 
@@ -56,6 +57,7 @@ class RewardStream:
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Go on from there."""
+        require_arrays_like(saved, self.state())
         self.releases = int(saved["releases"])
         self._state = State(
             int(saved["spent"]), *(np.asarray(saved[key], dtype=np.float64) for key in State._fields[1:])

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Download, Join, Message, Upload
 from fedbandit.sharing import NEVER, Groups, Noise, Share, Sharing, no_members
-from fedbandit.state import State, stored
+from fedbandit.state import State, StateError, require_like
 from fedbandit.sums import Sums
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
@@ -314,12 +314,12 @@ class Coordinator:
 
     def restore(self, state: State) -> None:
         """Go on from there."""
+        require_like(state, self.state(), {"trusted.*": None})
         header, arrays = state
         if header["machine"] != type(self).__name__:
-            raise FedbanditError(f"The state is one of a {header['machine']}, expected a {type(self).__name__}.")
-        given = {name: stored(state, name, array.shape) for name, array in self.kept().items()}
+            raise StateError(f"The state is one of a {header['machine']}, expected a {type(self).__name__}.")
         for name, array in self.kept().items():
-            array[:] = given[name]
+            array[:] = arrays[name]
         self.members.forget_shares()
         self.streams = {}
         self.version, self.epoch, self.done = header["version"], header["epoch"], header["done"]
@@ -335,7 +335,7 @@ class Coordinator:
         for i, saved in trusted.items():
             stream = self._stream(i)
             if stream is None:
-                raise FedbanditError(f"The state has noise of client {i}, but this coordinator is not trusted with it.")
+                raise StateError(f"The state has noise of client {i}, but this coordinator is not trusted with it.")
             stream.restore(saved)
 
 

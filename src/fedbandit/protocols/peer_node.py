@@ -15,13 +15,14 @@ with the number of releases, so a peer keeps one Tell of each origin and estimat
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from fedbandit.errors import FedbanditError
-from fedbandit.messages import Ask, Download, Message, Tell, decode, encode
+from fedbandit.messages import Ask, Download, Message, Tell, decode, encode, encoded_size
 from fedbandit.sharing import Noise
-from fedbandit.state import State
+from fedbandit.state import State, StateError, require_like
 from fedbandit.sums import EXACT, Sums, zero_sums
 
 
@@ -104,6 +105,7 @@ class PeerNode:
             "epoch": self._epoch,
             "asked": [[*key, epoch] for key, epoch in self._asked.items()],
             "queue": [source for source, _ in self._queue],
+            "told": len(self.told),
         }
         blobs = [encode(tell) for tell in self.told.values()], [encode(message) for _, message in self._queue]
         arrays = {
@@ -116,15 +118,22 @@ class PeerNode:
     def restore(self, state: State) -> None:
         """Go on from there."""
         values, arrays = state
+        told = (np.uint8, (encoded_size(Tell, self.dim),))
+        rules: dict[str, Any] = {name: told if name.startswith("told.") else None for name in arrays}
+        require_like(state, PeerNode(self.member, self.neighbours, self.ttl, self.dim).state(), rules)
+        expected = [f"told.{k}" for k in range(values["told"])] + [f"queue.{k}" for k in range(len(values["queue"]))]
+        if set(arrays) != set(expected):
+            raise StateError(f"The stored state has {sorted(arrays)}, but must have {sorted(expected)}.")
         self._epoch = values["epoch"]
         self._asked = {(origin, g): epoch for origin, g, epoch in values["asked"]}
-        self.told = {}
-        for key in arrays:
-            if key.startswith("told."):
-                tell = decode(arrays[key].tobytes())
-                assert isinstance(tell, Tell)
-                self.told[tell.member, tell.estimator] = tell
         self._queue = [(source, decode(arrays[f"queue.{k}"].tobytes())) for k, source in enumerate(values["queue"])]
+        self.told = {}
+        for name, data in arrays.items():
+            if name.startswith("told."):
+                tell = decode(data.tobytes())
+                if not isinstance(tell, Tell):
+                    raise StateError(f"The stored {name} is a {type(tell).__name__}, but must be a Tell.")
+                self.told[tell.member, tell.estimator] = tell
 
 
 def heard(

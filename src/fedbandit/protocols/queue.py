@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError, number, require, unknown
-from fedbandit.messages import Join, Message, Receipt, Request, Terms, Upload
+from fedbandit.messages import Join, Message, Receipt, Request, Threshold, Upload
 from fedbandit.model import TIE
 from fedbandit.protocols.coordinator import Coordinator, Messages, not_taken
 from fedbandit.protocols.factors import growth_releases
@@ -120,7 +120,7 @@ class QueueCoordinator(Coordinator):
     |------------|---------------------------------------------|------------------------------------------------------|
     | nothing    | somebody is to regroup: Collect to all N    | –                                                    |
     |            | else a cluster waits: Collect to it         |                                                      |
-    | regrouping | –                                           | form clusters, Terms to whom they concern, queue     |
+    | regrouping | –                                           | form clusters, Threshold to whom they concern, queue |
     |            |                                             | those past D, then serve one                         |
     | serving    | –                                           | Download to its members                              |
 
@@ -226,8 +226,8 @@ class QueueCoordinator(Coordinator):
         self.size = size
         return [self._term(int(i)) for i in changed]
 
-    def _term(self, member: int) -> Terms:
-        return Terms(member, self.protocol.limit(int(self.size[member])))
+    def _term(self, member: int) -> Threshold:
+        return Threshold(member, self.protocol.limit(int(self.size[member])))
 
     def _wait(self, cliques: Iterable[list[int]]) -> None:
         for clique in cliques:

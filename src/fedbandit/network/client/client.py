@@ -1,8 +1,10 @@
-"""The client that a service embeds: it chooses at once, remembers everything, and talks in the background.
+"""The client that a service embeds: it chooses at once, keeps everything on disk, and talks in the background.
 
+```python
 with fb.Client("https://host:8765", federation="shops", token=token, state="client.db") as client:
-arm = client.select(arms)          # an index of `arms`; never waits for the network
-client.observe(reward)             # or later, or elsewhere: client.observe(reward, arm.id)
+    arm = client.select(arms)          # an index of `arms`; never waits for the network
+    client.observe(reward)             # or later, or elsewhere: client.observe(reward, arm.id)
+```
 """
 
 from __future__ import annotations
@@ -24,10 +26,10 @@ from numpy.typing import ArrayLike
 
 from fedbandit.errors import FedbanditError, require
 from fedbandit.network.client.connection import Address, Connection
-from fedbandit.network.client.durable import Member, stored_terms
+from fedbandit.network.client.durable import DurableClient, stored_agreement
 from fedbandit.network.stores import StoreError, open_store
 from fedbandit.privacy.guarantee import Guarantee
-from fedbandit.privacy.secure import SecureSource
+from fedbandit.privacy.noise import Source
 from fedbandit.system import System
 from fedbandit.types import Array
 
@@ -50,7 +52,7 @@ class Client:
     """A member of a federation, on this device.
 
     `select` and `observe` work whether or not the coordinator can be reached; only the very first start needs it, to
-    learn the terms. With `state`, a file, everything survives a crash; without it, everything is in memory.
+    learn the agreement. With `state`, a file, everything survives a crash; without it, everything is in memory.
 
     `intercept` adds a constant feature: pass one feature fewer than the federation's dimension. `longest` is the norm
     of the longest feature vector there can be; features are scaled by a constant so that it gets the declared norm L.
@@ -77,20 +79,20 @@ class Client:
         self._address = Address(url, federation, token, name, ca)
         self._store = open_store(state)
         try:
-            found = stored_terms(self._store) or self._address.invitation(timeout)
-            source = _source(found[0].build(), report, lasts=state is not None)
-            self._member = Member(self._store, *found, lambda: secrets.randbits(63), source)
+            self.agreement, member = stored_agreement(self._store) or self._address.invitation(timeout)
+            source = _source(self.agreement.build(), report, lasts=state is not None)
+            self._durable = DurableClient(self._store, self.agreement, member, lambda: secrets.randbits(63), source)
         except BaseException:
             self._store.close()
             raise
-        self.terms = found[0]
-        self._features = _Features(self.terms.world.dim, self.terms.world.bound, intercept, longest)
+        world = self.agreement.world
+        self._features = _Features(world.dim, world.bound, intercept, longest)
         self._one_at_a_time = threading.RLock()  # for whatever touches the disk; select does not
         self._last: int | None = None
         self.reward = 0.0
         self.facts: dict[str, float] = {}
         """For demonstrations, where the best arm is known: `regret` and `alone` are reported too."""
-        self._connection = Connection(self._member, self._locked, self._address)
+        self._connection = Connection(self._durable, self._locked, self._address)
         if report:
             self._connection.report = self._report
         self._thread = threading.Thread(target=self._talk, name="fedbandit-client", daemon=True)
@@ -102,7 +104,7 @@ class Client:
     def select(self, arms: ArrayLike) -> Arm:
         """Choose one of the arms, given by their features as a (K, d) array, K as you like."""
         X = self._features.transform(arms)
-        choice = self._member.select(X)
+        choice = self._durable.select(X)
         self._last = choice.number
         return Arm(choice.arm, choice.number)
 
@@ -116,26 +118,26 @@ class Client:
         if choice is None:
             raise FedbanditError("There is no choice to observe the reward of: call select first.")
         with self._locked():
-            before = self._member.machine.sequence
+            before = self._durable.machine.sequence
             try:
-                self._member.observe(choice, float(reward))
+                self._durable.observe(choice, float(reward))
             except StoreError as error:
                 self._trouble(error)
             self.reward += float(reward)
-            said = self._member.machine.sequence > before or self._member.asking is not None
+            said = self._durable.machine.sequence > before or self._durable.asking is not None
         if said:
             self._connection.settled.clear()
             self._connection.wake()
 
     def forget(self, id: int) -> None:
         """The reward of this choice will never come."""
-        self._member.forget(int(getattr(id, "id", id)))
+        self._durable.forget(int(getattr(id, "id", id)))
 
     def learn(self, contexts: ArrayLike, rewards: ArrayLike) -> None:
         """A warm start from past logs: features (n, d) of what was chosen, and rewards (n,). Do it once."""
         X, y = self._features.transform(contexts), np.asarray(rewards, dtype=np.float64)
         with self._locked():
-            self._member.learn(X, y)
+            self._durable.learn(X, y)
         self._connection.settled.clear()
         self._connection.wake()
 
@@ -149,7 +151,7 @@ class Client:
     @property
     def guarantee(self) -> Guarantee:
         """What privacy holds for what leaves this client, and how its noise is drawn."""
-        return self._member.machine.guarantee
+        return self._durable.machine.guarantee
 
     @property
     def connected(self) -> bool:
@@ -158,8 +160,8 @@ class Client:
 
     def status(self) -> dict[str, Any]:
         """Plain numbers: observed, pending, in the outbox, uploads made."""
-        with self._member.lock:
-            machine = self._member.machine
+        with self._durable.lock:
+            machine = self._durable.machine
             return {
                 "member": machine.member,
                 "observed": machine.observed,
@@ -173,14 +175,14 @@ class Client:
     @property
     def theta(self) -> Array:
         """The estimate θ̂ now; of a model in two parts, the shared part's."""
-        with self._member.lock:
-            return self._member.machine.model.theta.copy()
+        with self._durable.lock:
+            return self._durable.machine.model.theta.copy()
 
     def flush(self, timeout: float = 10.0) -> bool:
         """Wait until everything that was to be sent has been acknowledged; False if it takes too long."""
         with self._locked():
-            self._member.flush()
-            waits = bool(self._member.machine.outbox)
+            self._durable.flush()
+            waits = bool(self._durable.machine.outbox)
         if waits:
             self._connection.settled.clear()
         self._connection.wake()
@@ -195,7 +197,7 @@ class Client:
         self._thread.join(10.0)
         try:
             with self._locked():
-                self._member.flush()
+                self._durable.flush()
         finally:
             self._store.close()
 
@@ -224,7 +226,7 @@ class Client:
             log.exception("the connection has a fault")
 
     def _report(self) -> dict[str, float]:
-        return {"observed": float(self._member.machine.observed), "reward": self.reward, **self.facts}
+        return {"observed": float(self._durable.machine.observed), "reward": self.reward, **self.facts}
 
     def _trouble(self, error: StoreError) -> None:
         if self._connection.problem != str(error):
@@ -235,9 +237,11 @@ class Client:
 class AsyncClient:
     """The same client in an asyncio program: `select` is immediate, whatever may touch a disk is awaited.
 
+    ```python
     async with fb.AsyncClient(url, federation="shops", token=token, state="client.db") as client:
         arm = client.select(arms)
         await client.observe(reward, arm.id)
+    ```
     """
 
     def __init__(self, url: str, **options: Any) -> None:
@@ -245,7 +249,7 @@ class AsyncClient:
         self.client: Client | None = None
 
     async def __aenter__(self) -> Self:
-        """Open the state, and at the very first start ask for the terms."""
+        """Open the state, and at the very first start ask for the agreement."""
         url, options = self._arguments
         self.client = await asyncio.to_thread(Client, url, **options)
         return self
@@ -307,14 +311,16 @@ class _Features:
         return F if self.scale == 1.0 else F * self.scale
 
 
-def _source(system: System, report: bool, *, lasts: bool) -> SecureSource | None:
-    """Where the noise of a client comes from, if there is any."""
+def _source(system: System, report: bool, *, lasts: bool) -> Source | None:
+    """Where the noise of a client comes from, if it draws any."""
     if system.privacy.site != "client":
         return None
     if report:
         raise FedbanditError("report=True would tell rewards that this federation keeps private.")
     if not lasts and system.privacy.contribution is not None:
         raise FedbanditError("This federation protects whole clients, so the ledger must last: give state=FILE.")
+    from fedbandit.privacy.secure import SecureSource
+
     return SecureSource()
 
 

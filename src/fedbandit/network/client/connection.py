@@ -1,8 +1,8 @@
-"""How a client stays in touch: one connection, made again whenever it breaks, with longer and longer pauses.
+"""A client's connection to its coordinator: one WebSocket, reconnected with exponential backoff.
 
-The connection says the greeting, then sends one upload after the other, each until it is acknowledged, and takes
-whatever comes. It is told by `wake` that there may be something to send. It never holds up the service: the member is
-locked only while a message is taken.
+The connection sends the greeting, then one upload after the other, each until it is acknowledged, and takes whatever
+comes. `wake` tells it that there may be something to send. It never holds up the service: the client is locked only
+while a message is taken.
 """
 
 from __future__ import annotations
@@ -22,22 +22,21 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from fedbandit.errors import FedbanditError
-from fedbandit.messages import Receipt, Upload, decode
-from fedbandit.network.client.durable import Member
-from fedbandit.network.coordinator.config import is_loopback
-from fedbandit.network.envelope import unseal
-from fedbandit.network.invitation import Terms
+from fedbandit.messages import Receipt, decode
+from fedbandit.network.addresses import is_loopback
+from fedbandit.network.client.durable import DurableClient
+from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import TRANSIENT
 from fedbandit.network.stores import StoreError
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
-PATIENCE = 30.0
-"""Seconds until an upload that nobody acknowledges is sent on a new connection."""
+SECONDS_TO_ANSWER = 30.0
+"""After this an upload that was not acknowledged is sent again, on a new connection."""
 log = logging.getLogger("fedbandit.client")
 
 
 class Address:
-    """Where the coordinator is, and what to say to be let in."""
+    """Where the coordinator is, and the credentials to be let in with."""
 
     def __init__(self, url: str, federation: str, token: str | None, name: str | None, ca: str | None) -> None:
         parts = urlsplit(url)
@@ -60,8 +59,8 @@ class Address:
             except (OSError, ssl.SSLError) as error:
                 raise FedbanditError(f"The authority {ca!r} cannot be read: {error}.") from None
 
-    def invitation(self, timeout: float) -> tuple[Terms, int]:
-        """Ask for the terms and the member number."""
+    def invitation(self, timeout: float) -> tuple[Agreement, int]:
+        """Ask for the agreement and the member number."""
         request = urllib.request.Request(f"{self.url}{self.path}/invitation", headers=self.headers)
         try:
             with urllib.request.urlopen(request, timeout=timeout, context=self.ssl) as response:
@@ -73,7 +72,7 @@ class Address:
             reason = getattr(error, "reason", error)
             raise FedbanditError(f"There is no answer from {self.url}, and no state to go on from: {reason}.") from None
         try:
-            return Terms.of_json(_numbers(answer["terms"])), int(answer["member"])
+            return Agreement.of_json(answer["agreement"]), int(answer["member"])
         except (KeyError, TypeError, ValueError) as error:
             raise FedbanditError(f"{self.url} does not answer like a coordinator: {error}.") from None
 
@@ -85,20 +84,13 @@ def _sentence(body: bytes) -> str:
         return "without a reason."
 
 
-def _numbers(value: Any) -> Any:
-    """Infinity came as text."""
-    if isinstance(value, dict):
-        return {key: _numbers(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_numbers(inner) for inner in value]
-    return float(value) if value in ("inf", "-inf", "nan") else value
-
-
 class Connection:
-    """Keeps one member in touch with its coordinator until it is closed."""
+    """Keeps one client in touch with its coordinator until it is closed."""
 
-    def __init__(self, member: Member, lock: Callable[[], contextlib.AbstractContextManager[Any]], address: Address):
-        self.member = member
+    def __init__(
+        self, client: DurableClient, lock: Callable[[], contextlib.AbstractContextManager[Any]], address: Address
+    ) -> None:
+        self.client = client
         self.lock = lock
         self.address = address
         self.connected = False
@@ -176,20 +168,20 @@ class Connection:
 
     async def _converse(self, ws: Any) -> None:
         with self.lock():
-            greeting = self.member.greeting()
+            greeting = self.client.greeting()
         if greeting is None:
             return
         await ws.send(greeting)
-        expected: int | None = 0  # the upload that is under way; 0: the answer to the greeting
-        since, told = time.monotonic(), 0.0
+        expected: int | None = 0  # the upload whose receipt is awaited; 0: the answer to the greeting
+        since, reported = time.monotonic(), 0.0
         listening = asyncio.ensure_future(ws.recv())
         try:
             while not self._closing.is_set():
                 self._wake.clear()
                 if expected is None:
                     expected, since = await self._send_next(ws), time.monotonic()
-                if self.report is not None and time.monotonic() - told > 1.0:
-                    told = time.monotonic()
+                if self.report is not None and time.monotonic() - reported > 1.0:
+                    reported = time.monotonic()
                     await ws.send(json.dumps({"report": self.report()}))
                 waking = asyncio.ensure_future(self._wake.wait())
                 await asyncio.wait({listening, waking}, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
@@ -197,7 +189,7 @@ class Connection:
                 if listening.done():
                     expected = self._take(listening.result(), expected)
                     listening = asyncio.ensure_future(ws.recv())
-                if expected is not None and time.monotonic() - since > PATIENCE:
+                if expected is not None and time.monotonic() - since > SECONDS_TO_ANSWER:
                     return
                 self._write_choices()
         finally:
@@ -206,21 +198,18 @@ class Connection:
                 await listening
 
     async def _send_next(self, ws: Any) -> int | None:
-        """Send the next frame, if there is one; the number of the upload that is then under way."""
+        """Send the next frame, if there is one; what is awaited then (`Frame.awaits`)."""
         with self.lock():
-            frames = self.member.outgoing()
-            if not frames and not self.member.machine.outbox:
+            frames = self.client.outgoing()
+            if not frames and not self.client.machine.outbox:
                 self.settled.set()
         if not frames:
             return None
-        await ws.send(frames[0])
-        message = decode(unseal(frames[0])[1])
-        if isinstance(message, Upload):
-            return message.sequence
-        return 0 if type(message).__name__ == "Join" else None
+        await ws.send(frames[0].data)
+        return frames[0].awaits
 
     def _take(self, data: bytes | str, expected: int | None) -> int | None:
-        """Take a message; what is still under way afterwards."""
+        """Take a message; what is still awaited afterwards."""
         if isinstance(data, str):
             refusal = json.loads(data)
             if refusal.get("kind") not in TRANSIENT:
@@ -228,7 +217,7 @@ class Connection:
             raise ConnectionError(str(refusal.get("kind")))  # a new connection begins with a new greeting
         message = decode(data)
         with self.lock():
-            self.member.receive(message)
+            self.client.receive(message)
         self.problem = None
         if isinstance(message, Receipt) and (expected is None or message.sequence >= expected or expected == 0):
             return None
@@ -237,6 +226,6 @@ class Connection:
     def _write_choices(self) -> None:
         try:
             with self.lock():
-                self.member.flush()
+                self.client.flush()
         except StoreError as error:
             self.problem = str(error)

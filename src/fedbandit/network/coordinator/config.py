@@ -1,5 +1,6 @@
-"""The file that says what a coordinator hosts. Whatever is wrong with it is said in one sentence.
+"""The coordinator's configuration, a TOML file. Whatever is wrong with it is said in one sentence.
 
+```toml
 [server]
 host = "127.0.0.1"             # off loopback, keys are required
 port = 8765                    # 0: any free one
@@ -13,20 +14,21 @@ clients = 100
 dim = 25
 horizon = 100_000
 keywords = {gamma_upload = 2.0, gamma_download = 2.0}
+```
 """
 
 from __future__ import annotations
 
-import ipaddress
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
-from fedbandit.network.coordinator.federation import PATIENCE
-from fedbandit.network.invitation import Terms, on_a_network
+from fedbandit.network.addresses import is_loopback
+from fedbandit.network.coordinator.federation import ROUNDS_TO_ANSWER
+from fedbandit.network.invitation import Agreement
 from fedbandit.world import World
 
 _SERVER = ("host", "port", "store", "keys", "rate")
@@ -36,11 +38,11 @@ _OPTIONAL = ("noise", "bound", "reward_bound", "seed", "round_seconds", "patienc
 
 @dataclass(frozen=True)
 class FederationConfig:
-    """One federation: the terms, how long a round is, and how many rounds an answer is awaited."""
+    """One federation: the agreement, how long a round is, and how many rounds an answer is awaited."""
 
-    terms: Terms
+    agreement: Agreement
     round_seconds: float = 1.0
-    patience: int = PATIENCE
+    patience: int = ROUNDS_TO_ANSWER
 
     def __post_init__(self) -> None:
         """Refuse a clock that stands still or runs wild."""
@@ -70,18 +72,6 @@ class ServerConfig:
             raise FedbanditError(
                 f"host is {self.host!r}, which is not loopback, so keys are required; see fedbandit keys init."
             )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether nobody else can reach this address.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
-    (True, True, False)
-    """
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def load_config(path: Path) -> ServerConfig:
@@ -127,16 +117,43 @@ def _federation(name: str, table: dict[str, Any]) -> FederationConfig:
             noise=number(table.get("noise", 0.1), "noise", "a finite number ≥ 0", at_least=0.0),
             bound=number(table.get("bound", 1.0), "bound", "a finite number > 0", at_least=0.0),
         )
-        terms = Terms(
+        agreement = Agreement(
             str(table["system"]),
             _table(f"federations.{name}.keywords", table.get("keywords", {})),
             world,
             table.get("seed", 0),
             table.get("reward_bound", 10.0),
         )
-        return FederationConfig(on_a_network(terms), table.get("round_seconds", 1.0), table.get("patience", PATIENCE))
+        return FederationConfig(
+            on_a_network(agreement), table.get("round_seconds", 1.0), table.get("patience", ROUNDS_TO_ANSWER)
+        )
     except FedbanditError as error:
         raise FedbanditError(f"{where}: {error}") from None
+
+
+def on_a_network(agreement: Agreement) -> Agreement:
+    """The agreement as a coordinator on a network has it; a system that cannot be run there is refused.
+
+    Where the coordinator does something between rounds, a round is one in which each client acts about once.
+    """
+    system, name = agreement.build(), agreement.system
+    if not system.structure.separate:
+        hint = "give gamma_upload and gamma_download" if "graph" in agreement.keywords else "it can be simulated"
+        raise FedbanditError(
+            f"{name} has models that several users share at one place, so there are no clients; {hint}."
+        )
+    machine = system.told(agreement.world).coordinator(agreement.world)
+    if machine is None:
+        peers = ": its peers talk to one another; see fedbandit peer" if system.protocol.says == "gossip" else ""
+        raise FedbanditError(f"{name} has no coordinator{peers or ', since its clients exchange nothing'}.")
+    if system.privacy.site == "coordinator":
+        raise FedbanditError(
+            f"{name} has the coordinator draw the noise, which on a network it does not; choose a system whose "
+            "clients do."
+        )
+    if not machine.clocked:
+        return agreement
+    return replace(agreement, world=replace(agreement.world, per_round=agreement.world.n_clients))
 
 
 def _table(name: str, value: object) -> dict[str, Any]:

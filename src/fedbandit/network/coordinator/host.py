@@ -1,7 +1,7 @@
-"""Where federations are hosted: connections, queues and limits between the network and the federations.
+"""The host: connections, queues and rate limits between the network and the federations of one coordinator.
 
 Each federation has one worker. It takes all frames that are waiting, hands them over in one go, so that they share a
-write to the store, and only then gives out the answers: to whoever asked, and to those connected.
+write to the store, and only then passes the answers on: to the senders, and to other members that are connected.
 """
 
 from __future__ import annotations
@@ -11,24 +11,26 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar
 
-from fedbandit.messages import Download, Join, Message, decode, encode
+from fedbandit.messages import Download, Join, Message, encode, is_a
 from fedbandit.network.coordinator.config import ServerConfig
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.credentials import Credentials, Identity
-from fedbandit.network.envelope import unseal
+from fedbandit.network.envelope import SIZE
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import Store, open_store
 
 MOST_AT_ONCE = 256
-MOST_WAITING = 4096
+"""Frames that share one write to the store."""
+MOST_FRAMES = 4096
+"""Frames that may wait for a federation's worker: beyond that, clients are asked to try again later."""
+MOST_UNSENT = 1000
+"""Messages that may wait on one connection: a client that does not read is disconnected, and asks when it is back."""
 P = ParamSpec("P")
 T = TypeVar("T")
 log = logging.getLogger("fedbandit.coordinator")
-
-
 _OFFSET = time.time() - time.monotonic()
 
 
@@ -37,12 +39,8 @@ def now() -> float:
     return _OFFSET + time.monotonic()
 
 
-MOST_WAITING = 1000
-"""Messages that may wait on one connection: whoever does not read is disconnected, and asks again when it is back."""
-
-
-class Outlet:
-    """What waits to be sent on one connection; a newer download takes the place of an older one."""
+class SendQueue:
+    """The messages that wait to be sent on one connection; a newer download replaces an older one."""
 
     def __init__(self) -> None:
         self.waiting: deque[bytes | str] = deque()
@@ -64,18 +62,18 @@ class Outlet:
         self._event.set()
 
     def _append(self, message: bytes | str) -> None:
-        if len(self.waiting) < MOST_WAITING:
+        if len(self.waiting) < MOST_UNSENT:
             self.waiting.append(message)
         else:
-            self.close("it does not read what it is sent")
+            self.close("the client does not read")
 
     def close(self, reason: str) -> None:
-        """Say no more after what is waiting."""
+        """Close the connection after what is waiting has been sent."""
         self.closing = reason
         self._event.set()
 
     async def next(self) -> list[bytes | str]:
-        """What has come to wait since; nothing if the connection is to be closed."""
+        """Wait for messages, and take all there are; none if the connection is to be closed."""
         await self._event.wait()
         self._event.clear()
         messages = list(self.waiting)
@@ -86,8 +84,8 @@ class Outlet:
         return messages
 
 
-class Bucket:
-    """A limit of `rate` a second, with bursts of as many as one second allows."""
+class RateLimit:
+    """A token bucket: `rate` a second, with bursts of as many as one second allows."""
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
@@ -104,21 +102,24 @@ class Bucket:
         return True
 
 
-class Room:
-    """One federation with its queue, its connections and what clients report of their own accord."""
+class HostedFederation:
+    """One federation with its queue of frames, its connections, and the reports of clients that send them."""
 
     def __init__(self, federation: Federation, rate: float, round_seconds: float) -> None:
         self.federation = federation
         self.rate = rate
         self.round_seconds = round_seconds
-        self.outlets: dict[int, Outlet] = {}
+        self.connections: dict[int, SendQueue] = {}  # member → what waits on its connection
         self.reports: dict[str, dict[str, float]] = {}
-        self.buckets: dict[str, Bucket] = {}
+        self.limits: dict[str, RateLimit] = {}  # by client
         self._one_at_a_time = asyncio.Lock()
         self.queue: asyncio.Queue[tuple[str, bytes, asyncio.Future[list[Message] | Refusal]]] = asyncio.Queue()
 
-    async def submit(self, identity: Identity, frame: bytes, outlet: Outlet | None = None) -> list[Message]:
-        """Hand a frame to the federation; the answers for whoever sent it, after they are in the store."""
+    async def submit(self, identity: Identity, frame: bytes, sending: SendQueue | None = None) -> list[Message]:
+        """Hand a frame to the federation; the answers for its sender, when what it changed is in the store.
+
+        A Join makes `sending` the member's connection; an older one is closed.
+        """
         name = identity.name
         try:
             self.limit(name)
@@ -132,22 +133,20 @@ class Room:
             self._log(name, outcome)
             raise outcome
         member = self.federation.register.by_name[name].member
-        if outlet is not None and self.outlets.get(member) is not outlet and _is_join(frame):
-            if member in self.outlets:
-                self.outlets[member].close("another session of this client has joined")
-            self.outlets[member] = outlet
-        for message in outcome:
-            if message.member != member and message.member in self.outlets:
-                self.outlets[message.member].put(message)
+        if sending is not None and self.connections.get(member) is not sending and is_a(Join, frame[SIZE:]):
+            if member in self.connections:
+                self.connections[member].close("another session of this client has joined")
+            self.connections[member] = sending
+        self._push(message for message in outcome if message.member != member)
         return [message for message in outcome if message.member == member]
 
     def limit(self, name: str) -> None:
-        """Refuse a client that says too much."""
-        if name not in self.buckets:
-            self.buckets[name] = Bucket(self.rate)
-        if not self.buckets[name].take():
+        """Refuse a client that sends too much, and anybody while the queue is full."""
+        if name not in self.limits:
+            self.limits[name] = RateLimit(self.rate)
+        if not self.limits[name].take():
             raise Refusal("rate", f"Client {name!r} sends more than {self.rate:g} messages a second.")
-        if self.queue.qsize() >= MOST_WAITING:
+        if self.queue.qsize() >= MOST_FRAMES:
             raise Refusal("unavailable", "The coordinator has more to do than it can; try again later.")
 
     def refuse(self, name: str, refusal: Refusal) -> None:
@@ -155,11 +154,11 @@ class Room:
         self.federation.note_refusal(name, refusal, now())
         self._log(name, refusal)
 
-    def leave(self, outlet: Outlet) -> None:
+    def leave(self, sending: SendQueue) -> None:
         """A connection has ended."""
-        for member, mine in list(self.outlets.items()):
-            if mine is outlet:
-                del self.outlets[member]
+        for member, mine in list(self.connections.items()):
+            if mine is sending:
+                del self.connections[member]
 
     async def do(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Let the federation do something in a thread, one thing at a time."""
@@ -196,44 +195,50 @@ class Room:
             except Exception:
                 log.exception("a fault in the coordinator", extra={"federation": self.federation.name})
                 continue
-            for message in messages:
-                if message.member in self.outlets:
-                    self.outlets[message.member].put(message)
+            self._push(messages)
+
+    def _push(self, messages: Iterable[Message]) -> None:
+        """Send messages to those of their members that are connected; the others ask when they are back."""
+        for message in messages:
+            if message.member in self.connections:
+                self.connections[message.member].put(message)
 
     def _log(self, name: str, refusal: Refusal) -> None:
         log.warning("refused", extra={"federation": self.federation.name, "client": name, "kind": refusal.kind})
 
 
-def _is_join(frame: bytes) -> bool:
-    return isinstance(decode(unseal(frame)[1]), Join)
+class Host:
+    """All federations of one coordinator. Without a store or credentials, they are the configured ones."""
 
-
-class Hall:
-    """All rooms of one coordinator."""
-
-    def __init__(self, config: ServerConfig, store: Store | None = None) -> None:
+    def __init__(
+        self, config: ServerConfig, store: Store | None = None, credentials: Credentials | None = None
+    ) -> None:
         self.config = config
-        self.credentials = Credentials(config.keys)
+        self.credentials = Credentials(config.keys) if credentials is None else credentials
         self.store = open_store(config.store) if store is None else store
         self.begun = now()
-        self.strangers = 0
+        self.unauthenticated = 0
         """Requests with no credentials, or wrong ones."""
-        self.rooms = {
-            name: Room(Federation(name, entry.terms, self.store, entry.patience), config.rate, entry.round_seconds)
+        self.federations = {
+            name: HostedFederation(
+                Federation(name, entry.agreement, self.store, entry.patience), config.rate, entry.round_seconds
+            )
             for name, entry in config.federations.items()
         }
         self._workers: list[asyncio.Task[None]] = []
 
-    def room(self, name: str) -> Room:
-        """The room of a federation."""
-        if name not in self.rooms:
+    def hosted(self, name: str) -> HostedFederation:
+        """The federation of this name."""
+        if name not in self.federations:
             raise Refusal("unknown", f"There is no federation {name!r} here.")
-        return self.rooms[name]
+        return self.federations[name]
 
     async def open(self) -> None:
         """Start the workers."""
         self._workers = [
-            asyncio.create_task(work) for room in self.rooms.values() for work in (room.work(), room.count_rounds())
+            asyncio.create_task(work)
+            for hosted in self.federations.values()
+            for work in (hosted.work(), hosted.count_rounds())
         ]
 
     async def close(self) -> None:
@@ -241,9 +246,9 @@ class Hall:
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
-        for room in self.rooms.values():
-            for outlet in room.outlets.values():
-                outlet.close("the coordinator is stopping")
+        for hosted in self.federations.values():
+            for sending in hosted.connections.values():
+                sending.close("the coordinator is stopping")
         self.store.close()
 
     @property

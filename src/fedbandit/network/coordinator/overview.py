@@ -2,63 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fedbandit._version import __version__
 from fedbandit.network.coordinator.federation import Federation
-from fedbandit.network.coordinator.host import Hall, Room, now
-from fedbandit.network.coordinator.register import Seat
+from fedbandit.network.coordinator.host import Host, HostedFederation, now
+from fedbandit.network.coordinator.register import MemberRecord
 from fedbandit.privacy import PrivateStatistics
 from fedbandit.privacy.mechanism import epsilon_of
 
 
-def overview(hall: Hall) -> dict[str, Any]:
+def overview(host: Host) -> dict[str, Any]:
     """Everything the live page needs."""
     return {
         "version": __version__,
         "now": now(),
-        "begun": hall.begun,
-        "strangers": hall.strangers,
-        "federations": [_describe(name, room) for name, room in hall.rooms.items()],
+        "begun": host.begun,
+        "unauthenticated": host.unauthenticated,
+        "federations": [_describe(name, hosted) for name, hosted in host.federations.items()],
     }
 
 
-def _describe(name: str, room: Room) -> dict[str, Any]:
-    federation = room.federation
-    seats = list(federation.register.by_member)
+def _describe(name: str, hosted: HostedFederation) -> dict[str, Any]:
+    federation = hosted.federation
+    records = list(federation.register.by_number)
     guarantee = federation.system.guarantee
     private = guarantee.basis != "none"
     clients = [
         {
-            "name": seat.name,
-            "member": seat.member,
-            "connected": seat.member in room.outlets,
-            "last_spoke": seat.last_spoke or None,
-            "observations": seat.observations,
-            "uploads": seat.uploads,
-            "downloads": seat.downloads,
-            "bytes": seat.bytes_up + seat.bytes_down,
-            "refusals": seat.refusals,
-            "quarantined": bool(seat.quarantined),
-            "privacy": privacy_spent(federation, seat) if private else None,
-            "report": room.reports.get(seat.name),
+            "name": record.name,
+            "member": record.member,
+            "connected": record.member in hosted.connections,
+            "last_heard": record.last_heard or None,
+            "observations": record.observations,
+            "uploads": record.uploads,
+            "downloads": record.downloads,
+            "bytes": record.bytes_up + record.bytes_down,
+            "refusals": record.refusals,
+            "quarantined": bool(record.quarantined),
+            "privacy": privacy_spent(federation, record) if private else None,
+            "report": hosted.reports.get(record.name),
         }
-        for seat in seats
+        for record in records
     ]
     activity = federation.activity
     return {
         "name": name,
-        "system": federation.terms.system,
-        "keywords": dict(federation.terms.keywords),
-        "dim": federation.terms.world.dim,
+        "system": federation.agreement.system,
+        "keywords": dict(federation.agreement.keywords),
+        "dim": federation.agreement.world.dim,
         "rounds": federation.rounds,
-        "seats": federation.terms.world.n_clients,
+        "places": federation.agreement.world.n_clients,
         "guarantee": str(guarantee),
         "totals": totals(federation),
-        "reward": _total(room, "reward"),
-        "regret": _total(room, "regret"),
-        "observed": _total(room, "observed"),
-        "alone": _total(room, "alone"),
+        "reward": _total(hosted, "reward"),
+        "regret": _total(hosted, "regret"),
+        "observed": _total(hosted, "observed"),
+        "alone": _total(hosted, "alone"),
         "activity": {"begin": activity.begin, "width": activity.width, "slices": list(activity.slices)},
         "clusters": clusters(federation),
         "clients": clients,
@@ -67,21 +68,21 @@ def _describe(name: str, room: Room) -> dict[str, Any]:
     }
 
 
-def privacy_spent(federation: Federation, seat: Seat) -> dict[str, float]:
+def privacy_spent(federation: Federation, record: MemberRecord) -> dict[str, float]:
     """The budget of a client, its releases, and the ε that they amount to if it stopped now.
 
     Where each reward is noised by itself, each has the whole ε from the beginning.
     """
     claim, privacy = federation.system.guarantee, federation.system.privacy
-    spent = claim.epsilon if seat.observations else 0.0
+    spent = claim.epsilon if record.observations else 0.0
     if isinstance(privacy, PrivateStatistics):
-        key = (id(privacy), seat.member if len(privacy.mechanisms) > 1 else 0, seat.releases)
+        key = (id(privacy), record.member if len(privacy.mechanisms) > 1 else 0, record.releases)
         if key not in _SPENT:
-            mechanism = privacy.mechanism_of(seat.member)
-            done = min(seat.releases, mechanism.n_max)
+            mechanism = privacy.mechanism_of(record.member)
+            done = min(record.releases, mechanism.n_max)
             _SPENT[key] = epsilon_of(mechanism, releases=done) if done else 0.0
         spent = _SPENT[key]
-    return {"epsilon": claim.epsilon, "delta": claim.delta, "releases": seat.releases, "spent": spent}
+    return {"epsilon": claim.epsilon, "delta": claim.delta, "releases": record.releases, "spent": spent}
 
 
 _SPENT: dict[tuple[int, int, int], float] = {}
@@ -89,14 +90,14 @@ _SPENT: dict[tuple[int, int, int], float] = {}
 
 def totals(federation: Federation) -> dict[str, int]:
     """Sums over all clients."""
-    seats = list(federation.register.by_member)
+    records = list(federation.register.by_number)
     return {
-        "clients": len(seats),
-        "observations": sum(seat.observations for seat in seats),
-        "uploads": sum(seat.uploads for seat in seats),
-        "downloads": sum(seat.downloads for seat in seats),
-        "bytes": sum(seat.bytes_up + seat.bytes_down for seat in seats),
-        "quarantined": sum(bool(seat.quarantined) for seat in seats),
+        "clients": len(records),
+        "observations": sum(record.observations for record in records),
+        "uploads": sum(record.uploads for record in records),
+        "downloads": sum(record.downloads for record in records),
+        "bytes": sum(record.bytes_up + record.bytes_down for record in records),
+        "quarantined": sum(bool(record.quarantined) for record in records),
     }
 
 
@@ -105,49 +106,49 @@ def clusters(federation: Federation) -> list[list[str]] | None:
     groups = federation.machine.groups()
     if groups is None:
         return None
-    names = {seat.member: seat.name for seat in list(federation.register.by_member)}
+    names = {record.member: record.name for record in list(federation.register.by_number)}
     named = ([names[i] for i in group if i in names] for group in groups)
     return [group for group in named if group]
 
 
-def _total(room: Room, key: str) -> float | None:
+def _total(hosted: HostedFederation, key: str) -> float | None:
     """The sum of what clients report, None if none does."""
-    values = [report[key] for report in list(room.reports.values()) if key in report]
+    values = [report[key] for report in list(hosted.reports.values()) if key in report]
     return sum(values) if values else None
 
 
-def metrics(hall: Hall) -> str:
+def metrics(host: Host) -> str:
     """The numbers in the text format of Prometheus."""
     lines: list[str] = []
+    sums = {name: totals(hosted.federation) for name, hosted in host.federations.items()}
 
-    def family(name: str, kind: str, text: str, samples: list[tuple[str, float]]) -> None:
+    def family(name: str, kind: str, text: str, samples: Iterable[tuple[str, float]]) -> None:
         lines.append(f"# HELP fedbandit_{name} {text}")
         lines.append(f"# TYPE fedbandit_{name} {kind}")
-        lines.extend(f"fedbandit_{name}{labels} {value:g}" if value < 1e6 else f"fedbandit_{name}{labels} {int(value)}"
-                     for labels, value in samples)  # fmt: skip
+        for labels, value in samples:
+            lines.append(f"fedbandit_{name}{labels} {f'{value:g}' if value < 1e6 else int(value)}")
 
-    rooms = {name: (room, totals(room.federation)) for name, room in hall.rooms.items()}
+    def each(value: Callable[[str, HostedFederation], float]) -> list[tuple[str, float]]:
+        return [(f'{{federation="{name}"}}', value(name, hosted)) for name, hosted in host.federations.items()]
 
-    def each(key: str) -> list[tuple[str, float]]:
-        return [(f'{{federation="{name}"}}', sums[key]) for name, (_, sums) in rooms.items()]
+    def total(key: str) -> list[tuple[str, float]]:
+        return each(lambda name, _: sums[name][key])
 
-    family("clients", "gauge", "Clients that have a seat.", each("clients"))
-    connected = [(f'{{federation="{name}"}}', float(len(room.outlets))) for name, (room, _) in rooms.items()]
-    family("connected_clients", "gauge", "Clients that are connected.", connected)
-    family("quarantined_clients", "gauge", "Clients in quarantine.", each("quarantined"))
-    family("observations_total", "counter", "Observations in applied uploads.", each("observations"))
-    family("uploads_total", "counter", "Uploads applied.", each("uploads"))
-    family("downloads_total", "counter", "Downloads sent to members.", each("downloads"))
-    family("message_bytes_total", "counter", "Bytes of uploads and downloads.", each("bytes"))
+    family("clients", "gauge", "Clients that are members.", total("clients"))
+    family("connected_clients", "gauge", "Clients that are connected.", each(lambda _, f: len(f.connections)))
+    family("quarantined_clients", "gauge", "Clients in quarantine.", total("quarantined"))
+    family("observations_total", "counter", "Observations in applied uploads.", total("observations"))
+    family("uploads_total", "counter", "Uploads applied.", total("uploads"))
+    family("downloads_total", "counter", "Downloads sent to members.", total("downloads"))
+    family("message_bytes_total", "counter", "Bytes of uploads and downloads.", total("bytes"))
     refusals = [
         (f'{{federation="{name}",kind="{kind}"}}', float(count))
-        for name, (room, _) in rooms.items()
-        for kind, count in sorted(room.federation.refusals.items())
+        for name, hosted in host.federations.items()
+        for kind, count in sorted(hosted.federation.refusals.items())
     ]
     family("refusals_total", "counter", "Messages refused, by kind.", refusals)
-    family("strangers_total", "counter", "Requests without valid credentials.", [("", float(hall.strangers))])
-    queue = [(f'{{federation="{name}"}}', float(room.queue.qsize())) for name, (room, _) in rooms.items()]
-    rounds = [(f'{{federation="{name}"}}', float(room.federation.rounds)) for name, (room, _) in rooms.items()]
-    family("rounds_total", "counter", "Rounds that have passed.", rounds)
-    family("queue_length", "gauge", "Frames that wait for the worker.", queue)
+    failures = [("", float(host.unauthenticated))]
+    family("unauthenticated_requests_total", "counter", "Requests without valid credentials.", failures)
+    family("rounds_total", "counter", "Rounds that have passed.", each(lambda _, f: f.federation.rounds))
+    family("queue_length", "gauge", "Frames that wait for the worker.", each(lambda _, f: f.queue.qsize()))
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""Who is who: the coordinator's register of members, their sessions and what their uploads have been so far.
+"""The coordinator's register: members, their sessions, and the history of their uploads.
 
 A session is one opening of one durable state (`envelope.py`). What a Join with (incarnation, epoch, nonce, sequence,
 chain) means, compared with what the register has for that member:
@@ -13,28 +13,30 @@ chain) means, compared with what the register has for that member:
 | a new one        | any                           | any                    | the state was lost: uploads count from 1 |
 | one of the past  | any                           | any                    | refused                                  |
 
-A session that has made more uploads than were applied is heard, but nothing is acknowledged to it and no download is
-sent to it before it has repeated the last upload that was applied: a copy may have made other uploads of that number.
+A session that has made more uploads than were applied is accepted, but nothing is acknowledged to it and no download
+is sent to it before it has repeated the last upload that was applied: a copy may have made other uploads of that
+number.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from fedbandit.messages import Upload
 from fedbandit.network.envelope import Envelope, extend
 from fedbandit.network.refusal import Refusal
+from fedbandit.state import State, StateError, require_like
 
-MOST_LIVES = 100
-"""How often a member may start over before a person has to look at it."""
+MOST_INCARNATIONS = 100
+"""How often a member may lose its state before a person has to look at it."""
 
 REMEMBERED = 16
 """How many uploads back a retry is recognised; a client sends one after the other."""
 
 
 @dataclass
-class Seat:
+class MemberRecord:
     """What the coordinator knows about one member, beside its statistics."""
 
     member: int
@@ -50,8 +52,8 @@ class Seat:
     past: list[int] = field(default_factory=list)
     quarantined: str = ""
     absent: bool = False
-    """Whether it has let a call go unanswered for too long, and has not spoken since."""
-    last_spoke: float = 0.0
+    """Whether it has let a call go unanswered for too long, and has sent nothing since."""
+    last_heard: float = 0.0
     observations: int = 0
     uploads: int = 0
     releases: int = 0
@@ -67,19 +69,19 @@ class Seat:
         return self.incarnation != 0
 
     @property
-    def is_here(self) -> bool:
+    def is_present(self) -> bool:
         """Whether an answer of this member is worth waiting for."""
         return self.joined and not self.absent and not self.quarantined
 
     def check_join(self, envelope: Envelope, applied: int) -> bool:
-        """Whether this Join begins a new life; one that must not be heard is refused."""
+        """Whether this Join begins a new incarnation; one that the table does not allow is refused."""
         if not self.joined:
             return False
         if envelope.incarnation in self.past:
             raise Refusal("session", f"Client {self.name!r} uses a state that was given up for a new one.")
         if envelope.incarnation != self.incarnation:
-            if len(self.past) >= MOST_LIVES:
-                raise Refusal("session", f"Client {self.name!r} has lost its state {MOST_LIVES} times already.")
+            if len(self.past) >= MOST_INCARNATIONS:
+                raise Refusal("session", f"Client {self.name!r} has lost its state {MOST_INCARNATIONS} times already.")
             return True
         opening = (envelope.epoch, envelope.nonce)
         if opening != (self.epoch, self.nonce) and envelope.epoch <= self.epoch:
@@ -93,7 +95,7 @@ class Seat:
         return False
 
     def check_session(self, envelope: Envelope) -> None:
-        """Refuse whoever is not the session that joined last."""
+        """Refuse any session but the one that joined last."""
         if (envelope.incarnation, envelope.epoch, envelope.nonce) != (self.incarnation, self.epoch, self.nonce):
             raise Refusal("session", f"Client {self.name!r} has not joined, or another session of it has since.")
 
@@ -114,9 +116,9 @@ class Seat:
         self.chain = chain
         self.recent = [*self.recent[1 - REMEMBERED :], chain]
 
-    def open_session(self, envelope: Envelope, new_life: bool, applied: int) -> None:
-        """From now on only this session is heard."""
-        if new_life:
+    def open_session(self, envelope: Envelope, reborn: bool, applied: int) -> None:
+        """From now on only this session is accepted; one that is reborn has lost its history."""
+        if reborn:
             self.past.append(self.incarnation)
             self.chain, self.recent = 0, []
         self.verified = envelope.sequence == applied or applied == 0
@@ -124,37 +126,42 @@ class Seat:
 
 
 class Register:
-    """All seats, by name and by member."""
+    """All members, by name and by number."""
 
     def __init__(self, n_members: int) -> None:
         self.n_members = n_members
-        self.by_name: dict[str, Seat] = {}
-        self.by_member: list[Seat] = []
+        self.by_name: dict[str, MemberRecord] = {}
+        self.by_number: list[MemberRecord] = []
 
-    def seat(self, name: str) -> Seat:
-        """The seat of a client that has one."""
+    def record(self, name: str) -> MemberRecord:
+        """The record of a client that is a member."""
         if name not in self.by_name:
-            raise Refusal("identity", f"Client {name!r} has no seat here; it must ask for an invitation first.")
+            raise Refusal("identity", f"Client {name!r} is not a member; it must ask for an invitation first.")
         return self.by_name[name]
 
-    def require_room(self, name: str) -> None:
-        """Refuse one more client than there are seats."""
-        if name not in self.by_name and len(self.by_member) >= self.n_members:
-            raise Refusal("identity", f"There is no seat for client {name!r}: all {self.n_members} are taken.")
+    def require_place(self, name: str) -> None:
+        """Refuse one more client than the federation has places."""
+        if name not in self.by_name and len(self.by_number) >= self.n_members:
+            raise Refusal("identity", f"There is no place for client {name!r}: all {self.n_members} are taken.")
 
-    def take_seat(self, name: str) -> Seat:
-        """The seat of a client, the next free one if it has none."""
-        self.require_room(name)
+    def enrol(self, name: str) -> MemberRecord:
+        """The record of a client; one that is not a member gets the next number."""
+        self.require_place(name)
         if name not in self.by_name:
-            self.by_name[name] = Seat(len(self.by_member), name)
-            self.by_member.append(self.by_name[name])
+            self.by_name[name] = MemberRecord(len(self.by_number), name)
+            self.by_number.append(self.by_name[name])
         return self.by_name[name]
 
     def state(self) -> list[dict[str, Any]]:
-        """Plain values."""
-        return [asdict(seat) for seat in self.by_member]
+        """Plain values, one dict a member."""
+        return [dict(vars(record)) for record in self.by_number]
 
     def restore(self, state: list[dict[str, Any]]) -> None:
         """Go on from there."""
-        self.by_member = [Seat(**seat) for seat in state]
-        self.by_name = {seat.name: seat for seat in self.by_member}
+        fresh = vars(MemberRecord(0, ""))
+        for number, kept in enumerate(state):
+            require_like(State(kept, {}), State(fresh, {}))
+            if set(kept) != set(fresh) or kept["member"] != number or number >= self.n_members:
+                raise StateError(f"The stored record {number} is not one of {self.n_members} members.")
+        self.by_number = [MemberRecord(**kept) for kept in state]
+        self.by_name = {record.name: record for record in self.by_number}

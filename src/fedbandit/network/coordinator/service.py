@@ -2,7 +2,7 @@
 
 | request                              | role     | what                                                               |
 |--------------------------------------|----------|--------------------------------------------------------------------|
-| GET  /v1/{federation}/invitation     | client   | the terms and the client's member number, as JSON                  |
+| GET  /v1/{federation}/invitation     | client   | the agreement and the client's member number, as JSON              |
 | POST /v1/{federation}/messages       | client   | one frame; the answers, each after its length in four bytes        |
 | WS   /v1/{federation}/stream         | client   | frames to the coordinator, messages to the client, as they come    |
 | POST /v1/{federation}/quarantine     | admin    | {"client": name, "reason": text}; an empty reason ends it          |
@@ -19,7 +19,6 @@ import json
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.resources import files
-from typing import Any
 
 import anyio
 from starlette.applications import Starlette
@@ -29,9 +28,10 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from fedbandit.messages import encode
-from fedbandit.network.coordinator.host import Hall, Outlet, Room, now
+from fedbandit.network.coordinator.host import Host, HostedFederation, SendQueue, now
 from fedbandit.network.coordinator.overview import metrics, overview
 from fedbandit.network.credentials import Identity, Role
+from fedbandit.network.jsonable import to_json
 from fedbandit.network.refusal import TRANSIENT, Refusal
 
 _LENGTH = struct.Struct("<I")
@@ -39,67 +39,67 @@ REPORT_KEYS = ("observed", "reward", "regret", "alone")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-def make_app(hall: Hall) -> Starlette:
-    """The application that serves a hall."""
+def make_app(host: Host) -> Starlette:
+    """The application that serves a host's federations."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        await hall.open()
+        await host.open()
         yield
-        await hall.close()
+        await host.close()
 
     def identify(connection: Request | WebSocket, role: Role) -> Identity:
         try:
             claimed = connection.headers.get("x-fedbandit-name") or connection.query_params.get("name")
             if claimed is None and role != "client":
                 claimed = "observer"
-            identity = hall.credentials.identify(connection.headers.get("authorization"), claimed)
+            identity = host.credentials.identify(connection.headers.get("authorization"), claimed)
             identity.require(role)
         except Refusal:
-            hall.strangers += 1
+            host.unauthenticated += 1
             raise
         return identity
 
     async def invitation(request: Request) -> Response:
         identity = identify(request, "client")
-        room = hall.room(request.path_params["federation"])
-        room.limit(identity.name)
-        seat = await room.do(room.federation.invite, identity.name, now())
-        terms = room.federation.terms.as_json()
-        return JSONResponse({"terms": _finite(terms), "member": seat.member, "name": identity.name})
+        hosted = host.hosted(request.path_params["federation"])
+        hosted.limit(identity.name)
+        record = await hosted.do(hosted.federation.invite, identity.name, now())
+        agreement = hosted.federation.agreement.as_json()
+        return JSONResponse({"agreement": agreement, "member": record.member, "name": identity.name})
 
     async def messages(request: Request) -> Response:
         identity = identify(request, "client")
-        room = hall.room(request.path_params["federation"])
+        hosted = host.hosted(request.path_params["federation"])
         try:
-            frame = await _body(request, room.federation.most_bytes)
+            frame = await _body(request, hosted.federation.most_bytes)
         except Refusal as refusal:
-            room.refuse(identity.name, refusal)
+            hosted.refuse(identity.name, refusal)
             raise
-        answers = [encode(message) for message in await room.submit(identity, frame)]
+        answers = [encode(message) for message in await hosted.submit(identity, frame)]
         body = b"".join(_LENGTH.pack(len(answer)) + answer for answer in answers)
         return Response(body, media_type="application/octet-stream")
 
     async def quarantine(request: Request) -> Response:
         identify(request, "admin")
-        room = hall.room(request.path_params["federation"])
+        hosted = host.hosted(request.path_params["federation"])
         try:
             wish = json.loads(await _body(request, 10_000))
             client, reason = str(wish["client"]), str(wish["reason"])
         except (ValueError, KeyError, TypeError):
             raise Refusal("malformed", 'The body must be {"client": name, "reason": text}.') from None
-        await room.do(room.federation.quarantine, client, reason, now())
+        await hosted.do(hosted.federation.quarantine, client, reason, now())
         return JSONResponse({"client": client, "quarantined": bool(reason)})
 
     async def stream(ws: WebSocket) -> None:
         try:
             identity = identify(ws, "client")
-            room = hall.room(ws.path_params["federation"])
+            hosted = host.hosted(ws.path_params["federation"])
         except Refusal as refusal:
             await ws.send_denial_response(_refused(refusal))
             return
         await ws.accept()
-        outlet = Outlet()
+        sending = SendQueue()
         try:
             async with anyio.create_task_group() as group:
 
@@ -108,23 +108,23 @@ def make_app(hall: Hall) -> Starlette:
                         await one
                     group.cancel_scope.cancel()
 
-                group.start_soon(until_it_ends, _listen(ws, room, identity, outlet, identify))
-                group.start_soon(until_it_ends, _send(ws, outlet, identify))
+                group.start_soon(until_it_ends, _listen(ws, hosted, identity, sending, identify))
+                group.start_soon(until_it_ends, _send(ws, sending, identify))
         finally:
-            room.leave(outlet)
+            hosted.leave(sending)
         with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-            await ws.close(1008 if outlet.closing else 1000)
+            await ws.close(1008 if sending.closing else 1000)
 
     async def show_overview(request: Request) -> Response:
         identify(request, "observer")
-        return JSONResponse(_finite(overview(hall)))
+        return JSONResponse(to_json(overview(host)))
 
     async def show_metrics(request: Request) -> Response:
         identify(request, "observer")
-        return PlainTextResponse(metrics(hall), media_type="text/plain; version=0.0.4")
+        return PlainTextResponse(metrics(host), media_type="text/plain; version=0.0.4")
 
     async def healthz(_: Request) -> Response:
-        return JSONResponse({"status": "ok" if hall.healthy else "failing"}, 200 if hall.healthy else 503)
+        return JSONResponse({"status": "ok" if host.healthy else "failing"}, 200 if host.healthy else 503)
 
     async def page(_: Request) -> Response:
         text = files("fedbandit.cli.page").joinpath("page.html").read_text(encoding="utf-8")
@@ -151,9 +151,13 @@ _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inl
 
 
 async def _listen(
-    ws: WebSocket, room: Room, identity: Identity, outlet: Outlet, identify: Callable[[WebSocket, Role], Identity]
+    ws: WebSocket,
+    hosted: HostedFederation,
+    identity: Identity,
+    sending: SendQueue,
+    identify: Callable[[WebSocket, Role], Identity],
 ) -> None:
-    """Take what a client says until it goes, or must go."""
+    """Take what a client sends until it leaves, or is made to."""
     while True:
         event = await ws.receive()
         if event["type"] == "websocket.disconnect":
@@ -161,38 +165,38 @@ async def _listen(
         try:
             identify(ws, "client")  # the token may have been revoked since
             if event.get("bytes") is None:
-                _take_report(room, identity.name, str(event.get("text")))
+                _take_report(hosted, identity.name, str(event.get("text")))
                 continue
-            for message in await room.submit(identity, event["bytes"], outlet):
-                outlet.put(message)
+            for message in await hosted.submit(identity, event["bytes"], sending):
+                sending.put(message)
         except Refusal as refusal:
-            outlet.tell({"error": str(refusal), "kind": refusal.kind})
+            sending.tell({"error": str(refusal), "kind": refusal.kind})
             if refusal.kind not in TRANSIENT:
-                outlet.close(refusal.kind)
+                sending.close(refusal.kind)
 
 
-async def _send(ws: WebSocket, outlet: Outlet, identify: Callable[[WebSocket, Role], Identity]) -> None:
+async def _send(ws: WebSocket, sending: SendQueue, identify: Callable[[WebSocket, Role], Identity]) -> None:
     """Send what waits until the connection is to be closed."""
     while True:
-        waiting = await outlet.next()
-        if not outlet.closing:
+        waiting = await sending.next()
+        if not sending.closing:
             try:
                 identify(ws, "client")  # the token may have been revoked since
             except Refusal as refusal:
-                outlet.close(refusal.kind)
+                sending.close(refusal.kind)
                 return
         for message in waiting:
             await (ws.send_text(message) if isinstance(message, str) else ws.send_bytes(message))
-        if outlet.closing:
+        if sending.closing:
             return
 
 
-def _take_report(room: Room, name: str, text: str) -> None:
-    """What a client tells about itself of its own accord: only known keys, only numbers."""
-    room.limit(name)
+def _take_report(hosted: HostedFederation, name: str, text: str) -> None:
+    """A client's voluntary report: only known keys, only numbers."""
+    hosted.limit(name)
     try:
         told = json.loads(text)["report"]
-        room.reports[name] = {key: float(told[key]) for key in REPORT_KEYS if isinstance(told.get(key), int | float)}
+        hosted.reports[name] = {key: float(told[key]) for key in REPORT_KEYS if isinstance(told.get(key), int | float)}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Refusal("malformed", 'A text message must be {"report": {…}}.') from None
 
@@ -210,12 +214,3 @@ async def _body(request: Request, most: int) -> bytes:
 
 def _refused(refusal: Refusal) -> JSONResponse:
     return JSONResponse({"error": str(refusal), "kind": refusal.kind}, refusal.status)
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinity: it is written as text."""
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    return repr(value) if isinstance(value, float) and value - value != 0 else value

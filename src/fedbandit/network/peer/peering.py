@@ -29,7 +29,7 @@ log = logging.getLogger("fedbandit.peer")
 
 
 class Peering:
-    """A peer among its neighbours. `terms` is what all must agree on; it is part of the greeting.
+    """A peer among its neighbours. `agreement` is what all must agree on; it is part of the greeting.
 
     A neighbour is down after `patience` seconds; `pause` is how many seconds a round takes at least.
     """
@@ -38,7 +38,7 @@ class Peering:
         self,
         rounds: PeerRounds,
         addresses: Mapping[int, tuple[str, int]],
-        terms: dict[str, Any],
+        agreement: dict[str, Any],
         *,
         patience: float = 10.0,
         credentials: Credentials | None = None,
@@ -48,7 +48,7 @@ class Peering:
     ) -> None:
         self.rounds = rounds
         self.addresses = addresses
-        self.terms = terms
+        self.agreement = agreement
         self.patience = patience
         self.credentials = credentials
         self.token = token
@@ -130,9 +130,10 @@ class Peering:
             identity.require("client")
             if identity.name != f"peer-{member}":
                 raise FedbanditError(f"The token of {identity.name!r} does not let anyone speak as peer-{member}.")
-        for key, mine in self.terms.items():
-            if greeting["terms"].get(key) != mine:
-                raise FedbanditError(f"Peer {member} has {key} = {greeting['terms'].get(key)!r}, here it is {mine!r}.")
+        theirs = greeting["agreement"]
+        for key, mine in self.agreement.items():
+            if theirs.get(key) != mine:
+                raise FedbanditError(f"Peer {member} has {key} = {theirs.get(key)!r}, here it is {mine!r}.")
         self.rounds.meet(member, int(greeting["incarnation"]))
         return member
 
@@ -147,7 +148,7 @@ class Peering:
                 reader, writer = await asyncio.open_connection(host, port, ssl=self.trust)
                 try:
                     greeting = {"member": self.rounds.machine.member, "incarnation": self.rounds.incarnation}
-                    _put(writer, json.dumps({**greeting, "token": self.token, "terms": self.terms}).encode())
+                    _put(writer, json.dumps({**greeting, "token": self.token, "agreement": self.agreement}).encode())
                     answer = json.loads(await _get(reader, 10_000))
                     if "error" in answer:
                         self.problem = f"Peer {neighbour} refuses: {answer['error']}"

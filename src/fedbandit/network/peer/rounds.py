@@ -1,17 +1,17 @@
-"""A peer as its device keeps it: the machine, what neighbours have not acknowledged, and a file to go on from.
+"""One peer as its device keeps it: the machine, what neighbours have not acknowledged, and a state to recover from.
 
 Theory of operation
 -------------------
 In round t a peer acts once. Then it makes one *bundle* for each neighbour, of all messages that go there in this round
 (perhaps none), numbered t, and writes everything, noise included, before any of it is sent. A bundle is sent until it
-is acknowledged, always with the same bytes; a neighbour takes each number once, and acknowledges it after what came of
-it is written. The round ends when the bundles of round t are here from all neighbours that are up; they are taken in
-the order of neighbours' numbers, as in a simulation. What comes later is taken at the end of the round in which it
+is acknowledged, always with the same bytes; a neighbour takes each number once, and acknowledges it when what follows
+from it is written. The round ends when the bundles of round t have come from all neighbours that are up; they are taken
+in the order of neighbours' numbers, as in a simulation. A late bundle is taken at the end of the round in which it
 comes.
 
-A neighbour that lets a round wait for too long is down: nobody waits for it until its bundles are up to date again. A
-peer that was down goes on in the round in which its neighbours are. Of bundles that nobody takes only the newest
-message of each kind and origin is kept, since a Tell holds all that its origin has ever told.
+A neighbour that delays a round for too long is down: it is not awaited until its bundles are up to date again. A peer
+that was down goes on in the round in which its neighbours are. Of bundles that are not taken only the newest message of
+each kind and origin is kept, since a Tell holds all that its origin has ever told.
 
 Nothing here knows a network or a clock.
 """
@@ -21,13 +21,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable
 
+import numpy as np
+
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.peer import PeerMachine
 from fedbandit.messages import Ask, Message, Tell, Upload, decode, encode
 from fedbandit.network.coordinator.limits import Limits
 from fedbandit.network.stores import Store
-from fedbandit.state import State, pack, unpack
+from fedbandit.state import State, StateError, pack, require_like, restoring, unpack
 
+KIND = "peer"
 JOURNAL = "peer"
 MOST_BUNDLES = 16
 """Bundles that wait for one neighbour; older ones are joined."""
@@ -95,7 +98,7 @@ class PeerRounds:
         self._write()
 
     def take(self, sender: int, number: int, data: bytes) -> None:
-        """A neighbour's bundle has come; one that has come before changes nothing. Nothing wrong gets in."""
+        """Take a neighbour's bundle; one that has come before changes nothing, an invalid one is refused whole."""
         if sender not in self.heard:
             raise FedbanditError(f"Peer {sender} is not a neighbour of peer {self.machine.member}.")
         if number <= self.heard[sender]:
@@ -174,28 +177,39 @@ class PeerRounds:
             "incarnation": self.incarnation,
             "known": list(self.known.items()),
             "taken": list(self.taken.items()),
-            "waiting": [[j, n, data.hex()] for j, kept in self.waiting.items() for n, data in sorted(kept.items())],
             "acted": self.acted,
             "told": self.told,
+            "waiting": [[j, n] for j, kept in self.waiting.items() for n in sorted(kept)],
         }
-        return State({**mine, "machine": header}, arrays)
+        bundles = {
+            f"bundle.{j}.{n}": np.frombuffer(data, dtype=np.uint8)
+            for j, kept in self.waiting.items()
+            for n, data in kept.items()
+        }
+        return State({**mine, "machine": header}, {**arrays, **bundles})
 
     def _write(self) -> None:
-        self.store.replace(JOURNAL, pack(self.state()))
+        self.store.replace(JOURNAL, pack(KIND, self.state()))
 
     def _recover(self) -> None:
         snapshot, _ = self.store.read(JOURNAL)
         if snapshot is None:
             return
-        header, arrays = unpack(snapshot)
-        taken = dict(header["taken"])
-        if set(taken) != set(self.taken):
-            raise FedbanditError(
-                f"The state is of a peer with the neighbours {sorted(taken)}, now {sorted(self.taken)}."
-            )
-        self.machine.restore(State(header["machine"], arrays))
+        header, arrays = unpack(KIND, snapshot, self.store.where)
+        bundles = {name: arrays.pop(name) for name in list(arrays) if name.startswith("bundle.")}
+        with restoring(KIND, self.store.where):
+            require_like(State(header, {}), State(self.state().header, {}))
+            taken = dict(header["taken"])
+            if set(taken) != set(self.taken):
+                raise FedbanditError(
+                    f"The state in {self.store.where} is of a peer with the neighbours {sorted(taken)}, "
+                    f"now {sorted(self.taken)}."
+                )
+            if set(bundles) != {f"bundle.{j}.{n}" for j, n in header["waiting"]}:
+                raise StateError(f"The stored bundles are {sorted(bundles)}, but must be those of {header['waiting']}.")
+            self.machine.restore(State(header["machine"], arrays))
         self.incarnation, self.acted, self.told = header["incarnation"], header["acted"], header["told"]
         self.known = dict(header["known"])
         self.taken, self.heard = taken, dict(taken)
-        for j, number, data in header["waiting"]:
-            self.waiting[j][number] = bytes.fromhex(data)
+        for j, number in header["waiting"]:
+            self.waiting[j][number] = bundles[f"bundle.{j}.{number}"].tobytes()

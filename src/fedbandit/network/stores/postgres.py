@@ -23,6 +23,8 @@ CREATE TABLE IF NOT EXISTS fedbandit_entries
 class PostgresStore:
     """Journals in a database, held by one process at a time. A connection that breaks is made anew at the next use."""
 
+    where = "PostgreSQL"
+
     def __init__(self, url: str, patience: float = 10.0) -> None:
         try:
             import psycopg

@@ -22,16 +22,17 @@ class SQLiteStore:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
+        self.where = repr(self.path)
         self._durable: bool | None = None
         self._one_at_a_time = threading.RLock()
         try:
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))  # a client's has exact data
         except OSError as error:
-            raise StoreError(f"The store {self.path!r} cannot be opened: {error.strerror}.") from None
+            raise StoreError(f"The store {self.where} cannot be opened: {error.strerror}.") from None
         try:
             self._db = sqlite3.connect(self.path, timeout=0.0, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
-            raise StoreError(f"The store {self.path!r} cannot be opened: {error}.") from None
+            raise StoreError(f"The store {self.where} cannot be opened: {error}.") from None
         try:
             self._prepare()
         except StoreError:
@@ -46,7 +47,7 @@ class SQLiteStore:
             self._db.execute("INSERT OR IGNORE INTO about VALUES ('version', ?)", (VERSION,))
             (version,) = self._db.execute("SELECT value FROM about WHERE key = 'version'").fetchone()
         if version > VERSION:
-            raise StoreError(f"The store {self.path!r} is of version {version}, newer than is known here ({VERSION}).")
+            raise StoreError(f"The store {self.where} is of version {version}, newer than is known here ({VERSION}).")
 
     def read(self, journal: str) -> tuple[bytes | None, list[bytes]]:
         """The snapshot and the entries since."""
@@ -94,4 +95,4 @@ class SQLiteStore:
                 yield
         except sqlite3.Error as error:
             reason = "another process has it open" if "locked" in str(error) else str(error)
-            raise StoreError(f"The store {self.path!r} cannot be {verb}: {reason}.") from None
+            raise StoreError(f"The store {self.where} cannot be {verb}: {reason}.") from None

@@ -1,7 +1,8 @@
-"""What survives a crash: journals, each a snapshot and the entries since.
+"""Journals that survive a crash: each is a snapshot and the entries since.
 
 Both sides of a federation are kept in this form. A client's entries are its choices and rewards, a coordinator's are
-the messages it accepted; either machine is the snapshot's with the entries applied in order.
+the messages it accepted; to recover, restore the snapshot and apply the entries in order. `fedbandit.state` says what
+is in the bytes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from fedbandit.errors import FedbanditError
 
 VERSION = 1
+"""Of the tables; what they hold has format numbers of its own."""
 
 
 class StoreError(FedbanditError):
@@ -20,6 +22,9 @@ class StoreError(FedbanditError):
 
 class Store(typing.Protocol):
     """A place for journals. `durable=False` survives the process being killed, but not the power being cut."""
+
+    where: str
+    """Which store it is, for sentences: 'client.db', PostgreSQL, memory."""
 
     def read(self, journal: str) -> tuple[bytes | None, list[bytes]]:
         """The snapshot of a journal, None if there is none, and the entries since."""
@@ -40,6 +45,8 @@ class Store(typing.Protocol):
 
 class MemoryStore:
     """A store in memory, for clients without a file and for tests."""
+
+    where = "memory"
 
     def __init__(self) -> None:
         self.journals: dict[str, tuple[bytes | None, list[bytes]]] = {}

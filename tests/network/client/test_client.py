@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import json
+import re
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 from typing import Any
@@ -16,18 +19,18 @@ import pytest
 
 import fedbandit as fb
 from fedbandit.cli.main import main
-from fedbandit.engine.fast.statistics import N
 from fedbandit.errors import FedbanditError
 from fedbandit.network.certificates import init_keys
+from fedbandit.network.client import client as client_module
 from fedbandit.network.client.client import Client, _Features
-from fedbandit.network.coordinator.config import FederationConfig, ServerConfig
-from fedbandit.network.coordinator.host import Hall
+from fedbandit.network.coordinator.config import FederationConfig, ServerConfig, on_a_network
+from fedbandit.network.coordinator.host import Host
 from fedbandit.network.credentials import add_credential, revoke_credential
-from fedbandit.network.invitation import Terms, on_a_network
+from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import MemoryStore
 from fedbandit.network.stores.sqlite import SQLiteStore
 from tests.cli.command_line import refusal
-from tests.network.servers import CONFIG, WORLD, Coordinator, get_json, make_hall, served
+from tests.network.servers import CONFIG, WORLD, Coordinator, get_json, known, make_host, served
 
 
 def visit(client: Client, rng: np.random.Generator, visits: int) -> None:
@@ -44,9 +47,9 @@ def eventually(condition: Any, seconds: float = 30.0) -> None:
 
 
 def test_everything_arrives_once_and_clients_learn_from_each_other(tmp_path: Path) -> None:
-    hall = make_hall()
+    host = make_host()
     rng = np.random.default_rng(0)
-    with served(hall) as url:
+    with served(host) as url:
         with (
             Client(url, federation="shops", name="a", state=tmp_path / "a.db", report=True) as a,
             Client(url, federation="shops", name="b") as b,
@@ -55,29 +58,46 @@ def test_everything_arrives_once_and_clients_learn_from_each_other(tmp_path: Pat
             visit(b, rng, 40)
             assert a.flush()
             assert b.flush()
-            seats = hall.rooms["shops"].federation.register.by_member
-            for client, seat in zip((a, b), seats, strict=True):
+            records = host.federations["shops"].federation.register.by_number
+            for client, record in zip((a, b), records, strict=True):
                 status = client.status()
-                assert seat.observations + status["pending"] == status["observed"]
+                assert record.observations + status["pending"] == status["observed"]
                 assert status["outbox"] == 0
-            assert a._member.machine.row[N] > 60, "nothing was learnt from the other client"
+            assert known(a._durable) > 60, "nothing was learnt from the other client"
             eventually(lambda: get_json(f"{url}/api/overview")["federations"][0]["reward"] is not None)
         with Client(url, federation="shops", name="a", state=tmp_path / "a.db") as again:
             assert again.status()["observed"] == 60
             visit(again, rng, 10)
             assert again.flush()
-        federation = hall.rooms["shops"].federation
+        federation = host.federations["shops"].federation
         gathered = federation.machine.gathered()
-        assert gathered.n == sum(seat.observations for seat in seats)
+        assert gathered.n == sum(record.observations for record in records)
         assert federation.refusals == {}
         assert np.trace(gathered.V) > 0
         assert np.isfinite(gathered.b).all()
 
 
+def test_the_example_in_the_docstring_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A formatter once took its indentation: it is fenced now, and run here."""
+    examples = {
+        "module": re.findall(r"```python\n(.*?)```", client_module.__doc__ or "", re.DOTALL),
+        "async": re.findall(r"```python\n(.*?)```", inspect.getdoc(fb.AsyncClient) or "", re.DOTALL),
+    }
+    monkeypatch.chdir(tmp_path)
+    with served(make_host()) as url:
+        names: dict[str, Any] = {"fb": fb, "arms": np.eye(3), "reward": 0.5, "token": None, "url": url}
+        (example,) = examples["module"]
+        exec(example.replace("https://host:8765", url), names)
+        assert names["client"].status()["observed"] == 1
+        (example,) = examples["async"]
+        exec("async def use():\n" + textwrap.indent(example, "    ") + "    return client\n", names)
+        assert asyncio.run(names["use"]()).status()["observed"] == 2
+
+
 def test_offline_for_days_then_back(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     path = tmp_path / "a.db"
-    with served(make_hall()) as url:
+    with served(make_host()) as url:
         Client(url, federation="shops", name="a", state=path).close()
     with Client(url, federation="shops", name="a", state=path) as client:  # nobody is there
         visit(client, rng, 50)
@@ -95,7 +115,7 @@ def test_offline_for_days_then_back(tmp_path: Path) -> None:
 
 
 def test_late_rewards_forgotten_choices_and_bad_ones() -> None:
-    with served(make_hall()) as url, Client(url, federation="shops", name="a") as client:
+    with served(make_host()) as url, Client(url, federation="shops", name="a") as client:
         with pytest.raises(FedbanditError, match="call select first"):
             client.observe(1.0)
         first, second = client.select(np.eye(3)), client.select(np.eye(3) / 2)
@@ -128,13 +148,13 @@ def test_a_warm_start_from_past_logs() -> None:
     rng = np.random.default_rng(0)
     theta = np.array([0.6, -0.3, 0.2])
     X = rng.standard_normal((300, 3)) / 4
-    hall = make_hall()
-    with served(hall) as url, Client(url, federation="shops", name="a") as client:
+    host = make_host()
+    with served(host) as url, Client(url, federation="shops", name="a") as client:
         client.learn(X, X @ theta)
         np.testing.assert_allclose(client.theta, theta, atol=0.01)
         assert client.status()["observed"] == 300
         assert client.flush()
-        assert hall.rooms["shops"].federation.machine.gathered().n == 300 - client.status()["pending"]
+        assert host.federations["shops"].federation.machine.gathered().n == 300 - client.status()["pending"]
 
 
 def test_the_asyncio_form() -> None:
@@ -147,7 +167,7 @@ def test_the_asyncio_form() -> None:
             assert await client.flush()
             return client.status()
 
-    with served(make_hall()) as url:
+    with served(make_host()) as url:
         assert asyncio.run(use(url))["observed"] == 23
     with pytest.raises(FedbanditError, match="async with"):
         fb.AsyncClient("http://127.0.0.1:1", federation="f").select(np.eye(3))
@@ -155,7 +175,7 @@ def test_the_asyncio_form() -> None:
 
 def test_a_copied_state_is_refused_and_says_so(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    with served(make_hall()) as url:
+    with served(make_host()) as url:
         with Client(url, federation="shops", name="a", state=tmp_path / "a.db") as client:
             visit(client, rng, 20)
             assert client.flush()
@@ -172,7 +192,7 @@ def test_a_copied_state_is_refused_and_says_so(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_no_reason_to_stop(tmp_path: Path) -> None:
-    with served(make_hall()) as url, Client(url, federation="shops", name="a", state=tmp_path / "a.db") as client:
+    with served(make_host()) as url, Client(url, federation="shops", name="a", state=tmp_path / "a.db") as client:
         store = client._store
         assert isinstance(store, SQLiteStore)
         with client._locked():
@@ -235,20 +255,20 @@ def test_the_client_is_imported_only_when_used() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def hall_of(terms: Terms, **settings: Any) -> Hall:
-    config = FederationConfig(on_a_network(terms), **settings)
-    return Hall(ServerConfig({"shops": config}, rate=1e6), MemoryStore())
+def host_of(agreement: Agreement, **settings: Any) -> Host:
+    config = FederationConfig(on_a_network(agreement), **settings)
+    return Host(ServerConfig({"shops": config}, rate=1e6), MemoryStore())
 
 
 def test_clusters_form_on_a_network() -> None:
     world = fb.World(n_clients=5, dim=3, horizon=2000)
-    hall = hall_of(Terms("clustered-linucb", {}, world), round_seconds=0.05, patience=20)
+    host = host_of(Agreement("clustered-linucb", {}, world), round_seconds=0.05, patience=20)
     rng = np.random.default_rng(0)
     thetas = [np.array([1.0, 0, 0]), np.array([0, -1.0, 0])]
-    with served(hall) as url, contextlib.ExitStack() as stack:
+    with served(host) as url, contextlib.ExitStack() as stack:
         clients = [
             stack.enter_context(Client(url, federation="shops", name=f"shop-{i}")) for i in range(4)
-        ]  # and one seat that nobody takes
+        ]  # and one record that nobody takes
         deadline = time.monotonic() + 60
         clusters: list[list[str]] = []
         while time.monotonic() < deadline:
@@ -270,12 +290,12 @@ def test_a_private_client_draws_secure_noise_and_its_ledger_survives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("opendp", reason="OpenDP is not installed")
-    terms = Terms("count-linucb", {"privacy": {"noises": "statistics", "epsilon": 2.0}}, WORLD)
-    hall = hall_of(terms)
+    agreement = Agreement("count-linucb", {"privacy": {"noises": "statistics", "epsilon": 2.0}}, WORLD)
+    host = host_of(agreement)
     rng = np.random.default_rng(0)
     state = tmp_path / "client.db"
 
-    with served(hall) as url:
+    with served(host) as url:
         with pytest.raises(fb.FedbanditError, match="keeps private"):
             Client(url, federation="shops", name="a", report=True)
         with Client(url, federation="shops", name="a", state=state) as client:
@@ -284,11 +304,11 @@ def test_a_private_client_draws_secure_noise_and_its_ledger_survives(
             visit(client, rng, 60)
             assert client.flush()
             before = client.status()["uploads"]
-            stream = client._member.machine.stream
+            stream = client._durable.machine.stream
             assert stream is not None
             assert stream.spent == before > 0
         with Client(url, federation="shops", name="a", state=state) as client:
-            stream = client._member.machine.stream
+            stream = client._durable.machine.stream
             assert stream is not None
             assert stream.spent == before, "the ledger goes on"
             visit(client, rng, 60)

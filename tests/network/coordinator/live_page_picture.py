@@ -1,4 +1,6 @@
-"""The picture of the live page in the documentation: `python -m tests.network.live_page_picture docs/live-page.png`.
+"""The picture of the live page in the documentation.
+
+    python -m tests.network.coordinator.live_page_picture docs/live-page.png
 
 A coordinator in memory with two federations, clients on loopback for half a minute, and Debian's Chromium.
 """
@@ -14,12 +16,12 @@ from pathlib import Path
 import fedbandit as fb
 from fedbandit.cli.population import User
 from fedbandit.network.client.client import Client
-from fedbandit.network.coordinator.config import FederationConfig, ServerConfig
-from fedbandit.network.coordinator.host import Hall
-from fedbandit.network.invitation import Terms, on_a_network
+from fedbandit.network.coordinator.config import FederationConfig, ServerConfig, on_a_network
+from fedbandit.network.coordinator.host import Host
+from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import MemoryStore
+from tests.network.coordinator.test_page import browse
 from tests.network.servers import served
-from tests.network.test_page import browse
 
 WORLD = fb.World(n_clients=6, dim=10, horizon=20_000)
 SECONDS = 30.0
@@ -27,11 +29,11 @@ SECONDS = 30.0
 
 def main(picture: Path) -> None:
     """Run, and take the picture."""
-    async_terms = Terms("async-linucb", {"gamma_upload": 2.0, "gamma_download": 2.0}, WORLD)
-    clustered = on_a_network(Terms("clustered-linucb", {}, fb.World(n_clients=6, dim=5, horizon=20_000)))
+    async_terms = Agreement("async-linucb", {"gamma_upload": 2.0, "gamma_download": 2.0}, WORLD)
+    clustered = on_a_network(Agreement("clustered-linucb", {}, fb.World(n_clients=6, dim=5, horizon=20_000)))
     federations = {"shops": FederationConfig(async_terms), "stations": FederationConfig(clustered, round_seconds=0.5)}
-    hall = Hall(ServerConfig(federations, rate=1e6), MemoryStore())
-    with served(hall) as url, contextlib.ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
+    host = Host(ServerConfig(federations, rate=1e6), MemoryStore())
+    with served(host) as url, contextlib.ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
         pairs = []
         for i in range(6):
             client = stack.enter_context(Client(url, federation="shops", name=f"shop-{i + 1}", report=True))

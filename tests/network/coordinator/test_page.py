@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fedbandit.network.client.client import Client
-from tests.network.servers import make_hall, served
+from tests.network.servers import make_host, served
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -28,8 +28,8 @@ def browse(folder: Path, url: str, *flags: str) -> str:
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 def test_the_page_shows_what_the_metrics_say(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    hall = make_hall()
-    with served(hall) as url, Client(url, federation="shops", name="<b>shop</b>", report=True) as client:
+    host = make_host()
+    with served(host) as url, Client(url, federation="shops", name="<b>shop</b>", report=True) as client:
         for _ in range(80):
             client.select(rng.uniform(-0.5, 0.5, (5, 3)))
             client.observe(float(rng.uniform(-1, 1)))
@@ -61,7 +61,7 @@ def test_the_page_shows_what_the_metrics_say(tmp_path: Path) -> None:
 
 
 def test_the_page_needs_nothing_from_elsewhere() -> None:
-    page = (Path(__file__).parents[2] / "src/fedbandit/cli/page/page.html").read_text()
+    page = (Path(__file__).parents[3] / "src/fedbandit/cli/page/page.html").read_text()
     assert not re.findall(r"(?:src|href)\s*=|@import|url\(", page)
     assert "prefers-color-scheme: dark" in page
     assert "width=device-width" in page

@@ -1,0 +1,47 @@
+"""Hosts and ports: what is loopback, what is an address, and listening sockets."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+from fedbandit.errors import FedbanditError
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """The host and the port in HOST:PORT.
+
+    >>> parse_address("[::1]:9000")
+    ('::1', 9000)
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535 or not host:
+        raise FedbanditError(f"{text!r} is not an address like 127.0.0.1:9000.")
+    return host.strip("[]"), int(port)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket, or one sentence about why there is none."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise FedbanditError(f"Port {port} on {host} cannot be used: {error.strerror or error}.") from None
+    listener.set_inheritable(True)
+    return listener

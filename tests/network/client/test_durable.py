@@ -1,0 +1,64 @@
+"""A client and its store: restarts, full disks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+import fedbandit as fb
+from fedbandit.messages import Receipt
+from fedbandit.network.client.durable import DurableClient
+from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.invitation import Agreement
+from fedbandit.network.stores import MemoryStore, StoreError
+from fedbandit.network.stores.sqlite import SQLiteStore
+from tests.network.in_process import assert_same, make_clients, run
+
+AGREEMENT = Agreement("async-linucb", {"gamma_upload": 1.3, "gamma_download": 1.3}, fb.World(3, 2, 1000))
+
+
+def test_a_client_restarts_exactly(tmp_path: Path) -> None:
+    federation = Federation("f", AGREEMENT, MemoryStore())
+    store = SQLiteStore(tmp_path / "client.db")
+    client = DurableClient(store, AGREEMENT, 0, lambda: 77)
+    run(federation, [client, *make_clients(federation)[1:]], 15)
+    waiting = client.select([[0.5, 0.0], [0.0, 0.5]])
+    client.flush()
+    kept, sequence = client.machine.state(), client.machine.sequence
+    store.close()
+    store = SQLiteStore(tmp_path / "client.db")
+    again = DurableClient(store, AGREEMENT, 0, lambda: 78)
+    assert_same(again.machine.state(), kept, but=("choices",))  # an opening numbers choices anew
+    assert (again.machine.sequence, again.incarnation, again.epoch) == (sequence, 77, 2)
+    again.observe(waiting.number, 0.5)
+    assert again.select([[0.5, 0.0]]).number > waiting.number
+    store.close()
+
+
+def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
+    """A file that cannot grow: uploads are made but not sent, and everything is written when there is room."""
+    store = SQLiteStore(tmp_path / "client.db")
+    client = DurableClient(store, AGREEMENT, 0, lambda: 5)
+    (pages,) = store._db.execute("PRAGMA page_count").fetchone()
+    store._db.execute(f"PRAGMA max_page_count = {pages}")
+    rng, refused = np.random.default_rng(0), set()
+    for _ in range(400):
+        choice = client.select(rng.uniform(-0.5, 0.5, (3, 2)))
+        try:
+            client.observe(choice.number, 0.5)
+        except StoreError as error:
+            refused.add(str(error))
+    assert refused == {f"The store {store.path!r} cannot be written: database or disk is full."}
+    kept = client._kept
+    assert len(client.outgoing(1000)) == kept < client.machine.sequence
+    store._db.execute("PRAGMA max_page_count = 1000000")
+    client.flush()
+    assert len(client.outgoing(1000)) == client.machine.sequence
+    before = client.machine.state()
+    store.close()
+    again = DurableClient(SQLiteStore(tmp_path / "client.db"), AGREEMENT, 0, lambda: 6)
+    assert_same(again.machine.state(), before, but=("choices",))
+    again.receive(Receipt(0, again.machine.sequence))
+    assert again.outgoing() == []
+    again.store.close()

@@ -1,0 +1,120 @@
+"""A federation with its clients: every preset, restarts, faults of the store."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedbandit as fb
+from fedbandit.errors import FedbanditError
+from fedbandit.network.coordinator.config import on_a_network
+from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.invitation import Agreement
+from fedbandit.network.stores import MemoryStore, open_store
+from fedbandit.presets import PRESETS
+from fedbandit.state import pack
+from tests.network.in_process import make_clients, run, send
+
+WORLD = fb.World(n_clients=3, dim=3, horizon=600)
+AGREEMENT = Agreement("async-linucb", {"gamma_upload": 1.3, "gamma_download": 1.3}, WORLD)
+REFUSED = {
+    "composed": "exchange nothing",
+    "uniform": "exchange nothing",
+    "linucb": "exchange nothing",
+    "dp_linucb": "exchange nothing",
+    "linucb_central": "models that several users share",
+    "fclub": "models that several users share",
+    "fclub_dc": "models that several users share",
+    "homo": "models that several users share",
+    "homo_dc": "models that several users share",
+    "club": "models that several users share",
+    "sclub": "models that several users share",
+    "dyclu": "models that several users share",
+}
+ON_A_GRAPH = {"colin", "goblin", "dp_colin", "ldp_colin", "dp_goblin", "ldp_goblin"}
+FEDERATED = {
+    "graph": [[0.75, 0.25, 0.0], [0.25, 0.5, 0.25], [0.0, 0.25, 0.75]],
+    "gamma_upload": 1.5,
+    "gamma_download": 1.5,
+}
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_every_preset_is_served_or_refused_with_a_sentence(preset: str) -> None:
+    keywords: dict[str, Any] = dict(FEDERATED) if preset in ON_A_GRAPH else {}
+    agreement = Agreement(preset.replace("_", "-"), keywords, WORLD)
+    if preset in REFUSED:
+        with pytest.raises(fb.FedbanditError, match=REFUSED[preset]) as refusal:
+            on_a_network(agreement)
+        assert str(refusal.value).endswith(".")
+        return
+    federation = Federation("f", on_a_network(agreement), MemoryStore())
+    clients = make_clients(federation)
+    downloads = run(federation, clients, 60)
+    assert federation.machine.gathered().n > 0
+    # With little data, noise hides who is alike, and then nobody is sent anything.
+    assert (downloads > 0) != (preset == "cdp_fclub_dc")
+    assert sum(client.machine.observed for client in clients) == 180
+    again = Federation("f", federation.agreement, federation.store)
+    assert again.machine.gathered().n == federation.machine.gathered().n
+    assert again.rounds <= federation.rounds
+
+
+def test_a_restart_recovers_exactly(store_url: str) -> None:
+    name = uuid.uuid4().hex
+    store = open_store(store_url)
+    federation = Federation(name, AGREEMENT, store, snapshot_every=7)
+    clients = make_clients(federation)
+    run(federation, clients, 20)
+    before = federation.state()
+    store.close()
+    store = open_store(store_url)
+    again = Federation(name, AGREEMENT, store, snapshot_every=7)
+    assert pack("coordinator", again.state()) == pack("coordinator", before)
+    run(again, clients, 10)  # and it goes on
+    assert again.machine.applied == {i: client.machine.sequence for i, client in enumerate(clients)}
+    with pytest.raises(FedbanditError, match="configured with"):
+        Federation(name, Agreement("async-linucb", {"gamma_upload": 9.0}, WORLD), store)
+    store.close()
+
+
+@pytest.mark.parametrize("snapshot_every", [1, 2, 3])
+def test_snapshots_keep_members_and_quarantines(snapshot_every: int) -> None:
+    """A write that becomes a snapshot has what was written in it."""
+    store = MemoryStore()
+    federation = Federation("f", AGREEMENT, store, snapshot_every=snapshot_every)
+    for name in ("a", "b"):
+        federation.invite(name, 0.0)
+        federation.quarantine("a", "noisy" if name == "a" else "loud", 0.0)
+    again = Federation("f", AGREEMENT, store, snapshot_every=snapshot_every)
+    assert list(again.register.by_name) == ["a", "b"]
+    assert again.register.record("a").quarantined == "loud"
+    assert again.invite("c", 0.0).member == 2
+
+
+def test_a_fault_in_the_middle_of_a_batch_takes_back_what_was_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not in the store is never acknowledged, whatever goes wrong."""
+    federation = Federation("f", AGREEMENT, MemoryStore())
+    clients = make_clients(federation, 2)
+    run(federation, clients, 0)
+    choice = clients[0].select(np.eye(3))
+    clients[0].observe(choice.number, 1.0)
+    (frame,) = clients[0].outgoing()
+    honest = Federation._take
+
+    def faulty(self: Federation, name: str, data: bytes, at: float) -> object:
+        if name == "client-1":
+            raise np.linalg.LinAlgError
+        return honest(self, name, data, at)
+
+    monkeypatch.setattr(Federation, "_take", faulty)
+    with pytest.raises(np.linalg.LinAlgError):
+        federation.receive([("client-0", frame.data), ("client-1", b"")], 0.0)
+    monkeypatch.undo()
+    federation.invite("client-0", 0.0)
+    assert federation.machine.applied == {}
+    send(federation, 0, frame.data)
+    assert federation.machine.applied == {0: 1}

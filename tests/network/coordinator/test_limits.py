@@ -1,0 +1,61 @@
+"""Impossible statistics are refused; declared noise is allowed for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedbandit as fb
+from fedbandit.messages import Upload
+from fedbandit.network.coordinator.config import on_a_network
+from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.coordinator.limits import Limits, declared_noise
+from fedbandit.network.invitation import Agreement
+from fedbandit.network.refusal import Refusal
+from fedbandit.network.stores import MemoryStore
+from fedbandit.sums import Sums
+from tests.network.in_process import make_clients, run
+
+WORLD = fb.World(n_clients=3, dim=3, horizon=600)
+
+
+@pytest.mark.parametrize(
+    ("system", "keywords"),
+    [
+        ("feducb", {"epsilon": 1.0}),
+        ("count-linucb", {"privacy": {"noises": "statistics", "epsilon": 2.0}}),
+        ("async-linucb", {"privacy": {"noises": "rewards", "epsilon": 2.0, "low": -1.0}}),
+    ],
+)
+def test_private_uploads_are_accepted_with_their_noise_and_no_more(system: str, keywords: dict[str, Any]) -> None:
+    agreement = on_a_network(Agreement(system, keywords, WORLD))
+    federation = Federation("f", agreement, MemoryStore())
+    clients = make_clients(federation)
+    downloads = run(federation, clients, 150)
+    assert federation.machine.gathered().n > 0
+    assert downloads > 0
+    assert federation.refusals == {}
+    noised = keywords.get("privacy", {}).get("noises") != "rewards"
+    gram, reward = declared_noise(agreement.build(), agreement.world)
+    assert (gram > 0) == (reward > 0) == noised
+    limits = federation.limits
+    assert limits == Limits.of(agreement.build(), agreement.world, agreement.reward_bound)
+    V, b = np.eye(3), np.zeros(3)
+    limits.check(Upload(0, 1, Sums(V - 0.9 * gram * np.eye(3), b, 3), 0.0))
+    for wrong in (
+        Sums(V - (1.1 * gram + 1.01) * np.diag([1.0, 0, 0]), b, 3),
+        Sums(V + (1.1 * gram + 1) * np.eye(3), b, 3),
+        Sums(V, np.array([1.1 * (gram + reward) + 30 * limits.reward_bound, 0, 0]), 3),
+    ):
+        with pytest.raises(Refusal):
+            limits.check(Upload(0, 1, wrong, 0.0))
+    assert not [frame for client in clients for frame in client.outgoing()], "everything was acknowledged"
+
+
+def test_declared_noise_gives_slack() -> None:
+    noisy = Upload(0, 1, Sums(np.diag([1.5, -0.5, 0.2]), np.array([0.1, 0.4, 0.0]), 1), 0.0)
+    with pytest.raises(Refusal):
+        Limits(3, 1.0, 1.0).check(noisy)
+    Limits(3, 1.0, 1.0, gram=1.0, reward=1.0).check(noisy)

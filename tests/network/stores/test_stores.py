@@ -1,0 +1,112 @@
+"""Stores keep what they were given, all of it or none, and say what is wrong."""
+
+from __future__ import annotations
+
+import resource
+import sqlite3
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from fedbandit.network.stores import StoreError, open_store
+from fedbandit.network.stores.sqlite import SQLiteStore
+
+
+def test_journals_come_back(store_url: str) -> None:
+    a, b = uuid.uuid4().hex, uuid.uuid4().hex
+    store = open_store(store_url)
+    assert store.read(a) == (None, [])
+    store.append(a, [b"1", b"\x00\xff"])
+    store.append(b, [b"other"], durable=False)
+    store.append(a, [b"3"])
+    assert store.read(a) == (None, [b"1", b"\x00\xff", b"3"])
+    store.replace(a, b"snapshot")
+    store.append(a, [b"4"])
+    store.replace(b, b"old", durable=False)
+    store.replace(b, b"new")
+    store.close()
+    again = open_store(store_url)
+    assert again.read(a) == (b"snapshot", [b"4"])
+    assert again.read(b) == (b"new", [])
+    again.close()
+
+
+def test_a_transaction_is_all_or_nothing(store_url: str) -> None:
+    store, journal = open_store(store_url), uuid.uuid4().hex
+    with pytest.raises((StoreError, TypeError, AttributeError)):
+        store.append(journal, [b"first", object()])  # type: ignore[list-item]
+    assert store.read(journal) == (None, [])
+    store.append(journal, [b"second"])
+    assert store.read(journal) == (None, [b"second"])
+    store.close()
+
+
+def test_one_process_at_a_time(tmp_path: Path, postgres_url: str) -> None:
+    from fedbandit.network.stores.postgres import PostgresStore
+
+    path = tmp_path / "store.db"
+    first = SQLiteStore(path)
+    with pytest.raises(StoreError, match="another process has it open"):
+        SQLiteStore(path)
+    first.close()
+    SQLiteStore(path).close()
+    held = PostgresStore(postgres_url)
+    with pytest.raises(StoreError, match="another coordinator has it open"):
+        PostgresStore(postgres_url, patience=0.2)
+    held.close()
+
+
+def test_a_newer_store_is_refused(tmp_path: Path, postgres_url: str) -> None:
+    import psycopg
+
+    path = tmp_path / "store.db"
+    SQLiteStore(path).close()
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE about SET value = 99")
+    db.close()
+    with pytest.raises(StoreError, match="of version 99, newer"):
+        open_store(path)
+    open_store(postgres_url).close()
+    with psycopg.connect(postgres_url) as other:
+        other.execute("UPDATE fedbandit_about SET value = 99")
+        other.commit()
+        with pytest.raises(StoreError, match="of version 99, newer"):
+            open_store(postgres_url)
+        other.execute("UPDATE fedbandit_about SET value = 1")
+
+
+def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="cannot be opened"):
+        open_store(tmp_path / "nowhere" / "store.db")
+    (tmp_path / "text").write_text("not a database, but long enough to be read as one " * 10)
+    with pytest.raises(StoreError, match="not a database"):
+        open_store(tmp_path / "text")
+    with pytest.raises(StoreError, match="PostgreSQL store cannot be opened"):
+        open_store("postgresql://nobody@/none?host=/nonexistent")
+
+
+def test_a_really_full_disk_is_one_sentence(tmp_path: Path) -> None:
+    """The operating system refuses to write more: the sentence comes, and the file is whole afterwards."""
+    code = f"""
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+from fedbandit.network.stores import StoreError, open_store
+store = open_store({str(tmp_path / "s.db")!r})
+store.append("j", [b"kept"])
+resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
+try:
+    for _ in range(100):
+        store.append("j", [b"x" * 5000])
+except StoreError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "cannot be written" in done.stdout
+    assert done.stdout.count("\n") == 1
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 60_000
+    store = open_store(tmp_path / "s.db")
+    assert store.read("j")[1][0] == b"kept"
+    store.close()

@@ -1,0 +1,110 @@
+"""Files of every format that was ever written are read by today's code, and go on from where they were."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedbandit as fb
+from fedbandit.engine.checkpoint import read_checkpoint
+from fedbandit.network.client.durable import JOURNAL
+from fedbandit.network.stores import MemoryStore
+from fedbandit.state import READERS
+from tests.fixtures.make_formats import (
+    ENVIRONMENT,
+    FOLDER,
+    HORIZON,
+    SYSTEM,
+    facts_of_client,
+    facts_of_coordinator,
+    facts_of_peer,
+    open_client,
+    open_coordinator,
+    open_peer,
+    open_simulation,
+    read_journal,
+)
+
+ROUNDED = ("theta", "b", "trace", "told")  # equal to rounding: inverses are computed anew
+
+
+def files(kind: str) -> list[Path]:
+    """The fixtures of a kind, of all numbers."""
+    return sorted(path for path in FOLDER.glob(f"{kind}-*") if path.suffix != ".json")
+
+
+def store_of(path: Path, journal: str) -> MemoryStore:
+    snapshot, entries = read_journal(path)
+    store = MemoryStore()
+    store.replace(journal, snapshot)
+    store.append(journal, entries)
+    return store
+
+
+def assert_facts(found: dict[str, Any], path: Path) -> None:
+    expected = json.loads(path.with_suffix(".json").read_text())
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        if name in ROUNDED:
+            np.testing.assert_allclose(found[name], value, rtol=1e-9, atol=1e-12, err_msg=name)
+        else:
+            assert found[name] == value, name
+
+
+def test_there_is_a_file_of_every_format() -> None:
+    found = {path.stem for kind, _ in READERS for path in files(kind)}
+    assert found == {f"{kind}-{number}" for kind, number in READERS}
+
+
+@pytest.mark.parametrize("path", files("client"), ids=lambda path: path.stem)
+def test_clients(path: Path) -> None:
+    store = store_of(path, JOURNAL)
+    client = open_client(store)
+    found = facts_of_client(client)
+    found["epoch"] -= 1  # it was opened once more
+    assert_facts(found, path)
+    waiting = list(client.machine.state().arrays["waiting"])
+    assert waiting, "choices whose reward has not come"
+    before = client.machine.observed
+    client.observe(int(waiting[0]), 0.5)
+    client.select(np.eye(3))
+    client.flush()
+    again = open_client(store)
+    assert again.machine.observed == before + 1
+    assert again.machine.stream is not None
+    assert again.machine.stream.spent >= found["spent"], "the ledger goes on"
+
+
+@pytest.mark.parametrize("path", files("coordinator"), ids=lambda path: path.stem)
+def test_coordinators(path: Path) -> None:
+    store = store_of(path, "f")
+    federation = open_coordinator(store)
+    assert_facts(facts_of_coordinator(federation), path)
+    federation.tick(0.0)
+    assert open_coordinator(store).machine.gathered().n == federation.machine.gathered().n
+
+
+@pytest.mark.parametrize("path", files("peer"), ids=lambda path: path.stem)
+def test_peers(path: Path) -> None:
+    store = store_of(path, "peer")
+    peer = open_peer(store)
+    assert_facts(facts_of_peer(peer), path)
+    peer.machine.observe(peer.machine.select(np.eye(3)).number, 0.5)
+    peer.finish_acting()
+    assert open_peer(store).machine.observed == peer.machine.observed
+
+
+@pytest.mark.parametrize("path", files("checkpoint"), ids=lambda path: path.stem)
+def test_checkpoints(path: Path) -> None:
+    simulation = open_simulation()
+    read_checkpoint(path, simulation, "fixture")
+    assert 0 < simulation.done < HORIZON
+    while not simulation.finished:
+        simulation.advance()
+    whole = fb.simulate(SYSTEM, ENVIRONMENT, HORIZON, 0, engine="plain")
+    assert np.array_equal(simulation.result().arms, whole.arms)
+    assert simulation.result().communication.uploads == whole.communication.uploads
