@@ -8,8 +8,6 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from fedbandit.engine import Result
-from fedbandit.engine.fast.rows import RowsLearner
-from fedbandit.engine.fast.statistics import theta_of
 from fedbandit.engine.simulation import Simulation
 from fedbandit.environments import Environment, LikedItems
 from fedbandit.errors import FedbanditError, unknown
@@ -111,6 +109,9 @@ def _estimates(simulation: Simulation, env: Environment) -> Array:
     learner: Any = simulation.learner
     if hasattr(learner, "parameters"):
         return np.asarray(learner.parameters())
+    from fedbandit.engine.fast.rows import RowsLearner  # here: it needs a compiler
+    from fedbandit.engine.fast.statistics import theta_of
+
     several = isinstance(learner, RowsLearner) and learner.row_of is None and learner.seats.seat_of.size > env.n_clients
     if not isinstance(learner, RowsLearner) or several:  # several estimators for each user, used in turn
         raise FedbanditError(f"{simulation.system.name} does not show its estimates.")
