@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import sys
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -16,7 +17,6 @@ from matplotlib.figure import Figure
 
 import fedbandit as fb
 from fedbandit.cli.main import main
-from fedbandit.engine import plot as engine_plot
 from fedbandit.engine.simulation import Simulation
 from fedbandit.engine.thinning import thinned
 from fedbandit.environments.block import Block
@@ -186,8 +186,8 @@ def test_without_a_plot_it_is_said_why(monkeypatch: pytest.MonkeyPatch, capsys: 
 
 
 def test_missing_software_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runs: list[Run]) -> None:
-    for module in (engine_plot, reporting, tables):
-        monkeypatch.setattr(module, "find_spec", lambda _: None)
+    for name in ("matplotlib", "pandas"):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(FedbanditError, match=r"fedbandit\[frames\]"):
         tables.require_format("parquet")
     with pytest.raises(FedbanditError, match=r"fedbandit\[plots\]"):

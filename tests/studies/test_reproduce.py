@@ -204,7 +204,7 @@ def test_ray_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_ray_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("fedbandit.studies.ray_engine.find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(FedbanditError, match=r"fedbandit\[ray\]"):
         reproduce([tiny()], "quick", tmp_path, where=Where("ray"))
     assert list(tmp_path.iterdir()) == []
