@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -113,6 +114,6 @@ def test_float_safe_sources_are_asked_first(source: secure.SecureSource) -> None
 
 def test_without_opendp_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     """That says how to get it."""
-    monkeypatch.setattr(secure, "find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "opendp", None)
     with pytest.raises(FedbanditError, match=r"pip install 'fedbandit\[secure\]'"):
         secure.SecureSource()

@@ -205,6 +205,13 @@ def test_ray_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert files(tmp_path / "ray") == files(tmp_path / "here")
 
 
+def test_ray_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(FedbanditError, match=r"fedbandit\[ray\]"):
+        reproduce([tiny()], "quick", tmp_path, workers=Workers("ray"))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_of_another_version_is_refused(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -58,11 +58,6 @@ def test_invariants_hold_under_faults(system: str, keywords: dict[str, Any], par
             assert not node.live.machine.outbox, f"seed {seed}: {node.name} still has uploads that nobody acknowledges"
 
 
-def exploring(federation: Federation) -> bool:
-    """Whether clients explore."""
-    return federation.machine.exploring
-
-
 def test_a_run_is_repeated_by_its_seed() -> None:
     def run(seed: int) -> tuple[int, int, list[bytes]]:
         network = FaultyNetwork(Agreement(*SYSTEMS[0], WORLD), seed)

@@ -99,6 +99,7 @@ def run(options: argparse.Namespace) -> int:
 
 def tls_files(config: ServerConfig) -> dict[str, Any]:
     """The certificate, if there are keys; off loopback there must be one."""
+    from fedbandit.network.addresses import is_loopback
     from fedbandit.network.certificates import CERTIFICATE, KEY
 
     if config.keys is None:

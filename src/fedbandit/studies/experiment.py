@@ -9,7 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
-import fedbandit.papers
 from fedbandit.errors import FedbanditError, require, unknown, whole_number
 from fedbandit.studies.claims import Claim
 from fedbandit.studies.figures import Panel
@@ -75,11 +74,15 @@ class Experiment:
         return self.scales[name]
 
 
+PAPERS = "fedbandit.papers"
+"""Where declarations are. They import this module, so it only looks for them when it is asked to."""
+
+
 @lru_cache(maxsize=1)
 def experiment_names() -> tuple[str, ...]:
     """All experiments of the papers, such as `async-linucb/fig2a`: package and module, with hyphens; none is loaded."""
     found = []
-    for folder in map(Path, fedbandit.papers.__path__):
+    for folder in map(Path, import_module(PAPERS).__path__):
         for paper in iter_modules([str(folder)]):
             modules = iter_modules([str(folder / paper.name)]) if paper.ispkg else ()
             found += [f"{paper.name}/{module.name}".replace("_", "-") for module in modules]
@@ -89,7 +92,7 @@ def experiment_names() -> tuple[str, ...]:
 @lru_cache
 def load(name: str) -> Experiment:
     """The experiment of this name; no other module of a paper is imported."""
-    module = import_module(f"{fedbandit.papers.__name__}.{name.replace('-', '_').replace('/', '.')}")
+    module = import_module(f"{PAPERS}.{name.replace('-', '_').replace('/', '.')}")
     experiment: Experiment = module.EXPERIMENT
     return replace(experiment, name=name)
 

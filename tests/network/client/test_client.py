@@ -318,6 +318,6 @@ def test_a_private_client_draws_secure_noise_and_its_ledger_survives(
             assert seen["privacy"]["releases"] == stream.spent
             assert 0 < seen["privacy"]["spent"] <= seen["privacy"]["epsilon"] == 2.0
             assert seen["privacy"]["spent"] == pytest.approx(stream.spent_epsilon)  # type: ignore[attr-defined]
-        monkeypatch.setattr("fedbandit.privacy.secure.find_spec", lambda _: None)
+        monkeypatch.setitem(sys.modules, "opendp", None)
         with pytest.raises(fb.FedbanditError, match=r"pip install 'fedbandit\[secure\]'"):
             Client(url, federation="shops", name="b")
