@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ CONTRACT = [
     "downloads",
     "scalars",
     "bytes",
+    "engine",
     "seconds",
     "guarantee",
 ]
@@ -45,7 +47,14 @@ def test_simulate_prints_a_readable_summary_with_the_guarantee(capsys: pytest.Ca
     captured = capsys.readouterr()
     assert captured.out.startswith("linucb on homogeneous: 60 rounds, seed 0\n")
     assert "guarantee  none" in captured.out
+    assert re.search(r"engine +(plain|fast)\n", captured.out)
     assert captured.err == ""  # no progress bar where nobody watches
+
+
+@pytest.mark.parametrize("engine", ["plain", "fast"])
+def test_the_engine_can_be_chosen(capsys: pytest.CaptureFixture[str], engine: str) -> None:
+    assert main(["simulate", "linucb", *SMALL, "--engine", engine]) == 0
+    assert re.search(rf"engine +{engine}\n", capsys.readouterr().out)
 
 
 def test_names_may_have_hyphens_or_underscores_and_an_alias(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,7 @@ import pytest
 import fedbandit as fb
 from fedbandit import files
 from fedbandit.cli.main import main
-from fedbandit.engine import plot as engine_plot
 from fedbandit.errors import FedbanditError
-from fedbandit.studies import compare
 from fedbandit.studies.compare import format_table, lines_of, trials_of, write_comparison
 from fedbandit.studies.specs import EnvironmentSpec, SystemSpec
 from fedbandit.studies.trials import Run
@@ -98,8 +97,8 @@ def test_without_a_plot_it_is_said_why(monkeypatch: pytest.MonkeyPatch, capsys: 
 
 
 def test_missing_software_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runs: list[Run]) -> None:
-    for module in (engine_plot, compare, files):
-        monkeypatch.setattr(module, "find_spec", lambda _: None)
+    for module in ("matplotlib", "matplotlib.pyplot", "pandas"):
+        monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(FedbanditError, match=r"fedbandit\[frames\]"):
         files.require_format("parquet")
     env = WORLD()

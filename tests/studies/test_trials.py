@@ -18,6 +18,8 @@ from fedbandit.studies.trials import Label, Point, Refusal, Run, Trial, made_env
 
 WORLD = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5)
 
+RECORDED = fb.environments.recorded(np.zeros(60, int), np.ones((60, 2, 2)) / 2, np.ones((60, 2)), np.ones((60, 2)))
+
 
 def without_seconds(run: Run | Refusal) -> dict[str, object]:
     assert isinstance(run, Run)
@@ -88,7 +90,7 @@ def test_an_environment_is_made_once_for_many_trials() -> None:
     [
         (Point("a", lambda: 3, WORLD), "The system of a is 3, which is not a System."),  # type: ignore[arg-type, return-value]
         (Point("a", fb.linucb, WORLD, extra="activity"), "need a data set of likes, which homogeneous is not"),
-        (Point("a", fb.dyclu, WORLD, extra="estimates"), "dyclu does not show its estimates"),
+        (Point("a", fb.linucb, RECORDED, extra="estimates"), "recorded has no parameters"),
     ],
 )
 def test_a_point_that_makes_no_sense_is_refused_with_its_sentence(point: Point, sentence: str) -> None:

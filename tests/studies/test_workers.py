@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from itertools import chain
 from pathlib import Path
 
@@ -79,6 +80,6 @@ def test_a_bad_trial_ends_the_others_with_its_sentence() -> None:
 
 
 def test_ray_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedbandit.studies.workers.find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(FedbanditError, match=r"fedbandit\[ray\]"):
         Workers("ray")

@@ -29,6 +29,12 @@ def add_flags(command: Parser) -> None:
         help="how often (default: 100000 rounds; a shorter run saves nothing)",
     )
     command.add_argument("--plot", type=Path, metavar="FILE.png", help="draw regret and messages over rounds")
+    command.add_argument(
+        "--engine",
+        choices=("auto", "plain", "fast"),
+        default="auto",
+        help="plain: NumPy, runs everything; fast: compiled; auto: the fast one where it pays (default)",
+    )
     add_seed(command)
 
 
@@ -58,6 +64,7 @@ def run(options: argparse.Namespace) -> int:
             env,
             horizon,
             options.seed,
+            engine=options.engine,
             progress=bar.update,
             checkpoint=options.checkpoint,
             checkpoint_every=options.checkpoint_every,
@@ -78,6 +85,7 @@ def run(options: argparse.Namespace) -> int:
         for name in ("regret", "reward", "uploads", "downloads", "scalars", "bytes", "seconds"):
             digits = 0 if isinstance(report[name], int) else 2
             print(f"  {name:9}  {report[name]:>15,.{digits}f}")
+        print(f"  engine     {result.engine:>15}")
         print(f"  guarantee  {report['guarantee']}")
         if result.privacy is not None:
             print(f"  privacy    {result.privacy}")

@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from importlib.util import find_spec
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fedbandit.engine import Result, simulate
+from fedbandit.engine import Result, fast, simulate
 from fedbandit.engine.draws import Ahead
 from fedbandit.engine.plain import PlainLearner
 from fedbandit.engine.simulation import Engine, Simulation
@@ -196,7 +197,10 @@ def run_together(trials: Sequence[Trial]) -> list[Run | Refusal]:
         blocks = Ahead(env.open(first.seed), end)
     except FedbanditError as error:
         return [Refusal(str(error))] * len(trials)
-    _load_compiled_code()
+    if find_spec("numba") is not None:
+        _load_compiled_code()
+        # Each engine draws with kernels of its own, equal up to rounding: a run must not depend on its neighbours.
+        blocks.kernels = fast.drawing_kernels()
     ended: dict[int, Run | Refusal] = {}
     running = [run_in_steps(trial, env, blocks) for trial in trials]
     done = dict.fromkeys(range(len(trials)), -1)  # interactions; -1 until all have been set up
@@ -312,7 +316,7 @@ class Estimates:
 
 @lru_cache(maxsize=1)
 def _load_compiled_code() -> None:
-    """Have the kernels compiled, or loaded from the cache, before the clock runs."""
+    """Have the kernels compiled, or loaded from the cache, before the clock runs and an engine is chosen."""
     env = homogeneous(n_clients=2, dim=2, n_arms=2)
     for system in (async_linucb(), sync_linucb()):  # one whose events are compiled, one whose are not
-        simulate(system, env, 20, 0)
+        simulate(system, env, 20, 0, engine="fast")
