@@ -72,6 +72,11 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
                 f"{parts} is refused: users on a graph that keep their own data need a protocol in which they upload, "
                 "such as EventTriggered; or central=True, with Never."
             )
+        if self.structure.by_member and self.protocol.says not in ("upload", "request"):
+            raise FedbanditError(
+                f"{parts} is refused: groups are found by a coordinator, and this protocol has none; use ServerQueue, "
+                "Scheduled, Synchronous, EventTriggered or CountTriggered."
+            )
         if self.privacy.perturbs == "statistics" and not isinstance(self.structure, Clustering):
             self._check_soundness()
         if self.privacy.perturbs == "reward sums":

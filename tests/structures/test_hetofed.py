@@ -19,7 +19,7 @@ from fedbandit.engine.result import Result
 from fedbandit.machines.client import ClientMachine
 from fedbandit.messages import Collect, Download, Receipt, Request, Threshold, Upload
 from fedbandit.policies import UCB
-from fedbandit.protocols import EventTriggered, Scheduled, ServerQueue, Synchronous
+from fedbandit.protocols import EventTriggered, Never, Scheduled, ServerQueue, Synchronous
 from fedbandit.protocols.queue import RULES, QueueCoordinator
 from fedbandit.sharing import Members
 from fedbandit.structures import Everyone, EvidenceClusters, HomogeneityCliques, Neighbourhoods
@@ -420,6 +420,7 @@ def test_clustered_parameters_keep_their_distances(rewards: Any, sizes: Any) -> 
         (lambda: ServerQueue(order="lifo"), "order is 'lifo'"),  # type: ignore[arg-type]
         (lambda: fb.System(protocol=ServerQueue(), structure=Everyone()), "knows one by one"),
         (lambda: fb.System(protocol=Scheduled(), structure=Neighbourhoods()), "is refused"),
+        (lambda: fb.System(protocol=Never(), structure=HomogeneityCliques()), "found by a coordinator"),
         (
             lambda: fb.System(UCB(), ServerQueue(), HomogeneityCliques(), fb.privacy.PrivateStatistics()),
             "reads raw data",

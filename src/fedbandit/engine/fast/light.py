@@ -138,7 +138,7 @@ def load_light(lights: Array, d: int, arrays: Mapping[str, Array]) -> None:
     L = len(lights)
     lights[:, :FIRST] = checked(arrays, "light.numbers", (L, FIRST))
     observations = checked(arrays, "light.observations", (L, LIGHTLY, d + 1))
-    lights[:, FIRST : FIRST + LIGHTLY * (d + 1)] = observations.reshape(L, -1)
+    lights[:, FIRST : FIRST + LIGHTLY * (d + 1)] = observations.reshape(L, LIGHTLY * (d + 1))
 
 
 @compiled_lean

@@ -50,15 +50,15 @@ def dump_rows(rows: Array, d: int, prefix: str) -> Arrays:
     return {f"{prefix}.{name}": array for name, array in kept.items()}
 
 
-def load_rows(rows: Array, d: int, prefix: str, arrays: Arrays, ridge: float) -> None:
-    """Make rows of these statistics; inverses, θ̂ and log-determinants are computed."""
+def load_rows(rows: Array, d: int, prefix: str, arrays: Arrays, ridge: float, *, fresh: bool = True) -> None:
+    """Make rows of these statistics; inverses, θ̂ and log-determinants are computed, without pending if not `fresh`."""
     R = len(rows)
     shapes = {"V": (R, d, d), "b": (R, d), "pending_V": (R, d, d), "pending_b": (R, d), "numbers": (R, len(NUMBERS))}
     got = {name: checked(arrays, f"{prefix}.{name}", shape) for name, shape in shapes.items()}
     rows[:] = 0.0
     rows[:, SLACK:HEAD] = checked(arrays, f"{prefix}.slack", (R, HEAD - SLACK))
     rows[:, NUMBERS] = got["numbers"]
-    _write(rows, d, got["V"], got["b"], got["pending_V"], got["pending_b"], ridge, scratch_matrix(d))
+    _write(rows, d, got["V"], got["b"], got["pending_V"], got["pending_b"], ridge, scratch_matrix(d), fresh)
     rows[:, BASE_LOGDET] = got["numbers"][:, NUMBERS.index(BASE_LOGDET)]
 
 
@@ -125,14 +125,25 @@ def _read(rows: Array, d: int, V: Array, b: Array, pending_V: Array, pending_b: 
 
 @compiled_apart
 def _write(
-    rows: Array, d: int, V: Array, b: Array, pending_V: Array, pending_b: Array, ridge: float, scratch: Array
+    rows: Array,
+    d: int,
+    V: Array,
+    b: Array,
+    pending_V: Array,
+    pending_b: Array,
+    ridge: float,
+    scratch: Array,
+    fresh: bool,
 ) -> None:
     for k in range(rows.shape[0]):
         pack(V[k], base_of(rows[k], d))
         copy(b[k], base_b_of(rows[k], d))
+        if not fresh:
+            refresh(rows[k], d, ridge, scratch)
         pack(pending_V[k], folded_of(rows[k], d))
         copy(pending_b[k], pending_b_of(rows[k], d))
-        refresh(rows[k], d, ridge, scratch)
+        if fresh:
+            refresh(rows[k], d, ridge, scratch)
 
 
 @compiled_apart

@@ -10,12 +10,14 @@ from fedbandit.engine.fast.row_sums import pending_sums, shared_row, shared_sums
 from fedbandit.engine.fast.statistics import (
     BASE_LOGDET,
     LOGDET,
+    N_LISTED,
     N_OWN,
     N_PENDING,
     VERSION,
     N,
     adopt,
     mark_sent,
+    pending_b_of,
     scratch_matrix,
     take_over,
     theta_of,
@@ -118,8 +120,14 @@ class RowModel:
         return shared_sums(self.row, self.dim)
 
     def mark_sent(self) -> None:
-        """What was pending is now in common with the coordinator."""
-        mark_sent(self.row, self.dim)
+        """What was pending is now in common with the coordinator; if not `fresh`, a download will bring it."""
+        row = self.row
+        if self._fresh:
+            mark_sent(row, self.dim)
+        else:
+            row[N_PENDING] = row[N_LISTED] = 0
+            row[BASE_LOGDET] = row[LOGDET]
+            pending_b_of(row, self.dim)[:] = 0.0
 
     def adopt(self, sums: Sums, slack: Slack = EXACT, version: int = 0) -> None:
         """Replace what is in common with the coordinator."""

@@ -264,9 +264,6 @@ class RowsLearner(RowHolder):
         room = max(len(self.seats.row_at), *taken)
         self.rows = room_for((room + 1, self.rows.shape[1]))
         self.lights = room_for((room, self.lights.shape[1]))
-        load_rows(self.rows[: taken[0]], self.dim, "rows", arrays, self.rules.ridge)
-        load_light(self.lights[: taken[1]], self.dim, arrays)
-        load_late(self.late, arrays)
         self.seats = self.seats._replace(
             seat_of=checked(arrays, "seat_of", self.seats.seat_of.shape),
             row_at=grown(arrays["row_at"], room),
@@ -277,7 +274,10 @@ class RowsLearner(RowHolder):
         self._deferred = None if header["deferred"] is None else tuple(header["deferred"])
         self.hub = load_hub(self.hub, self.dim, arrays, self.rules.ridge)
         if self.link is not None:
-            self.link.restore(parts["link"])
+            self.link.restore(parts["link"])  # before the rows: exchanges begin with what is public
+        load_rows(self.rows[: taken[0]], self.dim, "rows", arrays, self.rules.ridge, fresh=self.rules.fresh)
+        load_light(self.lights[: taken[1]], self.dim, arrays)
+        load_late(self.late, arrays)
         if self.clusters is not None:
             self.clusters = Partitions.from_arrays(arrays)
 
