@@ -187,7 +187,7 @@ def test_a_structure_of_ones_own_is_served() -> None:
     world = world_for()
     first, again = (make(System(structure=OddAndEven()).told(world), world) for _ in range(2))
     play(first, 0, 100)
-    again.restore(unpack(pack(first.state())))
+    again.restore(unpack("checkpoint", pack("checkpoint", first.state())))
     assert play(first, 100, 200) == play(again, 100, 200)
 
 
