@@ -118,7 +118,7 @@ def test_a_checkpoint_that_is_not_whole(tmp_path: Path) -> None:
     with np.load(path) as file:
         arrays = {name: file[name] for name in file.files if name != "totals.regret"}
     np.savez(path, **arrays)
-    with pytest.raises(fb.FedbanditError, match=r"is not whole: it has no 'totals\.regret'"):
+    with pytest.raises(fb.FedbanditError, match=r"does not fit: The stored state has no 'totals\.regret'"):
         fb.simulate(fb.linucb(), world(), 30, checkpoint=path)
 
 

@@ -106,7 +106,7 @@ class Collect:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Peer → peer: whoever gets this, tell your statistics of this estimator; and pass it on while it has hops left."""
+    """Peer → peers: tell your statistics of this estimator, and pass this on while it has hops left."""
 
     kind: ClassVar[int] = 7
     member: int
@@ -133,7 +133,7 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """Coordinator → client: from now on, speak when your trigger exceeds this threshold."""
+    """Coordinator → client: from now on, send when your trigger exceeds this threshold."""
 
     kind: ClassVar[int] = 9
     member: int

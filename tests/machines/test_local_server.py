@@ -77,7 +77,11 @@ def test_a_state_goes_on_as_if_nothing_had_happened(name: str) -> None:
     pulled = play(first, 0, 101)
     waiting = first.select(3, np.eye(3))
     again = make(system, world)
+<<<<<<< HEAD
     again.restore(unpack("client", pack("client", first.state())))
+=======
+    again.restore(unpack("checkpoint", pack("checkpoint", first.state())))
+>>>>>>> h3
     again.servers[again.server_of[3]]._chosen.pop(waiting.number)
     again.servers[again.server_of[3]]._steps[again.servers[again.server_of[3]].stream_of(3)] -= 1
     pulled += play(again, 101, 300)
@@ -187,7 +191,11 @@ def test_a_structure_of_ones_own_is_served() -> None:
     world = world_for()
     first, again = (make(System(structure=OddAndEven()).told(world), world) for _ in range(2))
     play(first, 0, 100)
+<<<<<<< HEAD
     again.restore(unpack("client", pack("client", first.state())))
+=======
+    again.restore(unpack("checkpoint", pack("checkpoint", first.state())))
+>>>>>>> h3
     assert play(first, 100, 200) == play(again, 100, 200)
 
 
@@ -289,5 +297,5 @@ def test_an_empty_state_names_what_is_missing() -> None:
     served = make(fb.club(n_servers=1).told(world), world)
     state = served.state()
     broken = State(state.header, {name: array for name, array in state.arrays.items() if not name.endswith("edges")})
-    with pytest.raises(fb.FedbanditError, match="has no edges"):
+    with pytest.raises(fb.FedbanditError, match="has no 'edges'"):
         served.restore(broken)

@@ -32,7 +32,7 @@ def add_flags(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve users until each has come often enough; print what came of it."""
+    """Serve users, each so many times; print the result."""
     from fedbandit.cli.population import User
     from fedbandit.network.client.client import Client
 

@@ -50,7 +50,7 @@ def add_flags(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Start everything, watch it, and say what came of it."""
+    """Start everything, watch it, and print a summary."""
     whole_number("--clients", options.clients)
     if options.seconds <= 0:
         raise FedbanditError(f"--seconds is {options.seconds:g}, but must be more than 0.")
@@ -138,7 +138,7 @@ def log_of(folder: Path, i: int) -> Path:
 
 
 def _run_client(wish: argparse.Namespace, log: Path) -> None:
-    """Be one client, with what it prints in a file."""
+    """Run one client, with its output in a file."""
     with log.open("w") as output, contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         try:
             status = client.run(wish)

@@ -69,7 +69,7 @@ class Agent:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Take part until all rounds are over; print what came of it."""
+    """Take part until all rounds are over; print the result."""
     from fedbandit.cli.population import User
     from fedbandit.cli.serve import log_to_stderr
     from fedbandit.network.credentials import Credentials
@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
         )
 
         for _ in range(rounds.machine.rounds + rounds.acted):
-            user.skip()  # what it has met before a restart
+            user.skip()  # visits before a restart
         log_to_stderr()
         asyncio.run(peering.run(lambda: user.meet(agent), options.rounds, bind(host, port), tls))
     finally:
@@ -147,14 +147,14 @@ def addresses(options: argparse.Namespace) -> dict[int, tuple[str, int]]:
 
 
 def security(options: argparse.Namespace) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None, str | None]:
-    """What to listen with, what to trust, and what to say to be let in."""
+    """The TLS context to listen with, the one to trust neighbours by, and this peer's token."""
     if options.keys is None:
         return None, None, None
     from fedbandit.network.certificates import AUTHORITY, CERTIFICATE, KEY
 
     folder: Path = options.keys
     if options.token_file is None:
-        raise FedbanditError("--keys needs --token-file too: neighbours must know who speaks.")
+        raise FedbanditError("--keys needs --token-file too: neighbours must know which peer it is.")
     try:
         tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         tls.load_cert_chain(folder / CERTIFICATE, folder / KEY)

@@ -1,4 +1,4 @@
-"""Simulated users behind real clients: somebody to serve when there is nobody yet."""
+"""Simulated users for real clients and peers: demonstrations and first trials."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedbandit.world import World
 
 
 class Serving(Protocol):
-    """Whoever chooses for users: a client or a peer."""
+    """A client or a peer, as its user sees it."""
 
     facts: dict[str, float]
 

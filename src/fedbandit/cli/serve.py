@@ -29,7 +29,7 @@ def add_flags(command: argparse.ArgumentParser) -> None:
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line; of a client only its name and the kind of what it did."""
+    """One JSON object a line; nothing of a client but its name and the kind of its refusal."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
@@ -66,8 +66,8 @@ def run(options: argparse.Namespace) -> int:
         config = dataclasses.replace(config, port=options.port)
     if options.store is not None:
         config = dataclasses.replace(config, store=options.store)
-    # What is wrong with the configuration is said before the port is taken, what is wrong with the port before the
-    # store is opened: a second coordinator would wait for the first one's lock.
+    # Keys are looked for before the port is bound, and the port is bound before the store is opened, since a second
+    # coordinator would wait there for the first one's lock.
     tls, credentials = tls_files(config), Credentials(config.keys)
     listener = bind(config.host, config.port)
     try:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedbandit.errors import FedbanditError
+from fedbandit.errors import FedbanditError, needs
 from fedbandit.network.credentials import FILE, write_entries
 
 AUTHORITY, CERTIFICATE, KEY = "ca.pem", "server.pem", "server-key.pem"
@@ -22,13 +22,12 @@ def init_keys(folder: Path, hosts: Sequence[str]) -> None:
     """
     if (folder / FILE).exists():
         raise FedbanditError(f"There are keys in {str(folder)!r} already.")
-    try:
-        from cryptography import x509
-        from cryptography.hazmat.primitives import hashes, serialization
-        from cryptography.hazmat.primitives.asymmetric import ec
-        from cryptography.x509.oid import NameOID
-    except ImportError:
-        raise FedbanditError("Certificates need the cryptography package: pip install 'fedbandit[server]'.") from None
+    needs("cryptography", "server", "A certificate")
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
 

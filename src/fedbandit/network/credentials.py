@@ -1,4 +1,4 @@
-"""Who may speak: a file of names, roles and hashed tokens. `fedbandit keys` writes it; a coordinator follows changes.
+"""Credentials: a file of names, roles and hashed tokens. `fedbandit keys` writes it; a coordinator follows changes.
 
 A token is `fb-` and 43 random characters; only its SHA-256 is kept. Roles: a *client* takes part, an *observer* reads
 the live page and the metrics, an *admin* may quarantine clients too.
@@ -30,13 +30,13 @@ _LOOK_EVERY = 0.5  # seconds between looks at the file
 
 
 class Identity(NamedTuple):
-    """Who it is; on loopback without keys, whoever they say they are, with every role."""
+    """An authenticated name and its role; on loopback without keys, any name that is claimed, with every role."""
 
     name: str
     role: str
 
     def require(self, role: Role) -> None:
-        """Refuse whoever has another role."""
+        """Refuse an identity with another role."""
         if role not in _ALLOWED[self.role]:
             raise Refusal("role", f"{self.name!r} has the role {self.role}, but this needs {role}.")
 

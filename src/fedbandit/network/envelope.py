@@ -1,8 +1,8 @@
-"""What is written on the outside of a client's message, so that a restored or copied client is recognised.
+"""The envelope of a client's message: it identifies the session, so that a restored or copied client is recognised.
 
 A client's durable state has an **incarnation** (drawn when it was made), an **epoch** (how often it has been opened)
 and a **nonce** (drawn at each opening). A copy of a state has the same incarnation; once the original or the copy has
-been opened again they differ in epoch or nonce, and only one of them is heard (`register.py`).
+been opened again they differ in epoch or nonce, and only one of them is accepted (`register.py`).
 
 **chain** sums up a client's uploads so far: chain_k = H(chain_{k−1}, bytes of upload k). An upload says on which chain
 it stands, so a client whose history differs from what the coordinator applied is recognised at its next upload.
@@ -25,7 +25,7 @@ SIZE = _ENVELOPE.size
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """Who is speaking: which opening of which state, after which uploads."""
+    """The sender: which opening of which state, after which uploads."""
 
     incarnation: int
     epoch: int

@@ -22,8 +22,8 @@ from fedbandit.world import World
 class Agreement:
     """What all members of a federation agree on.
 
-    `system` is the name of a preset and `keywords` are what it is called with; |reward| ≤ `reward_bound`. A privacy
-    part is a table, {"noises": "statistics", "epsilon": 1.0, …} or {"noises": "rewards", …}.
+    `system` is the name of a preset, called with `keywords`; |reward| ≤ `reward_bound`. A privacy part is a table,
+    {"noises": "statistics", "epsilon": 1.0, …}, or with "rewards" or the name of any privacy part.
 
     >>> agreement = Agreement("async-linucb", {"gamma_upload": 2.0}, World(n_clients=3, dim=2, horizon=100))
     >>> agreement.build().protocol.gamma_upload, Agreement.of_json(agreement.as_json()) == agreement
@@ -76,7 +76,7 @@ class Agreement:
 
 
 _SHORT = {"statistics": "private-statistics", "rewards": "noisy-rewards"}
-"""What `noises` may say in place of a part's name."""
+"""Short names of privacy parts."""
 
 
 def _privacy(value: object) -> Privacy:

@@ -287,7 +287,7 @@ def fingerprint(federation: Federation) -> bytes:
 
 
 def copied(network: FaultyNetwork, node: Node) -> Node:
-    """Somebody copies a client's file and starts a second client from it, under the same name."""
+    """A client's file is copied, and a second client started from the copy, under the same name."""
     store = CrashingStore()
     store.journals = node.store.copy().journals
     copy = Node(f"{node.name}'{network.time}", node.member, store, pending=list(node.pending), sequence=node.sequence)

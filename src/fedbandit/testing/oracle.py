@@ -132,7 +132,7 @@ def _check_client(coordinator: Federation, node: Node, live: DurableClient) -> N
         assert live.chain == record.chain, "the two sides remember different uploads"
     if machine.stream is not None:
         assert machine.stream.spent == node.releases, f"the ledger of {node.name} has {machine.stream.spent}"
-        return  # its model mixes what it was sent with its own data, which are exact
+        return  # its model mixes downloads with its own exact data: nothing to compare with
     parts = [upload.sums for upload in machine._on_top.values()]
     if machine.version:
         parts.append(node.downloads[machine.version].sums)

@@ -124,8 +124,8 @@ class Client:
             except StoreError as error:
                 self._trouble(error)
             self.reward += float(reward)
-            said = self._durable.machine.sequence > before or self._durable.asking is not None
-        if said:
+            to_send = self._durable.machine.sequence > before or self._durable.asking is not None
+        if to_send:
             self._connection.settled.clear()
             self._connection.wake()
 

@@ -5,7 +5,7 @@ Theory of operation
 A choice and a reward are entries of the journal. Making an upload replaces the journal by a snapshot: the upload is in
 the store, with the noise that was drawn for it, before it can be sent. From then on the same bytes are sent until they
 are acknowledged. Opening a state increments its epoch, in the store, before anything else happens. Nothing here knows
-a network: `greeting` and `outgoing` say what to send, `receive` takes what came.
+a network: `greeting` and `outgoing` give the frames to send, `receive` takes a message.
 
 Threads: `select` and `forget` may be called at any time and never wait for the store; of the other methods the caller
 runs one at a time.
@@ -175,9 +175,9 @@ class DurableClient:
         """Take a message from the coordinator."""
         before = self.machine.version, len(self.machine.outbox)
         with self.lock:
-            said = self.machine.receive(message)
-            self._note(said)
-        if said:
+            messages = self.machine.receive(message)
+            self._note(messages)
+        if messages:
             self._snapshot(durable=True)
         elif before != (self.machine.version, len(self.machine.outbox)):
             if isinstance(message, Download):
@@ -228,8 +228,9 @@ class DurableClient:
         if kind == _REWARDED and x is not None:
             self.machine.learn(x, value)
 
-    def _note(self, said: list[Message]) -> None:
-        for message in said:
+    def _note(self, messages: list[Message]) -> None:
+        """Take messages of the machine that have to be sent: an upload extends the chain."""
+        for message in messages:
             if isinstance(message, Upload):
                 data = encode(message)
                 self._encoded[message.sequence] = self.chain, data

@@ -1,4 +1,4 @@
-"""What happened when, for the live page: a curve of bounded length, however long a federation runs."""
+"""Activity over time, for the live page: a curve of bounded length, however long a federation runs."""
 
 from __future__ import annotations
 

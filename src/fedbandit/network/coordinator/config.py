@@ -1,4 +1,4 @@
-"""The coordinator's configuration, a TOML file. Whatever is wrong with it is said in one sentence.
+"""The coordinator's configuration, a TOML file. An error in it is one sentence.
 
 ```toml
 [server]
@@ -63,7 +63,7 @@ class ServerConfig:
     rate: float = 500.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be served, or not safely."""
+        """Refuse what cannot be served, or cannot be served safely."""
         require(0 <= self.port <= 65535, "port", self.port, "a number from 0 to 65535")
         number(self.rate, "rate", "a number of messages a second ≥ 1", at_least=1.0)
         if not self.federations:

@@ -141,7 +141,7 @@ class HostedFederation:
         return [message for message in outcome if message.member == member]
 
     def limit(self, name: str) -> None:
-        """Refuse a client that sends too much, and anybody while the queue is full."""
+        """Refuse a client that sends too much, and every client while the queue is full."""
         if name not in self.limits:
             self.limits[name] = RateLimit(self.rate)
         if not self.limits[name].take():

@@ -1,4 +1,4 @@
-"""Statistics that cannot be are refused before they touch anything."""
+"""Plausibility of uploads: impossible statistics are refused before they change anything."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Limits:
     def of(cls, system: System, world: World, reward_bound: float) -> Limits:
         """The limits of a system that was told the world.
 
-        Who noises each reward by Laplace(s) exceeds B by s log(T/α) with probability α at most, in T interactions. In a
-        model of two parts b has what is left of rewards when the personal part is taken off: there is no B for that.
+        Rewards noised by Laplace(s) each exceed B by s log(T/α) with probability at most α, in T interactions. In a
+        model of two parts b holds rewards minus the personal part's estimate, which has no bound B.
         """
         gram, reward = declared_noise(system, world)
         rule = system.privacy.reward_rule
@@ -125,7 +125,7 @@ def _no_source(_: int) -> np.random.Generator:
 
 
 def _is_definite(M: Array) -> bool:
-    """Whether a factorisation succeeds, which costs a tenth of the eigenvalues."""
+    """Whether a Cholesky factorisation succeeds, which costs a tenth of the eigenvalues."""
     try:
         np.linalg.cholesky(M)
     except np.linalg.LinAlgError:

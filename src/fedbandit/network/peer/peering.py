@@ -1,6 +1,6 @@
 """Peers on sockets: each listens for its neighbours and sends them its bundles, on one connection for each direction.
 
-A frame is its length (u32) and what it holds: first a greeting in JSON, answered by {"ok": true} or {"error": …}; then
+A frame is its length (u32) and its content: first a greeting in JSON, answered by {"ok": true} or {"error": …}; then
 bundles one way, (number u64, bundle), and acknowledgements the other, (number u64). TLS and tokens are those of
 `fedbandit keys`.
 """
@@ -61,7 +61,7 @@ class Peering:
     async def run(
         self, act: Callable[[], None], until: int, listener: socket.socket, tls: ssl.SSLContext | None = None
     ) -> None:
-        """Act once a round until that many rounds are over and everything is acknowledged, or nobody answers."""
+        """Act once a round until that many rounds are over and everything is acknowledged, or `patience` runs out."""
         server = await asyncio.start_server(self._welcome, sock=listener, ssl=tls)
         senders = [asyncio.create_task(self._send_to(j)) for j in self.addresses]
         try:
@@ -140,7 +140,7 @@ class Peering:
     # What goes to neighbours
 
     async def _send_to(self, neighbour: int) -> None:
-        """Stay connected to a neighbour, and send it what it has not acknowledged."""
+        """Stay connected to a neighbour, and send it the bundles that it has not acknowledged."""
         pause = FIRST_PAUSE
         host, port = self.addresses[neighbour]
         while True:

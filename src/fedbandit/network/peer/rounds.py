@@ -86,7 +86,7 @@ class PeerRounds:
         return self.machine.rounds + 1
 
     def finish_acting(self) -> None:
-        """The peer has acted: what it has to say is written, and may be sent from now on."""
+        """The peer has acted: its bundles are written, and may be sent from now on."""
         bundles: dict[int, list[Message]] = {j: [] for j in self.waiting}
         for j, message in self.machine.send():
             bundles[j].append(message)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from fedbandit.errors import FedbanditError
+from fedbandit.errors import needs
 from fedbandit.network.stores.store import VERSION, StoreError
 
 _LOCK = 0xFEDBA  # of the advisory lock that one process holds
@@ -26,11 +26,7 @@ class PostgresStore:
     where = "PostgreSQL"
 
     def __init__(self, url: str, patience: float = 10.0) -> None:
-        try:
-            import psycopg
-        except ImportError:
-            raise FedbanditError("PostgreSQL needs psycopg: pip install 'fedbandit[postgres]'.") from None
-        self._psycopg = psycopg
+        self._psycopg = needs("psycopg", "postgres", "PostgreSQL")
         self.url = url
         self._patience = patience
         self._db: Any = None
