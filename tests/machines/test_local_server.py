@@ -77,11 +77,7 @@ def test_a_state_goes_on_as_if_nothing_had_happened(name: str) -> None:
     pulled = play(first, 0, 101)
     waiting = first.select(3, np.eye(3))
     again = make(system, world)
-<<<<<<< HEAD
-    again.restore(unpack("client", pack("client", first.state())))
-=======
     again.restore(unpack("checkpoint", pack("checkpoint", first.state())))
->>>>>>> h3
     again.servers[again.server_of[3]]._chosen.pop(waiting.number)
     again.servers[again.server_of[3]]._steps[again.servers[again.server_of[3]].stream_of(3)] -= 1
     pulled += play(again, 101, 300)
@@ -191,11 +187,7 @@ def test_a_structure_of_ones_own_is_served() -> None:
     world = world_for()
     first, again = (make(System(structure=OddAndEven()).told(world), world) for _ in range(2))
     play(first, 0, 100)
-<<<<<<< HEAD
-    again.restore(unpack("client", pack("client", first.state())))
-=======
     again.restore(unpack("checkpoint", pack("checkpoint", first.state())))
->>>>>>> h3
     assert play(first, 100, 200) == play(again, 100, 200)
 
 
