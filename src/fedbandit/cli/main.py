@@ -17,7 +17,7 @@ from fedbandit.errors import FedbanditError, unknown
 
 COMMANDS = (
     *("list", "simulate", "compare", "data", "replay", "audit", "reproduce", "run"),
-    *("serve", "client", "peer", "keys", "demo"),
+    *("serve", "client", "peer", "keys", "demo", "warm-up"),
 )
 
 
@@ -91,7 +91,7 @@ def build_parser(commands: Sequence[str] = COMMANDS) -> Parser:
     parser.set_defaults(parser=parser)
     actions = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name in commands:
-        module = import_module(f"fedbandit.cli.{name}")
+        module = import_module(f"fedbandit.cli.{name.replace('-', '_')}")
         command = actions.add_parser(
             name,
             help=module.SUMMARY,

@@ -40,7 +40,7 @@ def which_engine(asked: str, system: System, world: World) -> Literal["plain", "
     unknown = fast.unknown_part(system)
     if unknown is not None and asked == "fast":
         raise FedbanditError(f"The fast engine does not know {unknown}; use engine='plain', or 'auto'.")
-    cold = asked == "auto" and world.horizon <= SHORT and not fast.is_warm()
+    cold = asked == "auto" and world.horizon <= SHORT and not fast.is_warm(system)
     return "plain" if unknown is not None or cold else "fast"
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from fedbandit.engine import Result, fast, simulate
 from fedbandit.engine.draws import Ahead
+from fedbandit.engine.fast import compiling_seconds
 from fedbandit.engine.plain import PlainLearner
 from fedbandit.engine.simulation import Engine, Simulation
 from fedbandit.engine.thinning import thinned
@@ -230,11 +231,11 @@ def run_in_steps(trial: Trial, env: Environment, blocks: Ahead) -> Generator[int
     seconds = 0.0
     yield simulation.done
     while not simulation.finished:
-        start = time.perf_counter()
+        start = time.perf_counter() - compiling_seconds()
         simulation.advance()
         if estimates is not None:
             estimates.look()
-        seconds += time.perf_counter() - start
+        seconds += time.perf_counter() - compiling_seconds() - start
         yield simulation.done
     result = simulation.result()
     extra, traces = EXTRAS[point.extra](result, env), {} if estimates is None else estimates.traces()

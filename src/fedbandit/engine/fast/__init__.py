@@ -7,7 +7,8 @@ a packed matrix is in here, and nothing outside imports anything but these names
     unknown_part(system)                          the first part that has no kernel, in words; None if all have one
     make_learner(system, env, world, seed)        a `Learner` for a system that was told the world
     drawing_kernels()                             the inner loops of drawing (`environments.kernels`), compiled
-    is_warm()                                     whether kernels are compiled already, and cached
+    is_warm(system)                               whether its loop is compiled already, and cached
+    compiling_seconds()                           what this process has spent compiling
 """
 
 from __future__ import annotations
@@ -48,6 +49,16 @@ def drawing_kernels() -> Kernels:
     return COMPILED
 
 
-def is_warm() -> bool:
-    """Whether the kernels are compiled already."""
-    return True
+def is_warm(system: System) -> bool:
+    """Whether the loop of a system is compiled already, and cached."""
+    from fedbandit.engine.fast.warmth import is_warm as look
+    from fedbandit.structures import Clustering
+
+    return look("cluster_loop.run_clusters" if isinstance(system.structure, Clustering) else "loop.run")
+
+
+def compiling_seconds() -> float:
+    """Seconds that this process has spent compiling."""
+    from fedbandit.engine.fast.warmth import compiling
+
+    return compiling.seconds

@@ -2,33 +2,31 @@
 
 Numba's own cache looks only at the file a function stands in, so a kernel would keep calling yesterday's version of
 a helper from another file. Here all files with compiled functions are one stamp: change any and all compile anew.
+
+Compiling takes about a minute, once for a version. It is announced on standard error, its seconds are counted apart
+(`warmth.compiling_seconds`), and where no folder can be written to the cache is a temporary one.
 """
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
+import shutil
+import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numba
+from numba.core import event
 from numba.core.caching import InTreeCacheLocator, UserProvidedCacheLocator, UserWideCacheLocator
+
+from fedbandit.engine.fast.warmth import compiling, source_stamp
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-@cache
-def source_stamp() -> str:
-    """A digest of every source file that has compiled functions, the same wherever this version is installed."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        text = path.read_bytes()
-        if b"@compiled" in text:
-            digest.update(text)
-    return digest.hexdigest()
 
 
 class _WholePackage:
@@ -60,7 +58,43 @@ class UserWide(_WholePackage, UserWideCacheLocator):  # type: ignore[misc]
     """The user's cache folder, for a read-only installation."""
 
 
-_LOCATORS = ",".join(f"{__name__}.{locator.__name__}" for locator in (UserProvided, InTree, UserWide))
+@cache
+def _temporary_folder() -> str:
+    folder = tempfile.mkdtemp(prefix="fedbandit-kernels-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+class Temporary(_WholePackage, UserWideCacheLocator):  # type: ignore[misc]
+    """A folder of this process, where nothing else can be written to: a read-only installation without a home."""
+
+    def __init__(self, function: Any, file: str) -> None:
+        self._py_file = file
+        self._lineno = function.__code__.co_firstlineno
+        self._cache_path = os.path.join(_temporary_folder(), self.get_suitable_cache_subpath(file))
+        self._stamp = hashlib.sha256(source_stamp().encode() + Path(file).read_bytes()).hexdigest()
+
+    @classmethod
+    def from_function(cls, function: Any, file: str) -> Temporary:
+        locator = cls(function, file)
+        locator.ensure_cache_path()
+        return locator
+
+
+_LOCATORS = ",".join(f"{__name__}.{locator.__name__}" for locator in (UserProvided, InTree, UserWide, Temporary))
+
+
+class _Listener(event.Listener):  # type: ignore[misc]
+    """Kernels that were not in the cache."""
+
+    def on_start(self, event: Any) -> None:
+        compiling.begin(event.data["dispatcher"].py_func)
+
+    def on_end(self, event: Any) -> None:  # noqa: ARG002 - whichever it was
+        compiling.end()
+
+
+event.register("numba:compile", _Listener())
 
 
 def _compile(function: Callable[P, R], **options: bool | str) -> Callable[P, R]:
