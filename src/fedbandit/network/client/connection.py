@@ -116,12 +116,9 @@ class Connection:
 
     async def run(self) -> None:
         """Stay in touch."""
-        try:
-            from websockets.asyncio.client import connect
-            from websockets.exceptions import InvalidStatus, WebSocketException
-        except ImportError:
-            self.problem = "A client needs the websockets package: pip install 'fedbandit[client]'."
-            return
+        from websockets.asyncio.client import connect  # here: a client that only decides needs none of it
+        from websockets.exceptions import InvalidStatus, WebSocketException
+
         self._loop = asyncio.get_running_loop()
         pause = FIRST_PAUSE
         while not self._closing.is_set():
