@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from fedbandit.checks import checks_for
-from fedbandit.presets import PRESETS
-
 ROOT = Path(__file__).parent.parent
 
 
@@ -22,13 +19,3 @@ def test_the_readme_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     names: dict[str, object] = {}
     exec(compile(python_blocks("README.md"), "README.md", "exec"), names)
     assert "result" in names
-
-
-def test_the_system_in_contributing_passes_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedbandit.presets.PRESETS", dict(PRESETS))
-    names: dict[str, object] = {}
-    exec(compile(python_blocks("CONTRIBUTING.md"), "CONTRIBUTING.md", "exec"), names)
-    make = names["hospitals"]
-    assert callable(make)
-    for _, check in checks_for(make()):
-        check()

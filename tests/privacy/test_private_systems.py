@@ -158,11 +158,11 @@ def test_a_whole_contribution_as_the_unit() -> None:
     single = gram_mechanism(1.0, 1e-5, told.releases, 3, reward_weight=0.7)
     assert epsilon_of(told.mechanism_of(0)) == pytest.approx(1.0, rel=1e-6)
     assert told.mechanism_of(0).sensitivity == pytest.approx(50 * single.sensitivity)
-    simulation = Simulation(system, small(rounds="all"), 400, 0)
+    simulation = Simulation(system, small(rounds="all"), 400, 0, engine="plain")
     while not simulation.finished:
         simulation.advance()
     learner: Any = simulation.learner
-    assert all(30 < stream.contributed <= 50 for stream in learner.exchange.outlets.streams.values())
+    assert all(30 < stream.contributed <= 50 for stream in learner.federation.streams().values())
     result = simulation.result()
     assert result.privacy is not None
     assert result.privacy.exhausted.size == 5

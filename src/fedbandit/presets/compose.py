@@ -39,7 +39,9 @@ class Common(TypedDict, total=False):
 
 def preset(function: Callable[P, System]) -> Callable[P, System]:
     """Register a function as a system by its name; the system carries that name."""
-    rest = _rest_of(function)
+    # Not that of what it wraps: a decorator may take more, and says so by **keywords.
+    own = inspect.signature(function, follow_wrapped=False).parameters.values()
+    rest = next((parameter for parameter in own if parameter.kind is parameter.VAR_KEYWORD), None)
     any_keyword = rest is not None and rest.annotation not in ("Unpack[Common]", Unpack[Common])
 
     @wraps(function)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedbandit as fb
-from fedbandit import coarse
+from fedbandit.engine.fast import coarse
 from fedbandit.engine.fast.choose import choose, ready_for, scratch
 from fedbandit.engine.fast.coarse import LANES, LARGEST, LINE, coarse_copy, dot_each_coarsely, doubt
 from fedbandit.engine.fast.jit import compiled

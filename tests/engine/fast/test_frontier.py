@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbandit import frontier, memory
+from fedbandit.engine.fast import frontier, memory
 from fedbandit.engine.fast.frontier import MOST_AHEAD, Frontier
 
 ROW = 1 << 13  # bytes

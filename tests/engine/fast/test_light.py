@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit import light, statistics
 from fedbandit.engine.checkpoint import read_checkpoint, write_checkpoint
+from fedbandit.engine.fast import light, statistics
 from fedbandit.engine.fast.packed import multiply_packed
 from fedbandit.engine.fast.row_sums import shared_row
 from fedbandit.engine.fast.rows import RowsLearner

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit import memory
 from fedbandit.engine.checkpoint import read_checkpoint, write_checkpoint
-from fedbandit.engine.fast import cohorts, rows
+from fedbandit.engine.fast import cohorts, memory, rows
 from fedbandit.engine.fast.hub import catch_up
 from fedbandit.engine.fast.packed import unpacked
 from fedbandit.engine.fast.row_sums import pending_sums, shared_sums

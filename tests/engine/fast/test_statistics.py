@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbandit import algebra, inversion
-from fedbandit import statistics as stats
+from fedbandit.engine.fast import algebra, inversion
+from fedbandit.engine.fast import statistics as stats
 from fedbandit.engine.fast.jit import compiled
 from fedbandit.engine.fast.packed import multiply_packed, pack, packed_length, unpacked
 from fedbandit.engine.fast.row_sums import pending_sums, shared_sums

@@ -83,7 +83,8 @@ def _unknown_pair(system: System) -> str | None:
         other = system.protocol if not compiled else system.privacy
         return f"{type(other).__name__} with the structure {structure}"
     sampled = isinstance(system.policy, LinTS | LinPHE)
-    if sampled and (system.privacy.perturbs == "statistics" or not system.structure.fresh):
+    waits = system.structure.separate and not system.structure.fresh
+    if sampled and (system.privacy.perturbs == "statistics" or waits):
         # Noise widens samples by the largest eigenvalue, of which rows have a bound only.
         return f"the policy {policy} with the privacy {type(system.privacy).__name__}"
     return None
