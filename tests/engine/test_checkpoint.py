@@ -66,7 +66,7 @@ def test_a_checkpoint_goes_on_with_its_own_engine(tmp_path: Path, monkeypatch: p
     env = fb.environments.homogeneous(n_clients=2, dim=2, n_arms=2)
     path = tmp_path / "checkpoint.npz"
     write_checkpoint(path, Simulation(fb.linucb(), env, 10, 0, engine="plain"), "mine")
-    monkeypatch.setattr("fedbandit.engine.fast.is_warm", lambda: True)
+    monkeypatch.setattr("fedbandit.engine.fast.is_warm", lambda *_: True)
     warm = Simulation(fb.linucb(), env, 10, 0)
     engines: list[str] = [warm.engine]
     read_checkpoint(path, warm, "mine")
