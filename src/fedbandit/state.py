@@ -158,7 +158,11 @@ def read(kind: str, head: Mapping[str, Any], state: State, where: str) -> State:
         raise _refusal(kind, where, "does not say what it is", "install the version that wrote it")
     if head["kind"] != kind:
         raise StateError(f"{KINDS[kind].name} is not in {where}, which has that of a {head['kind']}.")
-    return _reader(kind, head.get("format"), head.get("written_by"), where).snapshot(state)
+    reader = _reader(kind, head.get("format"), head.get("written_by"), where)
+    strange = [name for name, array in state.arrays.items() if array.dtype.kind not in "fiub"]
+    if strange:
+        raise _damaged(kind, where, f"{strange[0]} is {state.arrays[strange[0]].dtype}, which is not stored")
+    return reader.snapshot(state)
 
 
 def pack_entry(kind: str, data: bytes) -> bytes:

@@ -60,6 +60,24 @@ def test_a_spoilt_checkpoint_is_refused(preset: str, tmp_path: Path) -> None:
     assert not accepted
 
 
+def test_a_checkpoint_goes_on_with_its_own_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What "auto" chooses depends on the compiler's cache, which may be warm when a run is resumed."""
+    pytest.importorskip("numba", reason="Numba is not installed")
+    env = fb.environments.homogeneous(n_clients=2, dim=2, n_arms=2)
+    path = tmp_path / "checkpoint.npz"
+    write_checkpoint(path, Simulation(fb.linucb(), env, 10, 0, engine="plain"), "mine")
+    monkeypatch.setattr("fedbandit.engine.fast.is_warm", lambda *_: True)
+    warm = Simulation(fb.linucb(), env, 10, 0)
+    engines: list[str] = [warm.engine]
+    read_checkpoint(path, warm, "mine")
+    engines.append(warm.engine)
+    assert engines == ["fast", "plain"]
+    warm.advance()
+    assert warm.result().engine == "plain"
+    with pytest.raises(fb.FedbanditError, match="is of the plain engine; go on with that one"):
+        read_checkpoint(path, Simulation(fb.linucb(), env, 10, 0, engine="fast"), "mine")
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

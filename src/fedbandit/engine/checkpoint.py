@@ -46,7 +46,8 @@ def fingerprint(system: System, env: Environment, horizon: int, seed: int) -> st
 def write_checkpoint(path: str | os.PathLike[str], simulation: Simulation, identity: str) -> None:
     """Save the state of a simulation, whole or not at all."""
     state = simulation.learner.state()
-    header = {**stamp(KIND), "identity": identity, "done": simulation.done, "learner": state.header}
+    mine = {"identity": identity, "engine": simulation.engine, "done": simulation.done}
+    header = {**stamp(KIND), **mine, "learner": state.header}
     write_arrays(path, header, {**state.arrays, **_curves(simulation)})
 
 
@@ -61,6 +62,12 @@ def read_checkpoint(path: str | os.PathLike[str], simulation: Simulation, identi
             "differ); remove it or name another file."
         )
     with restoring(KIND, where):
+        if header["engine"] != simulation.engine:
+            if simulation.asked != "auto":
+                raise FedbanditError(
+                    f"The checkpoint {where} is of the {header['engine']} engine; go on with that one."
+                )
+            simulation.use_engine(header["engine"])  # "auto" may have chosen otherwise since: the cache is warm now
         curves = {name: arrays.pop(name) for name in list(arrays) if name.startswith("totals.")}
         require_arrays_like(curves, _curves(simulation))
         simulation.learner.restore(State(header["learner"], arrays))

@@ -108,18 +108,22 @@ class Simulation:
         self._blocks = blocks or Ahead(env.open(seed), self.interactions)
         self._checkpoint: tuple[str | os.PathLike[str], str, int] | None = None  # file, identity, rounds between
         self._saved = 0
-        self.engine = which_engine(engine, self.system, world)
-        self.learner = self._make_learner(world)
+        self.asked, self._world = engine, world
+        self.use_engine(engine)
         self.done = 0  # interactions
         self.totals = outcome(horizon, self.interactions)  # regret and reward are curves in the end
 
-    def _make_learner(self, world: World) -> Learner:
+    def use_engine(self, asked: Engine) -> None:
+        """Begin with this engine."""
+        self.engine = which_engine(asked, self.system, self._world)
+        self.learner = self._make_learner()
+
+    def _make_learner(self) -> Learner:
         if self.engine == "plain":
-            return PlainLearner(self.system, self.env, world, self.seed)
+            return PlainLearner(self.system, self.env, self._world, self.seed)
         from fedbandit.engine import fast  # here: it needs a compiler
 
-        self._blocks.kernels = fast.drawing_kernels()
-        return fast.make_learner(self.system, self.env, world, self.seed)
+        return fast.make_learner(self.system, self.env, self._world, self.seed)
 
     @property
     def round(self) -> int:
