@@ -140,7 +140,7 @@ def test_a_simulation_is_the_same_with_and_without(monkeypatch: pytest.MonkeyPat
     results = []
     for shortest in (1, 18):
         monkeypatch.setattr(coarse, "LONG", shortest)
-        simulation = Simulation(fb.async_linucb(), env, 5000, 0)
+        simulation = Simulation(fb.async_linucb(), env, 5000, 0, engine="fast")
         while not simulation.finished:
             simulation.advance()
         assert isinstance(simulation.learner, RowsLearner)
