@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbandit.streams import Draw, Stream, generator, philox, policy_key
+from fedbandit.streams import Draw, Purpose, generator, philox, policy_key
 
 ONES = 0xFFFFFFFF
 
@@ -186,8 +186,8 @@ def test_numpy_integers_do_not_overflow() -> None:
 
 def test_generators_differ_by_seed_purpose_and_part() -> None:
     """And are the same when asked again."""
-    firsts: dict[float, tuple[int, Stream, int]] = {}
-    for seed, stream, part in itertools.product((0, 1, 2**40), Stream, (0, 1, 2, 1000)):
+    firsts: dict[float, tuple[int, Purpose, int]] = {}
+    for seed, stream, part in itertools.product((0, 1, 2**40), Purpose, (0, 1, 2, 1000)):
         number = float(generator(seed, stream, part).random())
         assert number == generator(seed, stream, part).random()
         assert number not in firsts, f"{firsts[number]} and {(seed, stream, part)}"
@@ -196,14 +196,14 @@ def test_generators_differ_by_seed_purpose_and_part() -> None:
 
 def test_part_zero_is_the_default() -> None:
     """`generator(seed, stream)`."""
-    assert generator(5, Stream.WORLD).random() == generator(5, Stream.WORLD, 0).random()
+    assert generator(5, Purpose.WORLD).random() == generator(5, Purpose.WORLD, 0).random()
 
 
 def test_neighbouring_generators_are_uncorrelated() -> None:
     """Parts of one stream, and one part of several streams."""
     n = 10_000
-    sequences = [generator(0, Stream.REWARDS, part).standard_normal(n) for part in range(5)]
-    sequences += [generator(0, stream, 0).standard_normal(n) for stream in Stream]
-    sequences.pop(5 + int(Stream.REWARDS))  # is part 0 again
+    sequences = [generator(0, Purpose.REWARDS, part).standard_normal(n) for part in range(5)]
+    sequences += [generator(0, stream, 0).standard_normal(n) for stream in Purpose]
+    sequences.pop(5 + int(Purpose.REWARDS))  # is part 0 again
     correlation = np.corrcoef(sequences) - np.eye(len(sequences))
     assert np.abs(correlation).max() < 5 / math.sqrt(n)

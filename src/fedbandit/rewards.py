@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
-from fedbandit.streams import Stream, key_of, philox
+from fedbandit.streams import Purpose, key_of, philox
 
 
 class RewardRule(NamedTuple):
@@ -37,7 +37,7 @@ class RewardPlan(NamedTuple):
 
 def reward_plan(rule: RewardRule, seed: int) -> RewardPlan:
     """The plan of a rule for the random stream of a seed."""
-    return RewardPlan(*rule, key_of(seed, Stream.NOISE), np.zeros(1, dtype=np.int64))
+    return RewardPlan(*rule, key_of(seed, Purpose.NOISE), np.zeros(1, dtype=np.int64))
 
 
 def learnt(plan: RewardPlan, y: float, client: int, step: int) -> float:

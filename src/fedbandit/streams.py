@@ -2,7 +2,7 @@
 
 Two kinds, because two kinds of code draw:
 
-- `generator(seed, stream, part)` is a NumPy generator for arrays drawn in bulk: contexts, arrivals, reward noise. Each
+- `generator(seed, purpose, part)` is a NumPy generator for arrays drawn in bulk: contexts, arrivals, reward noise. Each
   purpose has its own stream, so that systems compared on one seed see identical data, and each chunk of a stream its
   own part, so that any chunk can be drawn without the ones before it.
 - `Draw(key, client, step)` is counter-based (Philox 4×32, ten rounds; Salmon et al., SC 2011): its numbers depend on
@@ -23,7 +23,7 @@ from fedbandit.types import Array
 _ONE = 4294967296.0  # 2³²
 
 
-class Stream(IntEnum):
+class Purpose(IntEnum):
     """What a stream of random numbers is for."""
 
     WORLD = 0  # parameters of the environment, arm pools
@@ -35,22 +35,22 @@ class Stream(IntEnum):
     NOISE = 6  # privacy
 
 
-def generator(seed: int, stream: Stream, *part: int) -> np.random.Generator:
-    """The NumPy generator of one part of one stream; a part has one number or more, 0 if not given."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(int(stream), *(part or (0,))))))
+def generator(seed: int, purpose: Purpose, *part: int) -> np.random.Generator:
+    """The NumPy generator of one part of one purpose's stream; a part has one number or more, 0 if not given."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(int(purpose), *(part or (0,))))))
 
 
 @lru_cache(maxsize=1024)
-def key_of(seed: int, stream: Stream) -> NDArray[np.uint64]:
+def key_of(seed: int, purpose: Purpose) -> NDArray[np.uint64]:
     """The two 32-bit words that key a counter-based stream."""
-    words = np.random.SeedSequence(seed, spawn_key=(int(stream),)).generate_state(2, np.uint32).astype(np.uint64)
+    words = np.random.SeedSequence(seed, spawn_key=(int(purpose),)).generate_state(2, np.uint32).astype(np.uint64)
     words.flags.writeable = False  # many clients have this one
     return words
 
 
 def policy_key(seed: int) -> NDArray[np.uint64]:
     """The key of the stream of policies."""
-    return key_of(seed, Stream.POLICY)
+    return key_of(seed, Purpose.POLICY)
 
 
 def philox(key: NDArray[np.uint64], client: int, step: int, draw: int) -> tuple[int, int, int, int]:

@@ -11,7 +11,7 @@ from fedbandit.policies import UCB, Policy, Uniform
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
 from fedbandit.protocols import Coordinator, MessageProtocol, Never
 from fedbandit.sharing import Groups, Noise, Others, Sharing
-from fedbandit.streams import Stream, generator
+from fedbandit.streams import Purpose, generator
 from fedbandit.structures import Clustering, Everyone, GlobalLocal, OnGraph, Structure
 from fedbandit.world import World
 
@@ -241,7 +241,7 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
         dim = self.structure.shared_dim(world)
         machine = self.protocol.coordinator(self.sharing(world), world, dim, self.ridge, self.pool_noise())
         if machine is not None and self.privacy.site == "coordinator":
-            machine.privatise = lambda i: self.privacy.stream(i, partial(generator, seed, Stream.NOISE, i))
+            machine.privatise = lambda i: self.privacy.stream(i, partial(generator, seed, Purpose.NOISE, i))
         return machine
 
     def parameters(self) -> dict[str, object]:

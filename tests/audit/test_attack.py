@@ -25,8 +25,8 @@ from fedbandit.errors import FedbanditError
 from fedbandit.privacy.calibration import gaussian_epsilon
 from fedbandit.privacy.factorisation import Factorisation, decoder
 from fedbandit.privacy.mechanism import (
+    FactorisationKind,
     Mechanism,
-    Stream,
     distance,
     epsilon_of,
     gram_mechanism,
@@ -44,7 +44,7 @@ RECORD, OTHER = gram_neighbours(1.0, 1.0, KAPPA, dim=2)
 DIFFERENCE = RECORD - OTHER
 
 
-def right(kind: Stream, n_max: int = 4) -> Mechanism:
+def right(kind: FactorisationKind, n_max: int = 4) -> Mechanism:
     """What the faults below are compared with."""
     return gram_mechanism(EPSILON, DELTA, n_max, 2, kind=kind, reward_weight=KAPPA)
 
@@ -82,7 +82,7 @@ class ForgetfulTree(Tree):
 
 
 @pytest.mark.parametrize("kind", ["blt", "tree", "independent"])
-def test_the_right_mechanisms_are_exact(kind: Stream) -> None:
+def test_the_right_mechanisms_are_exact(kind: FactorisationKind) -> None:
     """The code's own matrix has the claimed ε: attained by the worst pair, exceeded by no other."""
     mechanism = right(kind, n_max=11)
     assert exact_epsilon(mechanism) == pytest.approx(EPSILON, rel=1e-6)
@@ -99,7 +99,7 @@ def test_the_right_mechanisms_are_exact(kind: Stream) -> None:
 
 
 @pytest.mark.parametrize("kind", ["blt", "tree"])
-def test_the_right_mechanisms_withstand_the_attack(kind: Stream) -> None:
+def test_the_right_mechanisms_withstand_the_attack(kind: FactorisationKind) -> None:
     """And the attack is nearly as good as any: it finds 90 % of ε."""
     found = attack(right(kind), RECORD, OTHER, np.random.default_rng(0))
     assert 0.9 * EPSILON < found.lower_bound <= EPSILON

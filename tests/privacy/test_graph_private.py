@@ -24,7 +24,7 @@ from fedbandit.privacy import NoisyRewards, PrivateRewards, PrivateStatistics, P
 from fedbandit.privacy.mechanism import epsilon_of, noise_std
 from fedbandit.protocols import CountTriggered, EventTriggered, Never, Star
 from fedbandit.rewards import learnt, reward_plan
-from fedbandit.streams import Stream, generator
+from fedbandit.streams import Purpose, generator
 from fedbandit.structures import Everyone, Laplacian, WeightedGraph
 from fedbandit.sums import Sums
 from fedbandit.system import System
@@ -64,7 +64,7 @@ def test_noise_on_sums_is_that_of_the_oracle(name: str, delta: float) -> None:
     privacy = RewardSums(2.0, delta, "coordinator")
     result = fb.simulate(System(UCB(), Never(), STRUCTURES[name](W), privacy), recorded(log), T, seed)
     told = privacy.told(fb.World(N, D, T, bound=recorded(log).bound), T)
-    streams = [told.stream(u, partial(generator, seed, Stream.NOISE, u)) for u in range(N)]
+    streams = [told.stream(u, partial(generator, seed, Purpose.NOISE, u)) for u in range(N)]
     h = np.zeros((N, D))
     std = math.sqrt(np.mean(noise_std(told.mechanism) ** 2))
 
@@ -92,7 +92,7 @@ def test_noise_as_published_is_that_of_the_oracle(name: str, site: Any) -> None:
     privacy = PublishedSums(epsilon, site)
     result = fb.simulate(System(UCB(), Never(), STRUCTURES[name](W), privacy), recorded(log), T, seed)
     told = privacy.told(fb.World(N, D, T, bound=L, mixing=M), T)
-    streams = {u: told.stream(u, partial(generator, seed, Stream.NOISE, u)) for u in range(N + 1)}
+    streams = {u: told.stream(u, partial(generator, seed, Purpose.NOISE, u)) for u in range(N + 1)}
     delta = L * np.linalg.norm(M, axis=1)
     levels = (T if site == "coordinator" else math.ceil(T / N)).bit_length()
     for u in (0, 3):

@@ -15,9 +15,9 @@ from fedbandit.errors import FedbanditError
 from fedbandit.privacy.calibration import gaussian_multiplier
 from fedbandit.privacy.factorisation import decoder
 from fedbandit.privacy.mechanism import (
+    FactorisationKind,
     Mechanism,
     State,
-    Stream,
     distance,
     epsilon_of,
     gram_mechanism,
@@ -32,7 +32,7 @@ from fedbandit.privacy.noise import DRAW
 from fedbandit.privacy.published import feducb_privatiser, l2_laplace_tree
 from fedbandit.types import Array
 
-STREAMS: tuple[Stream, ...] = ("blt", "tree", "independent")
+STREAMS: tuple[FactorisationKind, ...] = ("blt", "tree", "independent")
 N_MAX, DIM = 13, 3
 MECHANISMS = [
     *(gram_mechanism(1.0, 1e-5, N_MAX, DIM, kind=kind) for kind in STREAMS),
@@ -76,7 +76,7 @@ def test_releases_are_the_explicit_product(mechanism: Mechanism) -> None:
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-def test_no_noise_is_no_privacy(kind: Stream) -> None:
+def test_no_noise_is_no_privacy(kind: FactorisationKind) -> None:
     """ε = ∞ returns the exact sums, to the bit, and says so."""
     silent = [
         gram_mechanism(math.inf, 1e-5, N_MAX, DIM, kind=kind),

@@ -12,12 +12,12 @@ import pytest
 from fedbandit.errors import FedbanditError
 from fedbandit.privacy.mechanism import epsilon_of, gram_mechanism, release, stack, start, unstack
 from fedbandit.privacy.release_stream import ReleaseStream
-from fedbandit.streams import Stream, generator
+from fedbandit.streams import Purpose, generator
 from fedbandit.sums import Sums
 
 DIM, CAP = 3, 5
 MECHANISM = gram_mechanism(1.0, 1e-5, CAP, DIM, reward_weight=0.7)
-SOURCE = partial(generator, 0, Stream.NOISE, 2)
+SOURCE = partial(generator, 0, Purpose.NOISE, 2)
 
 
 def some_sums(seed: int, n: int = 4) -> Sums:

@@ -16,7 +16,7 @@ from fedbandit.audit.report import AuditReport, Check
 from fedbandit.errors import FedbanditError, whole_number
 from fedbandit.machines.client import ClientMachine
 from fedbandit.privacy.mechanism import Mechanism
-from fedbandit.streams import Stream, generator
+from fedbandit.streams import Purpose, generator
 from fedbandit.system import System
 from fedbandit.world import World
 
@@ -54,7 +54,7 @@ def audit_system(
     world = World(n_clients, dim, rounds * n_clients, per_round=n_clients, graph=graph)
     told = system.told(world)
     claim = told.guarantee
-    rng = generator(seed, Stream.NOISE)
+    rng = generator(seed, Purpose.NOISE)
     limits = Limits.of(world, told.privacy.reward_rule, claim.protects)
     records = told.privacy.contribution or 1
     by_client = _mechanisms(told, n_clients)
@@ -133,7 +133,7 @@ def _mechanisms(told: System, n_clients: int) -> dict[int, Mechanism]:
     """Client → the mechanism of its releases; one client for each different mechanism."""
     found: dict[int, Mechanism] = {}
     for member in range(n_clients):
-        stream = told.privacy.stream(member, partial(generator, 0, Stream.NOISE, member))
+        stream = told.privacy.stream(member, partial(generator, 0, Purpose.NOISE, member))
         if stream is not None and stream.mechanism not in found.values():
             found[member] = stream.mechanism
     return found

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from fedbandit.machines.client import ClientMachine
 from fedbandit.network.client.client import Arm
 from fedbandit.presets import linucb
-from fedbandit.streams import Stream, generator
+from fedbandit.streams import Purpose, generator
 from fedbandit.types import Array
 from fedbandit.world import World
 
@@ -36,10 +36,10 @@ class User:
     """
 
     def __init__(self, number: int, world: World, n_arms: int, spread: float, seed: int) -> None:
-        common, own = (_direction(generator(seed, Stream.WORLD, part), world.dim) for part in (0, 1 + number))
+        common, own = (_direction(generator(seed, Purpose.WORLD, part), world.dim) for part in (0, 1 + number))
         theta = common + spread * own
         self.theta = theta / np.linalg.norm(theta)
-        self.rng = generator(seed, Stream.CONTEXTS, number)
+        self.rng = generator(seed, Purpose.CONTEXTS, number)
         self.world, self.n_arms = world, n_arms
         self.alone = ClientMachine(0, linucb(), World(1, world.dim, world.horizon, world.noise, world.bound), seed)
         self.regret = 0.0

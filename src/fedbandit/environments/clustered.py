@@ -9,7 +9,7 @@ import numpy as np
 
 from fedbandit.environments.synthetic import Synthetic, unit_vectors
 from fedbandit.errors import FedbanditError, number, require, whole_number
-from fedbandit.streams import Stream, generator
+from fedbandit.streams import Purpose, generator
 from fedbandit.types import Array, Ints
 
 MOST_TRIES = 10_000
@@ -76,7 +76,7 @@ class Clustered(Synthetic):
         """The true cluster of each client."""
         N, M = self.n_clients, self.n_clusters
         if self.sizes == "random":
-            rng = generator(N, Stream.WORLD, M)
+            rng = generator(N, Purpose.WORLD, M)
             return rng.permutation(np.concatenate([np.arange(M), rng.integers(0, M, size=N - M)]))
         if self.sizes is None:
             return np.arange(N) % M

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedbandit.environments.synthetic import Synthetic, positive_directions, unit_vectors
 from fedbandit.errors import FedbanditError, number, require
-from fedbandit.streams import Stream, generator
+from fedbandit.streams import Purpose, generator
 from fedbandit.types import Array, Ints
 
 
@@ -63,7 +63,7 @@ class Collaborative(Synthetic):
 
     def graph_of(self, seed: int) -> Array:
         """W of this seed's users."""
-        return self.draw_users(generator(seed, Stream.WORLD))[1]
+        return self.draw_users(generator(seed, Purpose.WORLD))[1]
 
     def draw_parameters(self, rng: np.random.Generator) -> tuple[Array, Ints]:
         """What rewards follow: Σ_j w_uj θ_j for each user u."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from fedbandit.environments import LoggedDecisions, from_frame
+from fedbandit.environments.logged import LoggedDecisions, from_frame
 from fedbandit.errors import FedbanditError, needs
 
 

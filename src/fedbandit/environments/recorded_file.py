@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.environments import Recorded, recorded
+from fedbandit.environments.recorded import Recorded, recorded
 from fedbandit.errors import FedbanditError
 
 

@@ -10,8 +10,7 @@ import numpy as np
 from fedbandit.environments.block import Block, RewardKind, Unstructured
 from fedbandit.environments.kernels import draw_distinct, expected_rewards, scale_rows
 from fedbandit.errors import FedbanditError, number, require, shown, whole_number
-from fedbandit.streams import Stream as Purpose
-from fedbandit.streams import generator
+from fedbandit.streams import Purpose, generator
 from fedbandit.types import Array, Ints
 
 ZIPF = 1.5

@@ -15,7 +15,7 @@ from fedbandit.messages import Collect, Download, Message, Request, Threshold, U
 from fedbandit.model import Model
 from fedbandit.privacy.privacy import Releases
 from fedbandit.state import State, joined, parts_of
-from fedbandit.streams import Stream, generator
+from fedbandit.streams import Purpose, generator
 from fedbandit.structures import FederatedClustering
 from fedbandit.sums import Sums
 from fedbandit.system import System
@@ -53,7 +53,7 @@ class ClusterServer(Server):
         if sent is not None and sent.n > 0:
             model.observe_sums(sent)
             model.mark_sent()
-        source = partial(generator, self._seed, Stream.NOISE, r, generation)
+        source = partial(generator, self._seed, Purpose.NOISE, r, generation)
         return Exchange(r, model, system, world, self._seed, source=source)
 
     def model_of(self, user: int) -> Model:

@@ -49,7 +49,7 @@ from fedbandit.protocols.protocol import known_by
 from fedbandit.protocols.trigger import timed_growth
 from fedbandit.sharing import LocalModel, Sharing, prior_share
 from fedbandit.state import State, StateError, Varying, require_like
-from fedbandit.streams import Stream, generator
+from fedbandit.streams import Purpose, generator
 from fedbandit.sums import Sums, zero_sums
 from fedbandit.system import System
 from fedbandit.world import World
@@ -94,7 +94,7 @@ class Exchange:
         self._on_top: dict[int, Upload] = {}  # uploads that no download has contained yet
         self._epoch = 0
         self._told = zero_sums(self.dim)  # what a peer has told the others itself
-        drawn = source or partial(generator, seed, Stream.NOISE, member if number is None else number)
+        drawn = source or partial(generator, seed, Purpose.NOISE, member if number is None else number)
         trusted = system.privacy.site == "coordinator"
         self.stream = None if trusted else system.privacy.stream(member, drawn)
 

@@ -14,7 +14,7 @@ from fedbandit.privacy import PublishedSums
 from fedbandit.privacy.privacy import Releases
 from fedbandit.sharing import NoiseInSums
 from fedbandit.state import State, joined, parts_of, stored
-from fedbandit.streams import Stream, generator
+from fedbandit.streams import Purpose, generator
 from fedbandit.structures import OnGraph
 from fedbandit.sums import Sums
 from fedbandit.system import System
@@ -36,7 +36,7 @@ class NoiseStreams:
     def stream(self, member: int) -> Releases:
         """The stream of a member."""
         if member not in self.streams:
-            stream = self.privacy.stream(member, partial(generator, self.seed, Stream.NOISE, member))
+            stream = self.privacy.stream(member, partial(generator, self.seed, Purpose.NOISE, member))
             assert stream is not None, "sums of rewards are noised, but by nothing"
             self.streams[member] = stream
         return self.streams[member]

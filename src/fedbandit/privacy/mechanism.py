@@ -30,7 +30,7 @@ from fedbandit.privacy.noise import (
 from fedbandit.privacy.tree import Tree
 from fedbandit.types import Array
 
-Stream: TypeAlias = Literal["blt", "tree", "independent"]
+FactorisationKind: TypeAlias = Literal["blt", "tree", "independent"]
 FACTORISATIONS: dict[str, Callable[[int], Factorisation]] = {"blt": blt, "tree": Tree, "independent": independent}
 _NAMES = {"blt": "BLT", "tree": "binary tree", "independent": "independent noise"}
 
@@ -84,7 +84,7 @@ def gram_mechanism(
     context_bound: float = 1.0,
     reward_bound: float = 1.0,
     reward_weight: float = 0.5,
-    kind: Stream = "blt",
+    kind: FactorisationKind = "blt",
 ) -> Mechanism:
     """Running sums of [x; κy][x; κy]ᵀ, that is V = Σ x xᵀ and b = Σ x y, with Gaussian noise.
 
@@ -114,7 +114,7 @@ def reward_mechanism(
     *,
     context_bound: float = 1.0,
     reward_range: float = 1.0,
-    kind: Stream = "blt",
+    kind: FactorisationKind = "blt",
 ) -> Mechanism:
     """Running sums of x y where contexts are public and rewards are not: Gaussian noise, or gamma noise if δ = 0.
 
@@ -153,7 +153,7 @@ def _gaussian(
     dim: int,
     noise: Kind,
     sensitivity: float,
-    kind: Stream,
+    kind: FactorisationKind,
     reward_weight: float,
 ) -> Mechanism:
     stream = factorise(kind, n_max)

@@ -16,8 +16,8 @@ from fedbandit.privacy.calibration import check_budget
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.mechanism import (
     FACTORISATIONS,
+    FactorisationKind,
     Mechanism,
-    Stream,
     epsilon_of,
     gram_mechanism,
     noise_std,
@@ -62,7 +62,7 @@ class PrivateStatistics(Privacy):
     epsilon: Epsilon = 1.0
     delta: float = 1e-5
     calibration: Calibration = "proven"
-    kind: Stream = "blt"
+    kind: FactorisationKind = "blt"
     releases: int | None = None
     contribution: int | None = None
     reward_bound: float = 1.0

@@ -13,7 +13,7 @@ import numpy as np
 from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
 from fedbandit.privacy.calibration import check_budget
 from fedbandit.privacy.guarantee import Guarantee
-from fedbandit.privacy.mechanism import Mechanism, Stream, noise_std, reward_mechanism
+from fedbandit.privacy.mechanism import FactorisationKind, Mechanism, noise_std, reward_mechanism
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.privacy import Perturbs, Privacy
 from fedbandit.privacy.reward_stream import RewardStream
@@ -85,7 +85,7 @@ class RewardSums(Privacy):
     epsilon: float = 1.0
     delta: float = 0.0
     site: Trust = "client"
-    kind: Stream | None = None
+    kind: FactorisationKind | None = None
     releases: int | None = None
     low: float = 0.0
     high: float = 1.0

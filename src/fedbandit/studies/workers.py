@@ -189,8 +189,7 @@ def _on_ray(parcels: Sequence[Parcel], done: Done, processes: int | None, addres
 
     Workers have one thread each for linear algebra, as local processes do: sums must not depend on who computes them.
     """
-    import ray
-
+    ray = needs("ray", "ray", "--engine ray")
     started = not ray.is_initialized()
     if started:
         _connect(ray, address, processes)

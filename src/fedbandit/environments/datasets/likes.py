@@ -9,8 +9,7 @@ import numpy as np
 
 from fedbandit.environments.block import Block, RewardKind, Unstructured
 from fedbandit.errors import whole_number
-from fedbandit.streams import Stream as Purpose
-from fedbandit.streams import generator
+from fedbandit.streams import Purpose, generator
 from fedbandit.types import Array, Ints
 
 
