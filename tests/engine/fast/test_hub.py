@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbandit import statistics as stats
+from fedbandit.engine.fast import statistics as stats
 from fedbandit.engine.fast import housekeeping
 from fedbandit.engine.fast import hub as hubs
 from fedbandit.engine.fast.cohorts import (

@@ -71,6 +71,21 @@ def add_to_diagonal(P: Array, d: int, number: float) -> None:
         P[at + i * rest + i] += number
 
 
+@compiled_inline
+def trace(P: Array, d: int) -> float:
+    """The sum of the diagonal."""
+    rest = d % 4
+    whole = d - rest
+    at, s = 0, 0.0
+    for i in range(whole):
+        s += P[at + i % 4]
+        at += whole - (i - i % 4)
+    at += rest * whole
+    for i in range(rest):
+        s += P[at + i * rest + i]
+    return s
+
+
 @compiled_lean
 def add_unpacked(P: Array, A: Array) -> None:
     """A += the whole matrix."""
