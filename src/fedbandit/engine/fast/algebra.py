@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from fedbandit.engine.fast.jit import compiled_apart, compiled_inline, compiled_lean, compiled_view
+from fedbandit.engine.fast.jit import compiled_inline, compiled_view
 from fedbandit.engine.fast.vectors import entry, four, larger, load, matrix_at, store, store_away, total, totals, zeros
 from fedbandit.types import Array, Ints
-
-ROUNDING = 1e-9
-"""By how much, relatively, a bound is raised so that it holds in floating point too."""
 
 
 @compiled_view
@@ -156,36 +153,3 @@ def add_outer(A: Array, x: Array, scale: float) -> None:
             store(a, j, load(a, j) + load(x, j) * xi)
         for j in range(whole, d):
             a[j] += xi * x[j]
-
-
-@compiled_apart
-def spectral_bound(A: Array, scratch: Array) -> float:
-    """An upper bound of the largest eigenvalue of a positive semi-definite A, which is overwritten: ‖A¹⁶‖_F^(1/16).
-
-    It is at most d^(1/32) too large. A is first divided by its largest entry, so that no power is too small or large.
-    """
-    d = A.shape[0]
-    scale = 0.0
-    for i in range(d):
-        scale = max(scale, A[i, i])
-    if scale == 0.0:
-        return 0.0
-    for i in range(d):
-        for j in range(d):
-            A[i, j] /= scale
-    square(A, scratch)
-    square(scratch, A)
-    square(A, scratch)
-    c = scratch[d]
-    total = 0.0
-    for i in range(d):
-        multiply(scratch, scratch[i], c)
-        total += dot(c, c)
-    return scale * total ** (1 / 32) * (1.0 + ROUNDING)
-
-
-@compiled_lean
-def square(A: Array, out: Array) -> None:
-    """Out = A² for a symmetric A, in the first rows of `out`."""
-    for i in range(A.shape[1]):
-        multiply(A, A[i], out[i])

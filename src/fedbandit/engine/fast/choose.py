@@ -26,6 +26,7 @@ class Scratch(NamedTuple):
     """Memory that a chooser writes to, allocated once."""
 
     scores: Array  # (K rounded up to fours,)
+    forms: Array  # (K rounded up to fours,)
     u: Array  # (d,)
     best_u: Array  # (d,)  V(λ)⁻¹ x of the arm chosen
     theta: Array  # (d,)  sampled parameter
@@ -37,7 +38,7 @@ class Scratch(NamedTuple):
 
 def scratch(n_arms: int, dim: int) -> Scratch:
     """Memory for sets of up to `n_arms` arms."""
-    vectors = [np.zeros(size) for size in (n_arms + -n_arms % 4, dim, dim, dim, dim)]
+    vectors = [np.zeros(size) for size in (n_arms + -n_arms % 4, n_arms + -n_arms % 4, dim, dim, dim, dim)]
     return Scratch._make((*vectors, scratch_matrix(dim), np.zeros((dim, dim)), no_copy(np.zeros((0, dim)))))
 
 
@@ -82,7 +83,7 @@ def choose_at(plan: PolicyPlan, row: Array, client: int, step: int, X: Array, ar
     score.
     """
     if plan.code == UCB:
-        return choose_ucb(plan, row, X, work.coarse, arms, work.scores, work.u, work.best_u)
+        return choose_ucb(plan, row, X, work.coarse, arms, work.scores, work.u, work.best_u, work.forms)
     return choose_other(plan, row, client, step, X, arms, work)
 
 

@@ -6,12 +6,15 @@ import math
 
 from fedbandit.engine.fast.algebra import add_scaled, clear, dot, dot_each, largest
 from fedbandit.engine.fast.coarse import Coarse, find_means
-from fedbandit.engine.fast.jit import compiled_inline, compiled_lean
-from fedbandit.engine.fast.packed import multiply_packed, square_packed
+from fedbandit.engine.fast.jit import compiled_apart, compiled_inline, compiled_lean
+from fedbandit.engine.fast.packed import multiply_packed, square_four_packed, square_packed
 from fedbandit.engine.fast.plan import PolicyPlan, noise_width, width
 from fedbandit.engine.fast.statistics import LOGDET, SPECTRAL, TIE, N, inverse_of, theta_of
 from fedbandit.engine.fast.ties import winner
 from fedbandit.types import Array, Ints
+
+LONG = 40
+"""From this length of contexts on the widths of all arms that may win are computed at once."""
 
 
 @compiled_inline
@@ -50,9 +53,33 @@ def choose_blindly(reach: float, bound: float, scale: float, X: Array, arms: Int
     return a
 
 
+@compiled_apart
+def square_in_fours(inverse: Array, X: Array, arms: Ints, scores: Array, least: float, u: Array, forms: Array) -> None:
+    """forms[a] = xᵀV(λ)⁻¹x for the arms with scores[a] ≥ least, four at a time; u is scratch."""
+    n, b, c, e, f = 0, 0, 0, 0, 0
+    for a in range(arms.shape[0]):
+        if scores[a] >= least:
+            n, b, c, e, f = n + 1, c, e, f, a
+            if n == 4:
+                square_four_packed(inverse, X[arms[b]], X[arms[c]], X[arms[e]], X[arms[f]], u)
+                forms[b], forms[c], forms[e], forms[f] = u[0], u[1], u[2], u[3]
+                n = 0
+    for _ in range(n):
+        forms[f] = square_packed(inverse, X[arms[f]])
+        e, f = c, e
+
+
 @compiled_lean
 def choose_ucb(
-    plan: PolicyPlan, row: Array, X: Array, coarse: Coarse, arms: Ints, scores: Array, u: Array, best_u: Array
+    plan: PolicyPlan,
+    row: Array,
+    X: Array,
+    coarse: Coarse,
+    arms: Ints,
+    scores: Array,
+    u: Array,
+    best_u: Array,
+    forms: Array,
 ) -> int:
     """The arm with the largest bound; its V(λ)⁻¹x is left in `best_u`.
 
@@ -83,13 +110,20 @@ def choose_ucb(
     x = X[arms[first]]
     multiply_packed(inverse, x, best_u)
     best = (dot(theta, x) if coarsely else scores[first]) + bonus(alpha, nu, x, best_u)
-    scores[first] = best
     leader, second = first, -math.inf
+    at_once = nu == 0.0 and d >= LONG
+    if at_once:
+        scores[first] = -math.inf  # done already
+        square_in_fours(inverse, X, arms, scores, best - TIE - reach, u, forms)
+    scores[first] = best
     for a in range(arms.shape[0]):
         if scores[a] + reach >= best - TIE and a != first:
             x = X[arms[a]]
             mean = dot(theta, x) if coarsely else scores[a]
-            scores[a] = mean + bonus_of(alpha, nu, x, inverse, u)
+            if at_once:
+                scores[a] = mean + alpha * math.sqrt(max(forms[a], 0.0))
+            else:
+                scores[a] = mean + bonus_of(alpha, nu, x, inverse, u)
             second = max(second, min(best, scores[a]))
             if scores[a] > best:
                 best = scores[a]

@@ -159,7 +159,7 @@ def take_in(hub: Hub, g: int, row: Array, d: int, ridge: float, scratch: Array) 
     pool[N] += row[N_PENDING]
     refreshed = pool[UNREFRESHED] + row[N_PENDING] <= REFRESH_EVERY and pool[N] < 1.1 * pool[BOUND_AT]
     if refreshed and has_few_pending(row, d):
-        include_listed(pool, row, d, scratch[0])
+        include_listed(pool, row, d, scratch)
         close_current(hub, g)
     else:
         settle_pool(hub, g, d, ridge, scratch)

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedbandit.engine.fast.algebra import clear, matrix_in
 from fedbandit.engine.fast.jit import compiled_inline, compiled_lean
-from fedbandit.engine.fast.vectors import load, store, total, totals, zeros
+from fedbandit.engine.fast.vectors import four, load, store, total, totals, zeros
 from fedbandit.types import Array
 
 
@@ -69,6 +69,21 @@ def add_to_diagonal(P: Array, d: int, number: float) -> None:
     at += rest * whole
     for i in range(rest):
         P[at + i * rest + i] += number
+
+
+@compiled_inline
+def trace(P: Array, d: int) -> float:
+    """The sum of the diagonal."""
+    rest = d % 4
+    whole = d - rest
+    at, s = 0, 0.0
+    for i in range(whole):
+        s += P[at + i % 4]
+        at += whole - (i - i % 4)
+    at += rest * whole
+    for i in range(rest):
+        s += P[at + i * rest + i]
+    return s
 
 
 @compiled_lean
@@ -175,6 +190,49 @@ def square_packed(P: Array, x: Array) -> float:
             q += P[at] * x[i] * x[j]
             at += 1
     return q
+
+
+@compiled_lean
+def square_four_packed(P: Array, w: Array, x: Array, y: Array, z: Array, out: Array) -> None:
+    """The quadratic forms of four vectors, which take turns with each number of P: it is read once."""
+    d = w.shape[0]
+    whole = d - d % 4
+    once0, once1, once2, once3 = zeros(), zeros(), zeros(), zeros()
+    twice0, twice1, twice2, twice3 = zeros(), zeros(), zeros(), zeros()
+    at = 0
+    for c in range(0, whole, 4):
+        p0 = at - c
+        p1, p2, p3 = p0 + whole - c, p0 + 2 * (whole - c), p0 + 3 * (whole - c)
+        w0, w1, w2, w3, x0, x1, x2, x3 = w[c], w[c + 1], w[c + 2], w[c + 3], x[c], x[c + 1], x[c + 2], x[c + 3]
+        y0, y1, y2, y3, z0, z1, z2, z3 = y[c], y[c + 1], y[c + 2], y[c + 3], z[c], z[c + 1], z[c + 2], z[c + 3]
+        a0, a1, a2, a3 = load(P, p0 + c), load(P, p1 + c), load(P, p2 + c), load(P, p3 + c)
+        once0 = once0 + ((a0 * w0 + a1 * w1) + (a2 * w2 + a3 * w3)) * load(w, c)
+        once1 = once1 + ((a0 * x0 + a1 * x1) + (a2 * x2 + a3 * x3)) * load(x, c)
+        once2 = once2 + ((a0 * y0 + a1 * y1) + (a2 * y2 + a3 * y3)) * load(y, c)
+        once3 = once3 + ((a0 * z0 + a1 * z1) + (a2 * z2 + a3 * z3)) * load(z, c)
+        for j in range(c + 4, whole, 4):
+            a0, a1, a2, a3 = load(P, p0 + j), load(P, p1 + j), load(P, p2 + j), load(P, p3 + j)
+            twice0 = twice0 + ((a0 * w0 + a1 * w1) + (a2 * w2 + a3 * w3)) * load(w, j)
+            twice1 = twice1 + ((a0 * x0 + a1 * x1) + (a2 * x2 + a3 * x3)) * load(x, j)
+            twice2 = twice2 + ((a0 * y0 + a1 * y1) + (a2 * y2 + a3 * y3)) * load(y, j)
+            twice3 = twice3 + ((a0 * z0 + a1 * z1) + (a2 * z2 + a3 * z3)) * load(z, j)
+        at += 4 * (whole - c)
+    for i in range(whole, d):
+        for j in range(0, whole, 4):
+            a0 = load(P, at + j)
+            twice0 = twice0 + (a0 * w[i]) * load(w, j)
+            twice1 = twice1 + (a0 * x[i]) * load(x, j)
+            twice2 = twice2 + (a0 * y[i]) * load(y, j)
+            twice3 = twice3 + (a0 * z[i]) * load(z, j)
+        at += whole
+    forms = totals(
+        once0 + (twice0 + twice0), once1 + (twice1 + twice1), once2 + (twice2 + twice2), once3 + (twice3 + twice3)
+    )
+    for i in range(whole, d):
+        for j in range(whole, d):
+            forms = forms + four(w[i] * w[j], x[i] * x[j], y[i] * y[j], z[i] * z[j]) * P[at]
+            at += 1
+    store(out, 0, forms)
 
 
 @compiled_inline

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from fedbandit.engine.fast.choose import ready_for, scratch
-from fedbandit.engine.fast.cohorts import FREE, USED, empty_hub
+from fedbandit.engine.fast.cohorts import empty_hub
 from fedbandit.engine.fast.delayed import no_late
-from fedbandit.engine.fast.frontier import Frontier
 from fedbandit.engine.fast.housekeeping import dump_hub, load_hub, make_room
 from fedbandit.engine.fast.hub import own_all
 from fedbandit.engine.fast.layout import layout_of
@@ -105,8 +104,6 @@ class RowsLearner(RowHolder):
             if system.structure.by_member:
                 self.clusters = Partitions()
                 self.clusters.record_clusters(0, self.link.start.groups())
-        self._frontiers = Frontier(), Frontier(), Frontier(), Frontier()
-        self._used = 0, 0, 0, 0  # of what they watch, when they last looked
         self._deferred: tuple[int, int] | None = None  # a row that wants to speak, and the interaction it does so in
         self.late = no_late(min(env.longest_delay, world.horizon), env.dim)
         self.work = scratch(env.n_arms, env.dim)
@@ -179,25 +176,11 @@ class RowsLearner(RowHolder):
             self.rows = enlarged(self.rows, capacity + 1)
             self.lights = enlarged(self.lights, capacity)
             self.seats = self.seats._replace(row_at=grown(self.seats.row_at, capacity))
-        if pause.status != EVENT:  # there may be as many as interactions
-            self._look_ahead()
         return pause.resume
 
     def _speak(self, r: int, at: int, out: Outcome) -> None:
         assert self.link is not None
         self.link.speak(r, out, at)
-
-    def _look_ahead(self) -> None:
-        """Have the memory that is used next handed out."""
-        (taken, light), hub = self.seats.taken.tolist(), self.hub
-        snapshots, cohorts = hub.users.size - int(hub.counters[FREE]), int(hub.counters[USED])
-        used = taken, light, snapshots, cohorts
-        if used == self._used:
-            return
-        self._used = used
-        arrays = self.rows, self.lights, hub.snapshots, hub.cohorts
-        for frontier, array, rows in zip(self._frontiers, arrays, used, strict=True):
-            frontier.reach(array, rows)
 
     def _who_serves(self, block: Block, before: int) -> Ints:
         """The row that serves the user of each interaction; of several estimators, the one whose turn it is."""

@@ -63,17 +63,17 @@ class _Multiply(ConcreteTemplate):
 
 @lower_builtin(operator.add, FOUR, FOUR)
 def _lower_add(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    return builder.fadd(*args)
+    return builder.fadd(*args, flags=["contract"])
 
 
 @lower_builtin(operator.mul, FOUR, FOUR)
 def _lower_multiply(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    return builder.fmul(*args)
+    return builder.fmul(*args, flags=["contract"])
 
 
 @lower_builtin(operator.mul, FOUR, types.float64)
 def _lower_scale(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    return builder.fmul(args[0], _splat(builder, args[1]))
+    return builder.fmul(args[0], _splat(builder, args[1]), flags=["contract"])
 
 
 def _place(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
