@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from fedbandit.errors import FedbanditError, number, require, shown, whole_number
 from fedbandit.machines.exchange import Exchange, start_with
 from fedbandit.messages import Message
+from fedbandit.model import RidgeModel
 from fedbandit.privacy.noise import Source, label_of, perturb
 from fedbandit.rewards import learnt, refused, reward_plan
 from fedbandit.sharing import Sharing
@@ -126,6 +127,15 @@ class ClientMachine(Exchange):
     def forget(self, choice: int) -> None:
         """The reward of this choice will never come."""
         self._chosen.pop(choice, None)
+
+    def rehearse(self) -> None:
+        """Choose and learn once on a model that is thrown away, so that a user's first choice waits for nothing."""
+        scratch = RidgeModel(self.context_dim, self.ridge)
+        contexts = np.zeros((2, self.context_dim))
+        for policy in (self._policy, self._explorer):
+            policy.choose(scratch, self.checked(contexts), Draw(self._key, self._number, 0))
+        scratch.observe(contexts[0], 0.0)
+        self.trigger.fires(scratch, self.threshold)
 
     # Learning
 

@@ -72,6 +72,7 @@ class DurableClient:
         self.lock = threading.Lock()
         """Held while the machine is touched, never while the store is written."""
         self.machine = ClientMachine(member, agreement.build(), agreement.world, agreement.seed, source=source)
+        self.machine.rehearse()
         self.incarnation = 0
         self.epoch = 0
         self.chain = 0
