@@ -17,7 +17,7 @@ import pytest
 import fedbandit as fb
 from fedbandit.engine.fast.packed import unpacked
 from fedbandit.engine.fast.rows import RowsLearner
-from fedbandit.engine.fast.slots import FULL, LIGHT
+from fedbandit.engine.fast.slots import COMPACT, FULL
 from fedbandit.engine.fast.statistics import add_pending_unpacked, base_of, inverse_of, row_length
 from fedbandit.engine.simulation import Simulation
 from fedbandit.environments.block import world_of
@@ -250,8 +250,8 @@ def test_memory_only_for_clients_that_have_acted() -> None:
     while not simulation.finished:
         simulation.advance()
     active = len(np.unique(env.open(0).block(0, 2000).clients))
-    assert rows_of(simulation).seats.taken[LIGHT] == active >= rows_of(simulation).seats.taken[FULL]
-    assert rows_of(simulation).rows.shape == (1_000_001, row_length(10))  # one is the bench
+    assert rows_of(simulation).slots.taken[COMPACT] == active >= rows_of(simulation).slots.taken[FULL]
+    assert rows_of(simulation).rows.shape == (1_000_001, row_length(10))  # one is the scratch row
     assert resident() - before < 200e6
 
 

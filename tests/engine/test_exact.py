@@ -147,7 +147,7 @@ def had_by(simulation: Simulation, r: int) -> Had:
             model = learner.federation.client(r).model
         return Had(Sums(model.V, model.b, model.n), model.inverse, model.theta)
     assert isinstance(learner, RowsLearner)
-    row = learner.rows[learner.seats.seat_of[r]]
+    row = learner.rows[learner.slots.slot_of[r]]
     if learner.rules.speaks:
         catch_up(learner.hub, r, row, d, learner.rules.ridge, scratch_matrix(d))
     (V, b, n), pending = shared_sums(row, d), pending_sums(row, d)

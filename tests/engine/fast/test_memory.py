@@ -212,8 +212,8 @@ def test_a_borrowed_base_is_there_when_it_is_needed(
         apart.advance()
     assert np.array_equal(simulation.result().arms, apart.result().arms)
     learner.settle()
-    for seat, r in enumerate(learner.seats.row_at):
-        row = learner.rows[seat]
+    for slot, r in enumerate(learner.slots.row_at):
+        row = learner.rows[slot]
         catch_up(learner.hub, int(r), row, 4, 0.1, scratch_matrix(4))
         V = shared_sums(row, 4).V + pending_sums(row, 4).V
         np.testing.assert_allclose(unpacked(inverse_of(row, 4), 4) @ (V + 0.1 * np.eye(4)), np.eye(4), atol=1e-8)

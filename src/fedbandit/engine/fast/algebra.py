@@ -42,7 +42,7 @@ def copy(source: Array, target: Array) -> None:
 
 @compiled_inline
 def copy_away(source: Array, target: Array) -> None:
-    """`copy` to where nobody looks soon: past the cache, if the target allows it."""
+    """Copy with non-temporal stores if `target` is 32-byte aligned; otherwise an ordinary `copy`."""
     n = target.shape[0]
     if target.ctypes.data % 32 != 0 or n % 4 != 0:
         copy(source, target)

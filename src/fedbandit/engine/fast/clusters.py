@@ -130,9 +130,9 @@ class ClustersLearner:
             self.hub = make_room(self.hub)
         elif pause.status in (TORN, LEAVES, MEETING):
             if pause.status == TORN:
-                tear(self._models, int(self.groups.server_of[pause.seat]))
+                tear(self._models, int(self.groups.server_of[pause.slot]))
             else:
-                rearrange_sets(self._models, self.law, pause.seat, leaving=pause.status == LEAVES)
+                rearrange_sets(self._models, self.law, pause.slot, leaving=pause.status == LEAVES)
             self._note((before + pause.at) // self.per_round + 1, self.groups.row_of.copy())
         return pause.resume
 

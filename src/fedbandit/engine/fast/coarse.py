@@ -60,7 +60,7 @@ def no_copy(X: Array) -> Coarse:
 
 
 def coarse_copy(X: Array, offers: int) -> Coarse:
-    """A copy of X, if it will be of use where so many arms are offered, and if all of X can be copied."""
+    """A float32 copy of X if contexts are long, reused and in range; otherwise an empty one."""
     if X.shape[1] < LONG or OFTEN * len(X) > offers or not np.abs(X).max() < LARGEST:
         return no_copy(X)
     rows, d = X.shape

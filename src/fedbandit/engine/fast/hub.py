@@ -93,7 +93,7 @@ def measure(row: Array, counting: bool) -> float:
 
 @compiled_lean
 def open_cohort(hub: Hub, g: int, kind: int, given: bool, counting: bool) -> int:
-    """A cohort that those who join are in from now on: the one that is given all there is, or the one of newcomers."""
+    """Open the cohort that new clients enter: with a snapshot if `given`, else the empty newcomers' cohort."""
     if not given:
         c = new_cohort(hub, g, kind, NOTHING_COUNTED if counting else 0.0, 0, -1)
         hub.newcomers[g, kind] = c
@@ -263,7 +263,7 @@ def own_base(hub: Hub, i: int, row: Array, d: int) -> None:
 
 @compiled_apart
 def own_all(hub: Hub, rows: Array, row_at: Ints, d: int) -> None:
-    """Write down the base of all rows; of one that was sent another since, it is none, as nobody needs it."""
+    """Materialise every base; rows with a newer broadcast get zeros, since theirs is about to be replaced."""
     for k in range(rows.shape[0]):
         if hub.cohorts[current_cohort(hub, row_at[k]), ISSUE] == rows[k, VERSION]:
             own_base(hub, row_at[k], rows[k], d)

@@ -7,10 +7,10 @@ import math
 from fedbandit.engine.fast.algebra import copy
 from fedbandit.engine.fast.choose import Scratch, choose_at
 from fedbandit.engine.fast.cohorts import Hub, has_room, keep_paths_short
+from fedbandit.engine.fast.compact import CHOSEN, note_observation, start_compact
 from fedbandit.engine.fast.delayed import Late, send_later
 from fedbandit.engine.fast.hub import catch_up, join, own_base, upload_row
 from fedbandit.engine.fast.jit import compiled_free
-from fedbandit.engine.fast.light import CHOSEN, note_observation, start_light
 from fedbandit.engine.fast.outcome import pull
 from fedbandit.engine.fast.packed import multiply_packed
 from fedbandit.engine.fast.plan import Code, PolicyPlan
@@ -25,9 +25,9 @@ from fedbandit.engine.fast.scratch_row import (
     fill_in,
     settle_in,
     snapshot_for,
-    upload_light,
+    upload_compact,
 )
-from fedbandit.engine.fast.slots import BENCH, FULL, LIGHT, Seats, take_seat
+from fedbandit.engine.fast.slots import COMPACT, FULL, SCRATCH, Slots, take_slot
 from fedbandit.engine.fast.statistics import N_OWN, REFRESH_EVERY, STEPS, UNREFRESHED, hold, inverse_of, observe
 from fedbandit.engine.fast.triggers import pick, triggered
 from fedbandit.engine.outcome import Outcome
@@ -45,8 +45,8 @@ def run(
     block: Block,
     who: Ints,
     rows: Array,
-    lights: Array,
-    seats: Seats,
+    compacts: Array,
+    slots: Slots,
     hub: Hub,
     late: Late,
     plan: PolicyPlan,
@@ -65,48 +65,48 @@ def run(
     borrowing = rules.fused and rules.speaks and plan.code != PERTURBED
     if rules.speaks:
         keep_paths_short(hub)
-    linked = seats.met.shape[0] > 0
-    growing = seats.seat_of.shape[0] - seats.row_at.shape[0]  # rows that have no place yet
+    linked = slots.met.shape[0] > 0
+    growing = slots.slot_of.shape[0] - slots.row_at.shape[0]  # rows that have no place yet
     while s < stop:
         if rules.speaks and not has_room(hub):
             return Pause(s, HUB_FULL, -1, s)
-        if max(seats.taken[FULL] - seats.row_at.shape[0], seats.taken[LIGHT] - lights.shape[0]) == 0 < growing:
+        if max(slots.taken[FULL] - slots.row_at.shape[0], slots.taken[COMPACT] - compacts.shape[0]) == 0 < growing:
             return Pause(s, ROWS_FULL, -1, s)
-        look_ahead(block, who, s, stop, seats, hub, rules.speaks)
+        look_ahead(block, who, s, stop, slots, hub, rules.speaks)
         now = before + s
         entry = late.first[now % ring] if delayed else -1
         acting = entry < 0
         if acting:
             r = who[s]
-            if linked and not seats.met[r]:
+            if linked and not slots.met[r]:
                 return Pause(s, NEWCOMER, r, s)
-            if seats.seat_of[r] == -1:
+            if slots.slot_of[r] == -1:
                 if rules.fused:
-                    start_light(lights[seats.taken[LIGHT]])
-                    seats.seat_of[r] = -2 - seats.taken[LIGHT]
-                    seats.taken[LIGHT] += 1
+                    start_compact(compacts[slots.taken[COMPACT]])
+                    slots.slot_of[r] = -2 - slots.taken[COMPACT]
+                    slots.taken[COMPACT] += 1
                 else:
-                    copy(rules.blank, rows[take_seat(seats, r)])
+                    copy(rules.blank, rows[take_slot(slots, r)])
                 if rules.speaks and join(hub, r, rules.warm, rules.counting) and rules.joining_counts:
                     out.downloads[s] += 1
         else:
             r = late.row[entry]
-        seat = seats.seat_of[r]
-        light = seat < 0
-        row = rows[BENCH if light else seat]
+        slot = slots.slot_of[r]
+        compact = slot < 0
+        row = rows[SCRATCH if compact else slot]
         model = given = row
         borrows = borrowing
-        if light:
-            slot = snapshot_for(r, hub, rules.speaks)
-            given = rules.blank if slot < 0 else hub.snapshots[slot]
-            model = fetch(lights[-2 - seat], r, given, hub, row, d, rules, work, plan.code == PERTURBED)
-            borrows = borrowing and slot >= 0
+        if compact:
+            held = snapshot_for(r, hub, rules.speaks)
+            given = rules.blank if held < 0 else hub.snapshots[held]
+            model = fetch(compacts[-2 - slot], r, given, hub, row, d, rules, work, plan.code == PERTURBED)
+            borrows = borrowing and held >= 0
         elif rules.speaks:
             catch_up(hub, r, row, d, rules.ridge, work.M, borrows)
 
         if acting:
             offered = block.arms[s, : block.counts[s]]
-            look_for_row(who, s, stop, rows, lights, seats, hub, d)
+            look_for_row(who, s, stop, rows, compacts, slots, hub, d)
             a = choose_at(plan, model, r, int(row[STEPS]), block.X, offered, work)
             row[STEPS] += 1
             x = block.X[offered[a]]
@@ -114,8 +114,8 @@ def run(
             s += 1
             if delayed and block.delays[s - 1] > 0:
                 send_later(late, now, block.delays[s - 1], r, x, y)
-                if light:
-                    lights[-2 - seat, CHOSEN] = row[STEPS]
+                if compact:
+                    compacts[-2 - slot, CHOSEN] = row[STEPS]
                 continue
         else:
             late.first[now % ring] = late.following[entry]
@@ -127,19 +127,19 @@ def run(
         if rules.perturbed:
             y = learnt(rules.rewards, y, r, int(row[N_OWN]))
             if math.isnan(y):
-                return Pause(s, REFUSED, seat, at)
-        if light:
+                return Pause(s, REFUSED, slot, at)
+        if compact:
             fate = fate_of(row, r, x, work.best_u, hub, rules)
             if fate == STAYS:
-                note_observation(lights[-2 - seat], row, x, y)
+                note_observation(compacts[-2 - slot], row, x, y)
                 continue
             if fate == RENEWED:
                 out.uploads[at] += 1
-                out.downloads[at] += upload_light(
-                    hub, r, lights[-2 - seat], row, x, y, rules.ridge, rules.counting, work.M
+                out.downloads[at] += upload_compact(
+                    hub, r, compacts[-2 - slot], row, x, y, rules.ridge, rules.counting, work.M
                 )
                 continue
-            fill_in(lights[-2 - seat], given, row, d, work, borrows)
+            fill_in(compacts[-2 - slot], given, row, d, work, borrows)
         elif borrows and row[UNREFRESHED] >= REFRESH_EVERY - 1:
             own_base(hub, r, row, d)
         if rules.fresh:
@@ -148,12 +148,12 @@ def run(
             hold(row, x, y)
         if triggered(rules.kind, pick(rules.thresholds, r), rules.batch, row):
             if not rules.fused:
-                return Pause(s, EVENT, seat, at)
+                return Pause(s, EVENT, slot, at)
             if borrows:
                 own_base(hub, r, row, d)
                 borrows = False
             out.uploads[at] += 1
             out.downloads[at] += upload_row(hub, r, row, d, rules.ridge, rules.counting, work.M)
-        if light:
-            settle_in(seats, r, rows, d, borrows)
+        if compact:
+            settle_in(slots, r, rows, d, borrows)
     return Pause(stop, DONE, -1, stop)

@@ -94,7 +94,7 @@ def _take_kept(size: int) -> mmap.mmap | None:
 
 
 def _keep(memory: mmap.mmap) -> None:
-    """Nobody needs this any more: let the system have its pages if it is short of them, and keep what it leaves."""
+    """Put a finished mapping on the free list; MADV_FREE lets the system reclaim its pages."""
     if len(memory) > MOST_KEPT:
         return
     with contextlib.suppress(OSError):  # where the system will not, the memory is not kept

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fedbandit.engine.fast.cohorts import SNAPSHOT, Hub, current_cohort, is_crowded
+from fedbandit.engine.fast.compact import pending_end
 from fedbandit.engine.fast.jit import compiled_inline
-from fedbandit.engine.fast.light import pending_end
-from fedbandit.engine.fast.slots import Seats
+from fedbandit.engine.fast.slots import Slots
 from fedbandit.engine.fast.statistics import (
     LINE,
     N_LISTED,
@@ -20,24 +20,22 @@ from fedbandit.environments.block import Block
 from fedbandit.types import Array, Ints
 
 FAR, NEARER, NOT_FAR, NEAR, SOON, NEXT = 10, 8, 6, 4, 3, 2
-"""How many interactions ahead are fetched: where a row is, and its cohort; what that has gone into, and what that has;
-the cohort that it is in now; the row, what it was given, and the arms that are offered; and what the row says is
-needed of the rest of it."""
-
+"""Prefetch distances, in interactions: FAR slot and cohort; NEARER, NOT_FAR two union–find parents; NEAR the root cohort;
+SOON row, snapshot and arms; NEXT the row's tail."""
 
 BEGINNING = 8 * LINE
 """How much of an inverse is fetched first."""
 
 
 @compiled_inline
-def look_ahead(block: Block, who: Ints, s: int, stop: int, seats: Seats, hub: Hub, speaks: bool) -> None:
+def look_ahead(block: Block, who: Ints, s: int, stop: int, slots: Slots, hub: Hub, speaks: bool) -> None:
     """Have what the next interactions need fetched from memory while this one is worked on.
 
     Here, where rows are, as they cannot be fetched before that is known, and the arms, which another thread may just
     have written; the rows when this interaction has its own and is about to choose (`look_for_row`).
     """
     if s + FAR < stop:
-        prefetch(seats.seat_of, who[s + FAR])
+        prefetch(slots.slot_of, who[s + FAR])
         if speaks:
             prefetch(hub.cohort_of, who[s + FAR])
             if is_crowded(hub):
@@ -68,28 +66,28 @@ def look_for_cohorts(who: Ints, s: int, hub: Hub) -> None:
 
 
 @compiled_inline
-def look_for_row(who: Ints, s: int, stop: int, rows: Array, lights: Array, seats: Seats, hub: Hub, d: int) -> None:
-    """Have a row that acts soon fetched: a full one, or a light one and what it was given; then, what else it needs."""
+def look_for_row(who: Ints, s: int, stop: int, rows: Array, compacts: Array, slots: Slots, hub: Hub, d: int) -> None:
+    """Prefetch the row that acts soon: a full one, or a compact one and its snapshot; then the rest of it."""
     if s + SOON >= stop:
         return
-    seat = seats.seat_of[who[s + SOON]]
-    if seat >= 0:
-        fetch_ahead(rows[seat], 0, inverse_at(d) + BEGINNING)
-    elif seat < -1:
-        fetch_ahead(lights[-2 - seat], 0, 2 * LINE)
+    slot = slots.slot_of[who[s + SOON]]
+    if slot >= 0:
+        fetch_ahead(rows[slot], 0, inverse_at(d) + BEGINNING)
+    elif slot < -1:
+        fetch_ahead(compacts[-2 - slot], 0, 2 * LINE)
         if is_crowded(hub):
-            slot = hub.cohorts[hub.cohort_of[who[s + SOON]], SNAPSHOT]
-            if slot >= 0:
-                fetch_ahead(hub.snapshots[slot], 0, hot_length(d))
-    seat = seats.seat_of[who[s + NEXT]]
-    if seat >= 0:  # the rest of its inverse, and where it will list its next context
-        fetch_ahead(rows[seat], inverse_at(d) + BEGINNING, hot_length(d))
-        at = list_end(rows[seat], d)
-        fetch_ahead(rows[seat], at - at % LINE, at + d)
-        if rows[seat, N_LISTED] == list_length(d):  # it is folded, which needs all the rest
-            fetch_ahead(rows[seat], shared_length(d), rows.shape[1])
-    elif seat < -1:
-        fetch_ahead(lights[-2 - seat], 2 * LINE, pending_end(lights[-2 - seat], d))
+            held = hub.cohorts[hub.cohort_of[who[s + SOON]], SNAPSHOT]
+            if held >= 0:
+                fetch_ahead(hub.snapshots[held], 0, hot_length(d))
+    slot = slots.slot_of[who[s + NEXT]]
+    if slot >= 0:  # the rest of its inverse, and where it will list its next context
+        fetch_ahead(rows[slot], inverse_at(d) + BEGINNING, hot_length(d))
+        at = list_end(rows[slot], d)
+        fetch_ahead(rows[slot], at - at % LINE, at + d)
+        if rows[slot, N_LISTED] == list_length(d):  # it is folded, which needs all the rest
+            fetch_ahead(rows[slot], shared_length(d), rows.shape[1])
+    elif slot < -1:
+        fetch_ahead(compacts[-2 - slot], 2 * LINE, pending_end(compacts[-2 - slot], d))
 
 
 @compiled_inline

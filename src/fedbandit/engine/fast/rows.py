@@ -8,11 +8,11 @@ import numpy as np
 
 from fedbandit.engine.fast.choose import ready_for, scratch
 from fedbandit.engine.fast.cohorts import empty_hub
+from fedbandit.engine.fast.compact import compact_length, dump_compact, load_compact
 from fedbandit.engine.fast.delayed import no_late
 from fedbandit.engine.fast.housekeeping import dump_hub, load_hub, make_room
 from fedbandit.engine.fast.hub import own_all
 from fedbandit.engine.fast.layout import layout_of
-from fedbandit.engine.fast.light import dump_light, light_length, load_light
 from fedbandit.engine.fast.loop import run
 from fedbandit.engine.fast.memory import enlarged, room_for, unknown
 from fedbandit.engine.fast.persist import checked, dump_late, dump_rows, load_late, load_rows
@@ -21,7 +21,7 @@ from fedbandit.engine.fast.row_link import RowLink, RowPeers
 from fedbandit.engine.fast.row_model import RowHolder
 from fedbandit.engine.fast.rules import EVENT, HUB_FULL, NEWCOMER, REFUSED, ROWS_FULL, Rules
 from fedbandit.engine.fast.scratch_row import settle_all
-from fedbandit.engine.fast.slots import FULL, Seats, take_seat
+from fedbandit.engine.fast.slots import FULL, Slots, take_slot
 from fedbandit.engine.fast.statistics import empty_rows, grown, row_length, start_row
 from fedbandit.engine.fast.triggers import Kind, batch_of, kind_of, log_gamma_download
 from fedbandit.engine.ledger import Ledger, keep_books
@@ -72,14 +72,14 @@ class RowsLearner(RowHolder):
         self.plan = plan_of(system.policy, system.as_seen(world), system.ridge, policy_key(seed))
         at_once = not self.fused or 8 * n_rows * row_length(env.dim) <= LARGEST_AT_ONCE
         capacity = n_rows if at_once else min(n_rows, 4096)
-        self.rows = room_for((capacity + 1, row_length(env.dim)))  # one is the bench
-        self.lights = room_for((capacity, light_length(env.dim)))
+        self.rows = room_for((capacity + 1, row_length(env.dim)))  # one is the scratch row
+        self.compacts = room_for((capacity, compact_length(env.dim)))
         self.row_of = layout.row_of  # the row that serves a user, or None if it has the user's number
         self._turns = protocol.period, world.per_round
         self._who: tuple[Block, int, Ints] | None = None  # of the last block
         peers = protocol.says == "gossip"
-        self.seats = Seats(
-            seat_of=unknown(n_rows),
+        self.slots = Slots(
+            slot_of=unknown(n_rows),
             row_at=np.zeros(capacity, dtype=np.int64),
             taken=np.zeros(2, dtype=np.int64),
             met=np.zeros(0 if self.fused or peers else n_rows, dtype=np.bool_),
@@ -100,7 +100,7 @@ class RowsLearner(RowHolder):
         elif not self.fused:
             self.link = RowLink(system, world, seed, self, self.rules.thresholds)
             grounded = isinstance(self.link.start, Grounded)
-            self.seats.met[:] = protocol.join == "member" and not grounded
+            self.slots.met[:] = protocol.join == "member" and not grounded
             if system.structure.by_member:
                 self.clusters = Partitions()
                 self.clusters.record_clusters(0, self.link.start.groups())
@@ -110,9 +110,9 @@ class RowsLearner(RowHolder):
 
     def row_of_model(self, number: int) -> Array:
         """A row of its own for a client that is sent something, whether or not it has acted."""
-        if self.seats.seat_of[number] < 0:
-            self.rows[take_seat(self.seats, number)] = self.rules.blank
-        return self.rows[self.seats.seat_of[number]]
+        if self.slots.slot_of[number] < 0:
+            self.rows[take_slot(self.slots, number)] = self.rules.blank
+        return self.rows[self.slots.slot_of[number]]
 
     @property
     def control_messages(self) -> int:
@@ -147,8 +147,8 @@ class RowsLearner(RowHolder):
             block,
             self._who_serves(block, before),
             self.rows,
-            self.lights,
-            self.seats,
+            self.compacts,
+            self.slots,
             self.hub,
             self.late,
             self.explore if exploring else self.plan,
@@ -157,7 +157,7 @@ class RowsLearner(RowHolder):
             out,
         )
         if pause.status == EVENT:
-            r = int(self.seats.row_at[pause.seat])
+            r = int(self.slots.row_at[pause.slot])
             if pause.at == pause.resume > start:
                 # A late reward, seen in the round that now begins: let the one before it end first.
                 self._deferred = r, pause.at
@@ -165,17 +165,17 @@ class RowsLearner(RowHolder):
                 self._speak(r, pause.at, out)
         elif pause.status == NEWCOMER:
             assert isinstance(self.link, RowLink)
-            self.seats.met[pause.seat] = True
-            self.link.meet(pause.seat, out, pause.at)
+            self.slots.met[pause.slot] = True
+            self.link.meet(pause.slot, out, pause.at)
         elif pause.status == REFUSED:
             raise refused(self.rules.rewards, float(out.reward[pause.at]))
         elif pause.status == HUB_FULL:
             self.hub = make_room(self.hub)
         elif pause.status == ROWS_FULL:
-            capacity = min(2 * len(self.seats.row_at), len(self.seats.seat_of))
+            capacity = min(2 * len(self.slots.row_at), len(self.slots.slot_of))
             self.rows = enlarged(self.rows, capacity + 1)
-            self.lights = enlarged(self.lights, capacity)
-            self.seats = self.seats._replace(row_at=grown(self.seats.row_at, capacity))
+            self.compacts = enlarged(self.compacts, capacity)
+            self.slots = self.slots._replace(row_at=grown(self.slots.row_at, capacity))
         return pause.resume
 
     def _speak(self, r: int, at: int, out: Outcome) -> None:
@@ -212,27 +212,27 @@ class RowsLearner(RowHolder):
         return self.link.coordinator.sharing.groups()
 
     def settle(self) -> None:
-        """Give every row that has acted a full seat, so that `rows` shows them all. It changes no outcome."""
-        settle_all(self.rows, self.lights, self.seats, self.hub, self.rules, self.work)
+        """Give every row that has acted a full slot, so that `rows` shows them all. It changes no outcome."""
+        settle_all(self.rows, self.compacts, self.slots, self.hub, self.rules, self.work)
         self._own_bases()
 
     def _own_bases(self) -> None:
         if self.rules.speaks:
-            taken = int(self.seats.taken[FULL])
-            own_all(self.hub, self.rows[:taken], self.seats.row_at[:taken], self.dim)
+            taken = int(self.slots.taken[FULL])
+            own_all(self.hub, self.rows[:taken], self.slots.row_at[:taken], self.dim)
 
     def state(self) -> State:
         """Statistics of rows and hub, rewards under way, and what the link remembers."""
-        taken, light = self.seats.taken.tolist()
+        taken, compact = self.slots.taken.tolist()
         self._own_bases()
         arrays: dict[str, Any] = {
             **dump_rows(self.rows[:taken], self.dim, "rows"),
-            **dump_light(self.lights[:light], self.dim),
+            **dump_compact(self.compacts[:compact], self.dim),
             **dump_late(self.late),
             **dump_hub(self.hub, self.dim),
-            "seat_of": self.seats.seat_of,
-            "row_at": self.seats.row_at[:taken],
-            "met": self.seats.met.astype(np.int64),
+            "slot_of": self.slots.slot_of,
+            "row_at": self.slots.row_at[:taken],
+            "met": self.slots.met.astype(np.int64),
             **({} if self.clusters is None else self.clusters.arrays()),
         }
         header = {"clipped": int(self.rules.rewards.clipped[0]), "deferred": self._deferred}
@@ -243,15 +243,15 @@ class RowsLearner(RowHolder):
         """Go on from there."""
         parts = parts_of(state)
         header, arrays = parts["rows"]
-        taken = [len(arrays["rows.b"]), len(arrays["light.numbers"])]
-        room = max(len(self.seats.row_at), *taken)
+        taken = [len(arrays["rows.b"]), len(arrays["compact.numbers"])]
+        room = max(len(self.slots.row_at), *taken)
         self.rows = room_for((room + 1, self.rows.shape[1]))
-        self.lights = room_for((room, self.lights.shape[1]))
-        self.seats = self.seats._replace(
-            seat_of=checked(arrays, "seat_of", self.seats.seat_of.shape),
+        self.compacts = room_for((room, self.compacts.shape[1]))
+        self.slots = self.slots._replace(
+            slot_of=checked(arrays, "slot_of", self.slots.slot_of.shape),
             row_at=grown(arrays["row_at"], room),
             taken=np.array(taken),
-            met=checked(arrays, "met", self.seats.met.shape).astype(np.bool_),
+            met=checked(arrays, "met", self.slots.met.shape).astype(np.bool_),
         )
         self.rules.rewards.clipped[0] = header["clipped"]
         self._deferred = None if header["deferred"] is None else tuple(header["deferred"])
@@ -259,7 +259,7 @@ class RowsLearner(RowHolder):
         if self.link is not None:
             self.link.restore(parts["link"])  # before the rows: exchanges begin with what is public
         load_rows(self.rows[: taken[0]], self.dim, "rows", arrays, self.rules.ridge, fresh=self.rules.fresh)
-        load_light(self.lights[: taken[1]], self.dim, arrays)
+        load_compact(self.compacts[: taken[1]], self.dim, arrays)
         load_late(self.late, arrays)
         if self.clusters is not None:
             self.clusters = Partitions.from_arrays(arrays)

@@ -28,11 +28,11 @@ class Rules(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """Where the loop stopped: continue at `resume`; the cause arose in interaction `at`, at `seat`."""
+    """Where the loop stopped: continue at `resume`; the cause arose in interaction `at`, at `slot`."""
 
     resume: int
     status: int
-    seat: int
+    slot: int
     at: int
 
 

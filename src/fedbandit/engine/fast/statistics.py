@@ -129,7 +129,7 @@ def base_at(d: int) -> int:
 
 @compiled_inline
 def shared_length(d: int) -> int:
-    """How many numbers at the start of a row say all about one without pending observations; unused ones at the end."""
+    """Length of the prefix that describes a row without pending observations, padded to a cache line."""
     return next_line(base_at(d) + packed_length(d))
 
 
@@ -159,7 +159,7 @@ def pending_b_of(row: Array, d: int) -> Array:
 
 @compiled_view
 def gap_of(row: Array, d: int) -> Array:
-    """What nothing is kept in, so that the inverse begins whole lines after its row."""
+    """Padding: aligns the inverse to a cache line."""
     return row[HEAD + 2 * d : inverse_at(d)]
 
 
@@ -351,7 +351,7 @@ def adopt(row: Array, given: Array, d: int, ridge: float, scratch: Array) -> Non
 
 @compiled_apart
 def rest_on(row: Array, given: Array, d: int, ridge: float, scratch: Array) -> None:
-    """`adopt`, but base is not written down: whoever needs it must know what was given."""
+    """Like `adopt`, but leave the row's own base stale; read it from `given`."""
     for i in range(shared_length(d), shared_length(d) + int(row[N_LISTED]) * d, LINE):  # seldom in the cache
         prefetch(row, i)
     if row[N_PENDING] > row[N_LISTED]:

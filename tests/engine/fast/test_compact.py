@@ -1,4 +1,4 @@
-"""Light rows against full ones that have been given, and have seen, the same."""
+"""Compact rows against full ones that have been given, and have seen, the same."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 import fedbandit as fb
 from fedbandit.engine.checkpoint import read_checkpoint, write_checkpoint
-from fedbandit.engine.fast import light, statistics
+from fedbandit.engine.fast import compact, statistics
 from fedbandit.engine.fast.packed import multiply_packed
 from fedbandit.engine.fast.row_sums import shared_row
 from fedbandit.engine.fast.rows import RowsLearner
-from fedbandit.engine.fast.slots import FULL, LIGHT
+from fedbandit.engine.fast.slots import COMPACT, FULL
 from fedbandit.engine.simulation import Simulation
 from fedbandit.environments.recorded import RecordedStream
 from fedbandit.sums import EXACT, Sums
@@ -43,50 +43,50 @@ def full_row(given: Array, X: Array, Y: Array) -> Array:
     return row
 
 
-@pytest.mark.parametrize("k", range(light.LIGHTLY + 1))
+@pytest.mark.parametrize("k", range(compact.MOST_LISTED + 1))
 @pytest.mark.parametrize("d", [1, 3, 10])
 def test_a_light_row_made_full(d: int, k: int) -> None:
     """Whatever was in the memory that it is put in."""
     rng = np.random.default_rng(d + 100 * k)
     given, X, Y = given_to(rng, d), rng.standard_normal((k, d)), rng.standard_normal(k)
-    small = np.full(light.light_length(d), np.nan)
-    light.start_light(small)
+    small = np.full(compact.compact_length(d), np.nan)
+    compact.start_compact(small)
     chosen = np.zeros(statistics.row_length(d))
     for x, y in zip(X, Y, strict=True):
         chosen[statistics.STEPS] += 1
-        light.note_observation(small, chosen, x, float(y))
+        compact.note_observation(small, chosen, x, float(y))
     row = np.full(statistics.row_length(d), np.nan)
-    light.load_scalars(small, given, row)
-    light.load_model(small, given, row, d, np.zeros(d))
+    compact.load_scalars(small, given, row)
+    compact.load_model(small, given, row, d, np.zeros(d))
     expected = full_row(given, X, Y)
     expected[statistics.STEPS] = k
     hot = statistics.hot_length(d)
     used = np.r_[: statistics.HEAD + d, statistics.inverse_at(d) : hot]  # Δb, in between, is left to `complete`
     np.testing.assert_allclose(row[used], expected[used], atol=1e-12)
-    light.complete(small, given, row, d, borrows=True)
+    compact.complete(small, given, row, d, borrows=True)
     assert np.isnan(statistics.base_of(row, d)).all()
-    light.complete(small, given, row, d, borrows=False)
+    compact.complete(small, given, row, d, borrows=False)
     statistics.tidy_rows(row[None], d)
     np.testing.assert_allclose(row, expected, atol=1e-12)
-    assert not any(np.isnan(array).any() for array in light.dump_light(small[None], d).values())
+    assert not any(np.isnan(array).any() for array in compact.dump_compact(small[None], d).values())
 
 
 def test_what_was_sent_is_remembered() -> None:
-    """A light row that has uploaded three observations has those as its own, and none pending."""
+    """A compact row that has uploaded three observations has those as its own, and none pending."""
     d, rng = 4, np.random.default_rng(0)
-    small = np.zeros(light.light_length(d))
+    small = np.zeros(compact.compact_length(d))
     row = full_row(given_to(rng, d), rng.standard_normal((2, d)), rng.standard_normal(2))
     row[statistics.STEPS] = 5
-    light.note_upload(small, row)  # and the third, which was sent as it was observed
+    compact.note_upload(small, row)  # and the third, which was sent as it was observed
     given = given_to(rng, d)
-    light.load_scalars(small, given, row)
-    light.load_model(small, given, row, d, np.zeros(d))
+    compact.load_scalars(small, given, row)
+    compact.load_model(small, given, row, d, np.zeros(d))
     counts = [statistics.N_OWN, statistics.N_PENDING, statistics.N_LISTED, statistics.STEPS, statistics.N]
     assert row[counts].tolist() == [3, 0, 0, 5, 30]
     np.testing.assert_array_equal(statistics.theta_of(row, d), statistics.theta_of(given, d))
 
 
-def test_most_clients_that_upload_stay_light() -> None:
+def test_most_clients_that_upload_stay_compact() -> None:
     """They are given all there is with their upload, so that they need no matrices of their own."""
     env = fb.environments.homogeneous(n_clients=2000, dim=5, n_arms=4, pool=50)
     simulation = Simulation(fb.async_linucb(ridge=0.1), env, 6000, 0, engine="fast")
@@ -96,9 +96,9 @@ def test_most_clients_that_upload_stay_light() -> None:
     assert isinstance(learner, RowsLearner)
     uploads = simulation.result().communication.uploads
     assert uploads > 1000
-    assert learner.seats.taken[LIGHT] > 1500
-    moved_with_many = np.count_nonzero(np.bincount(env.open(0).block(0, 6000).clients) > light.LIGHTLY)
-    assert learner.seats.taken[FULL] < min(uploads / 3, moved_with_many)
+    assert learner.slots.taken[COMPACT] > 1500
+    moved_with_many = np.count_nonzero(np.bincount(env.open(0).block(0, 6000).clients) > compact.MOST_LISTED)
+    assert learner.slots.taken[FULL] < min(uploads / 3, moved_with_many)
 
 
 @pytest.mark.parametrize("seed", range(24))
