@@ -13,7 +13,8 @@ import fedbandit as fb
 from fedbandit.cli.main import main
 from tests.cli.command_line import recorded_arrays, refusal, report, write_my_file
 
-SMALL = ["--clients", "4", "--dim", "3", "--arms", "5", "--horizon", "60"]
+PLAIN = ["--engine", "plain"]  # what "auto" takes depends on what is compiled already
+SMALL = ["--clients", "4", "--dim", "3", "--arms", "5", "--horizon", "60", *PLAIN]
 CONTRACT = [
     "system",
     "environment",
@@ -36,7 +37,7 @@ def test_simulate_prints_the_contract_and_equals_the_library(capsys: pytest.Capt
     printed = report(capsys, "simulate", *words)
     assert list(printed) == CONTRACT
     env = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5)
-    result = fb.simulate(fb.async_linucb(gamma_upload=2.0, warm_join=True), env, horizon=60, seed=7)
+    result = fb.simulate(fb.async_linucb(gamma_upload=2.0, warm_join=True), env, horizon=60, seed=7, engine="plain")
     expected = {**result.summary(), "system": "async-linucb", "seconds": printed["seconds"]}
     assert printed == expected
     assert printed["uploads"] > 0
@@ -84,18 +85,21 @@ def test_keywords_of_the_environment_are_flags(
 ) -> None:
     printed = report(capsys, "simulate", "linucb", *SMALL, *flags)
     env = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5, **keywords)
-    assert printed["regret"] == fb.simulate(fb.linucb(), env, horizon=printed["horizon"], seed=0).regret[-1]
+    result = fb.simulate(fb.linucb(), env, horizon=printed["horizon"], seed=0, engine="plain")
+    assert printed["regret"] == result.regret[-1]
 
 
 def test_keywords_of_the_system_are_flags_or_inline(capsys: pytest.CaptureFixture[str]) -> None:
     env = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5)
     flagged = report(capsys, "simulate", "async-linucb", *SMALL, "--gamma-download", "inf", "--policy", "lints")
     inline = report(capsys, "simulate", "async-linucb:gamma-download=inf,policy=lints", *SMALL)
-    result = fb.simulate(fb.async_linucb(gamma_download=np.inf, policy="lints"), env, horizon=60, seed=0)
+    result = fb.simulate(
+        fb.async_linucb(gamma_download=np.inf, policy="lints"), env, horizon=60, seed=0, engine="plain"
+    )
     assert flagged["regret"] == inline["regret"] == result.regret[-1]
     assert flagged["downloads"] == 0
     wide = report(capsys, "simulate", "linucb:noise=2", *SMALL)
-    assert wide["regret"] == fb.simulate(fb.linucb(noise=2.0), env, horizon=60, seed=0).regret[-1]
+    assert wide["regret"] == fb.simulate(fb.linucb(noise=2.0), env, horizon=60, seed=0, engine="plain").regret[-1]
 
 
 @pytest.mark.parametrize("gamma", ["2,3,4", "exp(1/N)", "inf"])
@@ -115,26 +119,26 @@ def test_simulate_saves_and_plots(capsys: pytest.CaptureFixture[str], tmp_path: 
 def test_simulate_goes_on_from_a_checkpoint(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     env = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5, pool=20)
     state = tmp_path / "state"
-    result = fb.simulate(fb.linucb(), env, horizon=5000, seed=0, checkpoint=state, checkpoint_every=1)
+    result = fb.simulate(fb.linucb(), env, horizon=5000, seed=0, engine="plain", checkpoint=state, checkpoint_every=1)
     words = ["simulate", "linucb", *SMALL, "--pool", "20", "--horizon", "5000", "--checkpoint", str(state)]
     assert report(capsys, *words)["regret"] == result.regret[-1]
     assert "belongs to another simulation" in refusal(capsys, *words, "--seed", "1")
 
 
 def test_what_is_not_said_has_defaults(capsys: pytest.CaptureFixture[str]) -> None:
-    printed = report(capsys, "simulate", "uniform", "--arms", "2")
+    printed = report(capsys, "simulate", "uniform", "--arms", "2", *PLAIN)
     assert (printed["environment"], printed["horizon"], printed["seed"]) == ("homogeneous", 30_000, 0)
     env = fb.environments.homogeneous(n_clients=100, dim=25, n_arms=2)
-    assert printed["regret"] == fb.simulate(fb.uniform(), env, horizon=30_000, seed=0).regret[-1]
+    assert printed["regret"] == fb.simulate(fb.uniform(), env, horizon=30_000, seed=0, engine="plain").regret[-1]
 
 
 def test_recorded_data_come_from_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path, log = tmp_path / "log.npz", recorded_arrays()
     np.savez(path, **log)
-    printed = report(capsys, "simulate", "linucb", "--env", "recorded", "--path", str(path))
+    printed = report(capsys, "simulate", "linucb", "--env", "recorded", "--path", str(path), *PLAIN)
     assert printed["horizon"] == 30
     env = fb.environments.recorded(**log)
-    assert printed["regret"] == fb.simulate(fb.linucb(), env, horizon=30, seed=0).regret[-1]
+    assert printed["regret"] == fb.simulate(fb.linucb(), env, horizon=30, seed=0, engine="plain").regret[-1]
 
 
 def test_recorded_rounds_may_offer_different_numbers_of_arms(
@@ -143,12 +147,12 @@ def test_recorded_rounds_may_offer_different_numbers_of_arms(
     counts = 1 + np.arange(30) % 4
     path, log = tmp_path / "log.npz", recorded_arrays()
     np.savez(path, **log, counts=counts, delays=np.full(30, 2))
-    printed = report(capsys, "simulate", "linucb", "--env", "recorded", "--path", str(path))
+    printed = report(capsys, "simulate", "linucb", "--env", "recorded", "--path", str(path), *PLAIN)
     ragged: dict[str, Any] = {
         name: [log[name][t, :count] for t, count in enumerate(counts)] for name in ("arms", "means", "rewards")
     }
     env = fb.environments.recorded(log["clients"], **ragged, delays=np.full(30, 2))
-    assert printed["regret"] == fb.simulate(fb.linucb(), env, horizon=30, seed=0).regret[-1]
+    assert printed["regret"] == fb.simulate(fb.linucb(), env, horizon=30, seed=0, engine="plain").regret[-1]
 
 
 def test_a_system_may_stand_in_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_compare_prints_a_table_and_writes_files(capsys: pytest.CaptureFixture[s
         lines = list(csv.DictReader(file))
     assert [(line["label"], line["seed"]) for line in lines] == [(label, seed) for seed in "01" for label in systems]
     env = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5)
-    result = fb.simulate(fb.async_linucb(gamma_upload=2.0, gamma_download=3.0), env, horizon=300, seed=0)
+    result = fb.simulate(fb.async_linucb(gamma_upload=2.0, gamma_download=3.0), env, 300, 0, engine="plain")
     assert float(lines[1]["regret"]) == result.regret[-1]
     assert int(lines[1]["downloads"]) == result.communication.downloads
     with open(out / "curves.csv", newline="", encoding="utf-8") as file:

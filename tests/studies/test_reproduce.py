@@ -118,11 +118,11 @@ def test_parquet_has_what_simulate_gives(whole: Path) -> None:
     pd = pytest.importorskip("pandas", reason="Parquet needs fedbandit[frames]")
     runs = pd.read_parquet(whole / "test/tiny/quick/runs.parquet")
     env = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5)
-    result = fb.simulate(fb.async_linucb(gamma_upload=4.0, gamma_download=4.0), env, 300, seed=1)
+    result = fb.simulate(fb.async_linucb(gamma_upload=4.0, gamma_download=4.0), env, 300, seed=1, engine="plain")
     row = runs[(runs.series == "async") & (runs.value == "4") & (runs.seed == 1)].iloc[0]
     assert row.regret == result.regret[-1]
     assert row.messages == result.communication.messages
-    random = fb.simulate(fb.uniform(), env, 300, seed=1)
+    random = fb.simulate(fb.uniform(), env, 300, seed=1, engine="plain")
     assert row.normalised_reward == result.reward[-1] / random.reward[-1]
     assert "seconds" not in runs.columns  # they differ from run to run
     curves = pd.read_parquet(whole / "test/tiny/quick/curves.parquet")
@@ -323,13 +323,7 @@ def test_a_long_run_can_save_its_state_before_anything_is_kept(tmp_path: Path, m
     monkeypatch.setattr(reproducing, "LONG", 1)
     checkpoint = make_plan(tiny(), "quick", Store.open(tmp_path)).trials[0].checkpoint
     assert checkpoint is not None
-    fb.simulate(
-        fb.linucb(),
-        WORLD,
-        300,
-        checkpoint=checkpoint,
-        checkpoint_every=1,
-    )
+    fb.simulate(fb.linucb(), WORLD, 300, engine="plain", checkpoint=checkpoint, checkpoint_every=1)
     reproduce([tiny()], "quick", tmp_path / "all", workers=HERE)
     assert not list((tmp_path / "all").rglob("*.checkpoint"))
 

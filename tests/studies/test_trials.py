@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from fedbandit.engine.simulation import Simulation
 from fedbandit.environments.block import Block
 from fedbandit.environments.synthetic import SyntheticStream
 from fedbandit.errors import FedbanditError
-from fedbandit.studies.trials import Label, Point, Refusal, Run, Trial, made_environment, run_together, run_trial
+from fedbandit.studies.trials import SHORT, Label, Point, Refusal, Run, Trial, made_environment, run_together, run_trial
 
 WORLD = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5)
 
@@ -27,7 +28,7 @@ def without_seconds(run: Run | Refusal) -> dict[str, object]:
 
 
 def test_a_trial_equals_simulate() -> None:
-    result = fb.simulate(fb.async_linucb(gamma_upload=2.0), WORLD, horizon=300, seed=1)
+    result = fb.simulate(fb.async_linucb(gamma_upload=2.0), WORLD, horizon=300, seed=1, engine="plain")
     run = run_trial(Trial(Point("mine", partial(fb.async_linucb, gamma_upload=2.0), WORLD, value=2), 300, 1))
     assert run.label == Label("mine", 2)
     assert run.n_clients == 4
@@ -63,12 +64,22 @@ def test_a_resumed_trial_of_a_bundle_is_left_behind_and_catches_up(tmp_path: Pat
     env = fb.environments.homogeneous(n_clients=2, dim=20, n_arms=200)
     trials = [Trial(Point(f.__name__, f, env), 400, 0) for f in (fb.linucb, fb.async_linucb)]
     expected = [without_seconds(run_trial(trial)) for trial in trials]
-    half = Simulation(fb.linucb(), env, 400, 0)
+    half = Simulation(fb.linucb(), env, 400, 0, engine="plain")
     half.keep(tmp_path / "half", every=1)
     while not half.finished:  # at last it is resumed at its end
         half.advance()
         resumed = run_together([replace(trials[0], checkpoint=str(tmp_path / "half")), trials[1]])
         assert list(map(without_seconds, resumed)) == expected
+
+
+def test_the_engine_depends_on_the_trial_alone() -> None:
+    def engine(preset: Callable[[], fb.System], horizon: int, extra: str = "") -> object:
+        point = Point("a", preset, WORLD, extra=extra)
+        return run_trial(Trial(point, horizon, 0)).report["engine"]
+
+    assert engine(fb.linucb, SHORT) == "plain"
+    assert engine(fb.linucb, SHORT + 1) == "fast"
+    assert engine(fb.linucb, SHORT + 1, "estimates") == "plain"  # its models must be seen
 
 
 def test_an_environment_is_made_once_for_many_trials() -> None:

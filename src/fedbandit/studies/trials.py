@@ -11,28 +11,31 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from importlib.util import find_spec
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fedbandit.engine import Result, fast, simulate
+from fedbandit.engine import Result, fast
 from fedbandit.engine.draws import Ahead
 from fedbandit.engine.fast import compiling_seconds
 from fedbandit.engine.plain import PlainLearner
-from fedbandit.engine.simulation import Engine, Simulation
+from fedbandit.engine.simulation import Simulation
 from fedbandit.engine.thinning import thinned
-from fedbandit.environments import Environment, LikedItems, homogeneous
+from fedbandit.environments import Environment, LikedItems
 from fedbandit.environments.block import world_of
 from fedbandit.environments.synthetic import SyntheticStream
 from fedbandit.errors import FedbanditError, shown, unknown
 from fedbandit.evaluation.likes import by_activity
-from fedbandit.presets import async_linucb, sync_linucb
 from fedbandit.studies.specs import hyphenated
 from fedbandit.system import System
 from fedbandit.types import Array, Ints
+from fedbandit.world import World
 
 CURVE_POINTS = 200
 TRACE_POINTS = 40
+SHORT = 5_000
+"""Interactions of a trial that is over sooner than compiled code is loaded: it runs on the plain engine."""
+
 CHECKPOINTS = 10
 """A long run saves its state about this often; the size of a checkpoint grows with the length of the run."""
 
@@ -189,7 +192,7 @@ def run_trial(trial: Trial) -> Run:
 def run_together(trials: Sequence[Trial]) -> list[Run | Refusal]:
     """Run trials of one environment, horizon and seed in this process. Contexts are drawn once for all of them.
 
-    A trial that is refused does not end the others. Seconds do not include loading compiled code.
+    A trial that is refused does not end the others. Seconds do not include compiling.
     """
     first = trials[0]
     try:
@@ -198,9 +201,7 @@ def run_together(trials: Sequence[Trial]) -> list[Run | Refusal]:
         blocks = Ahead(env.open(first.seed), end)
     except FedbanditError as error:
         return [Refusal(str(error))] * len(trials)
-    if find_spec("numba") is not None:
-        _load_compiled_code()
-        # Each engine draws with kernels of its own, equal up to rounding: a run must not depend on its neighbours.
+    if end > SHORT and find_spec("numba") is not None:
         blocks.kernels = fast.drawing_kernels()
     ended: dict[int, Run | Refusal] = {}
     running = [run_in_steps(trial, env, blocks) for trial in trials]
@@ -223,9 +224,10 @@ def run_in_steps(trial: Trial, env: Environment, blocks: Ahead) -> Generator[int
     point = trial.point
     if point.extra not in EXTRAS:
         raise unknown("extra", point.extra, EXTRAS)
-    engine: Engine = "plain" if point.extra == "estimates" else "auto"  # the fast one does not show its models
-    simulation = Simulation(point.make_system(), env, trial.horizon, trial.seed, engine=engine, blocks=blocks)
-    estimates = Estimates(simulation) if point.extra == "estimates" else None
+    system, world = point.make_system(), world_of(env, trial.horizon, trial.seed)
+    engine = "plain" if point.extra == "estimates" else engine_for(system.told(world), world)
+    simulation = Simulation(system, env, trial.horizon, trial.seed, engine=engine, blocks=blocks)
+    estimates = Estimates(simulation) if point.extra == "estimates" else None  # the fast engine does not show models
     if trial.checkpoint is not None and estimates is None:  # a checkpoint has no trace of earlier estimates
         simulation.keep(trial.checkpoint, max(100_000, trial.horizon // CHECKPOINTS))
     seconds = 0.0
@@ -241,6 +243,15 @@ def run_in_steps(trial: Trial, env: Environment, blocks: Ahead) -> Generator[int
     extra, traces = EXTRAS[point.extra](result, env), {} if estimates is None else estimates.traces()
     extra |= {name: float(trace[-1]) for name, trace in traces.items() if name != "round"}
     return Run(point.label, report_of(result, seconds), curve_of(result), env.n_clients, extra, traces)
+
+
+def engine_for(system: System, world: World) -> Literal["plain", "fast"]:
+    """The engine of a trial: a function of the trial alone, since engines differ in the last bits.
+
+    `simulate(…, engine="auto")` also asks what is compiled already.
+    """
+    known = world.horizon > SHORT and find_spec("numba") is not None and fast.unknown_part(system) is None
+    return "fast" if known else "plain"
 
 
 def report_of(result: Result, seconds: float) -> dict[str, Any]:
@@ -313,11 +324,3 @@ class Estimates:
     def traces(self) -> Traces:
         """Rounds and errors."""
         return {"round": np.array(self.rounds, dtype=np.float64), "estimation_error": np.array(self.errors)}
-
-
-@lru_cache(maxsize=1)
-def _load_compiled_code() -> None:
-    """Have the kernels compiled, or loaded from the cache, before the clock runs and an engine is chosen."""
-    env = homogeneous(n_clients=2, dim=2, n_arms=2)
-    for system in (async_linucb(), sync_linucb()):  # one whose events are compiled, one whose are not
-        simulate(system, env, 20, 0, engine="fast")
