@@ -20,8 +20,8 @@ from fedbandit.environments.block import Block
 from fedbandit.types import Array, Ints
 
 FAR, NEARER, NOT_FAR, NEAR, SOON, NEXT = 10, 8, 6, 4, 3, 2
-"""Prefetch distances, in interactions: FAR slot and cohort; NEARER, NOT_FAR two union–find parents; NEAR the root cohort;
-SOON row, snapshot and arms; NEXT the row's tail."""
+"""Prefetch distances, in interactions: FAR slot and cohort; NEARER, NOT_FAR two union–find parents; NEAR the root
+cohort; SOON row, snapshot and arms; NEXT the row's tail."""
 
 BEGINNING = 8 * LINE
 """How much of an inverse is fetched first."""
