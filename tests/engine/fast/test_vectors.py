@@ -1,4 +1,4 @@
-"""Vectors of four: compiled and plain, the same operations in the same order, but for a rounding that FMA leaves out."""
+"""Vectors of four: compiled and plain, the same operations in the same order, but for what FMA leaves unrounded."""
 
 from __future__ import annotations
 
