@@ -15,17 +15,21 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
+from fedbandit.engine.fast.draws import COMPILED
 from fedbandit.engine.fast.packed import unpacked
 from fedbandit.engine.fast.rows import RowsLearner
 from fedbandit.engine.fast.slots import COMPACT, FULL
 from fedbandit.engine.fast.statistics import add_pending_unpacked, base_of, inverse_of, row_length
-from fedbandit.engine.simulation import Simulation
+from fedbandit.engine.simulation import Engine, Simulation
 from fedbandit.environments.block import world_of
+from fedbandit.environments.kernels import PLAIN
 from fedbandit.errors import FedbanditError
 from fedbandit.files import read_arrays, write_arrays
 from fedbandit.machines.link import Link
 from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Upload, encode, encoded_size
 from fedbandit.presets import PRESETS
+
+ENGINES: tuple[Engine, Engine] = ("plain", "fast")
 
 
 def small(**options: object) -> fb.environments.Homogeneous:
@@ -48,6 +52,12 @@ def test_a_result_is_made_once_and_not_too_soon() -> None:
     simulation.advance()  # there is nothing left to do
     np.testing.assert_array_equal(simulation.result().regret, regret)
     np.testing.assert_array_equal(fb.simulate(fb.async_linucb(), small(n_arms=40, dim=50), 300).regret, regret)
+
+
+def test_each_engine_draws_with_kernels_of_its_own() -> None:
+    """Drawing in Python would be most of what a compiled simulation does."""
+    kinds = {engine: Simulation(fb.linucb(), small(), 9, 0, engine=engine)._blocks.kernels for engine in ENGINES}
+    assert kinds == {"plain": PLAIN, "fast": COMPILED}
 
 
 def test_same_data_for_every_system() -> None:
@@ -245,6 +255,7 @@ def test_memory_only_for_clients_that_have_acted() -> None:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
     env = fb.environments.homogeneous(n_clients=1_000_000, dim=10, n_arms=5, arrivals="skewed")
+    fb.simulate(fb.async_linucb(), small(), 50, engine="fast")  # what the compiler takes does not count
     before = resident()
     simulation = Simulation(fb.async_linucb(), env, 2000, 0, engine="fast")
     while not simulation.finished:

@@ -123,6 +123,7 @@ class Simulation:
             return PlainLearner(self.system, self.env, self._world, self.seed)
         from fedbandit.engine import fast  # here: it needs a compiler
 
+        self._blocks.kernels = fast.drawing_kernels()  # half of the time otherwise
         return fast.make_learner(self.system, self.env, self._world, self.seed)
 
     @property

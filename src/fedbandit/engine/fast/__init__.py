@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fedbandit.system import System
     from fedbandit.world import World
 
-__all__ = ["drawing_kernels", "is_warm", "make_learner", "unknown_part"]
+__all__ = ["compiling_seconds", "drawing_kernels", "is_warm", "make_learner", "unknown_part"]
 
 
 def unknown_part(system: System) -> str | None:
