@@ -24,7 +24,7 @@ import numpy as np
 
 from fedbandit.errors import FedbanditError
 from fedbandit.state import require_arrays_like
-from fedbandit.sums import EXACT, Slack, Sums
+from fedbandit.sums import EXACT, Slack, Sums, nothing
 from fedbandit.types import Array
 
 TIE = 1e-9
@@ -254,6 +254,8 @@ class RidgeModel(LinearModel):
 
     def pending(self) -> Sums:
         """A copy of what has been observed and not uploaded."""
+        if self.n_pending == 0:
+            return nothing(self.dim)
         return Sums(self._pending_V.copy(), self._pending_b.copy(), self.n_pending)
 
     def in_common(self) -> Sums:

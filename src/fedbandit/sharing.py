@@ -15,7 +15,7 @@ import numpy as np
 
 from fedbandit.model import Model
 from fedbandit.state import State
-from fedbandit.sums import EXACT, Slack, Sums
+from fedbandit.sums import EXACT, Slack, Sums, nothing
 from fedbandit.types import Array, Ints
 
 NEVER = 2**62
@@ -107,6 +107,8 @@ class Members:
 
     def add(self, member: int, slot: int, sums: Sums) -> None:
         """A member releases these statistics."""
+        if sums is nothing(sums.b.size):
+            return
         self.V[slot] += sums.V
         self.b[slot] += sums.b
         self.n[member] += sums.n

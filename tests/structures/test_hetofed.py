@@ -161,11 +161,26 @@ def test_the_statistic_is_that_of_raw_data_whatever_their_rank(seed: int, counts
             assert pairs.s[i, j] == pytest.approx(s, rel=1e-6, abs=1e-5)
 
 
-@given(st.integers(0, 10_000), st.lists(st.integers(0, 6), min_size=1, max_size=6), st.sampled_from([-3.0, 0.0, 6.0]))
-def test_the_likeliest_partition_is_that_of_raw_data(seed: int, counts: list[int], odds: float) -> None:
-    clients, members = released(seed, counts, 3, shared=seed % 2 == 0)
+def test_a_rounding_error_does_not_pass_for_a_degree_of_freedom() -> None:
+    """Of clients with fewer observations than dimensions, in general position."""
+    counts = np.random.default_rng(1).integers(0, 30, 150)
+    _, members = released(1, counts.tolist(), 25)
+    rank = np.minimum(counts, 25)
+    expected = rank[:, None] + rank - np.minimum(counts[:, None] + counts, 25)
+    np.fill_diagonal(expected, 0)
+    np.testing.assert_array_equal(pairwise(*weighted(members, 0.1, None)).df, expected)
+
+
+@given(
+    st.integers(0, 10_000),
+    st.lists(st.integers(0, 6), min_size=1, max_size=6),
+    st.sampled_from([-3.0, 0.0, 6.0]),
+    st.sampled_from([3, 15]),
+)
+def test_the_likeliest_partition_is_that_of_raw_data(seed: int, counts: list[int], odds: float, dim: int) -> None:
+    clients, members = released(seed, counts, dim, shared=seed % 2 == 0)
     data = weighted(members, 0.1, None)
-    expected = naive_hetofed.likeliest(clients, 0.1, 3, odds)
+    expected = naive_hetofed.likeliest(clients, 0.1, dim, odds)
     assert likeliest(Weighted(data.A, data.c), odds) == expected
 
 

@@ -45,7 +45,7 @@ from fedbandit.messages import (
 )
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.release_stream import ReleaseStream
-from fedbandit.protocols.protocol import known_by
+from fedbandit.protocols.protocol import known_by, says_what_it_knows
 from fedbandit.protocols.trigger import timed_growth
 from fedbandit.sharing import LocalModel, Sharing, prior_share
 from fedbandit.state import State, StateError, Varying, require_like
@@ -138,8 +138,9 @@ class Exchange:
 
     def upload(self) -> Upload:
         """Number what is pending, noised if there is a mechanism, to be sent until it is acknowledged."""
-        model = self.model
-        sums = model.pending()
+        sums = self._model.pending()  # which no download changes
+        waits = sums.n == 0 and not says_what_it_knows(self.protocol)
+        model = self._model if waits and self._unread is not None and not self._unread.slack.headstart else self.model
         if self.spent and sums.n > 0:
             sums = zero_sums(self.dim)
             self.exhausted = True

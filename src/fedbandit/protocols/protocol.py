@@ -88,9 +88,14 @@ def measure(model: Known, counting: bool) -> float:
     return math.log(model.n) if model.n > 0 else NOTHING_COUNTED
 
 
+def says_what_it_knows(protocol: MessageProtocol) -> bool:
+    """Whether downloads depend on how much a client knows."""
+    return protocol.says == "upload" or protocol.one_by_one
+
+
 def known_by(model: Known, protocol: MessageProtocol, counting: bool) -> float:
     """What an upload says of how much its client knows: nothing, where no download depends on it.
 
     A log-determinant is one of exact data, so it may not leave a client that noises its statistics (`counting`).
     """
-    return measure(model, counting) if protocol.says == "upload" or protocol.one_by_one else 0.0
+    return measure(model, counting) if says_what_it_knows(protocol) else 0.0

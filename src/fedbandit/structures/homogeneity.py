@@ -18,7 +18,9 @@ Reference: Blaser et al., HetoFedBandit, 2024, §3.2 and App. C; Li et al., DyCl
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -33,6 +35,9 @@ LEAST_NOISE = 1e-6
 
 RANK_TOLERANCE = 1e-10
 """A pivot below this part of the largest diagonal element is zero."""
+
+BATCH = 2**17
+"""Numbers that are worked on at a time."""
 
 
 class Weighted(NamedTuple):
@@ -62,6 +67,45 @@ def weighted(members: Members, sigma: float, noise: Noise | None) -> Weighted:
     return Weighted(A, c)
 
 
+class Factor(NamedTuple):
+    """F and z with A = F Fᵀ and c = F z, of each of several pairs (A, c)."""
+
+    F: Array  # (m, d, r) with r the largest rank; columns beyond a rank are zero
+    z: Array  # (m, r)
+    pivots: Array  # (m, r)
+
+
+def factor(A: Array, c: Array) -> Factor:
+    """Cholesky's factorisation of each A (m, d, d), positive semi-definite, whose range has c (m, d).
+
+    The largest pivot comes first: when it is zero, so is what is left. Without that order, rounding errors in a matrix
+    that is not regular grow until they pass for a pivot.
+
+    >>> found = factor(np.diag([0.0, 4.0])[None], np.array([[0.0, 6.0]]))
+    >>> found.F.tolist(), found.z.tolist(), found.pivots.tolist()
+    ([[[0.0], [2.0]]], [[3.0]], [[4.0]])
+    """
+    m, d = c.shape
+    everyone = np.arange(m)
+    F, z, pivots = np.zeros((m, d, d)), np.zeros((m, d)), np.zeros((m, d))
+    left = np.einsum("mkk->mk", A).copy()
+    least = RANK_TOLERANCE * left.max(axis=1, initial=0.0)
+    for k in range(d):
+        p = left.argmax(axis=1)
+        pivot = left[everyone, p]
+        used = pivot > least
+        if not used.any():
+            return Factor(F[:, :, :k], z[:, :k], pivots[:, :k])
+        scale = np.where(used, np.sqrt(np.where(used, pivot, 1.0)), np.inf)
+        row = F[everyone, p, :k, None]
+        F[:, :, k] = (A[everyone, :, p] - (F[:, :, :k] @ row)[:, :, 0]) / scale[:, None]
+        z[:, k] = (c[everyone, p] - (z[:, None, :k] @ row)[:, 0, 0]) / scale
+        pivots[:, k] = pivot * used
+        left -= F[:, :, k] ** 2
+        left[everyone, p] = 0.0
+    return Factor(F, z, pivots)
+
+
 class Eliminated(NamedTuple):
     """Of each of several pairs (A, c)."""
 
@@ -73,42 +117,53 @@ class Eliminated(NamedTuple):
 def eliminate(A: Array, c: Array) -> Eliminated:
     """cᵀA⁻c, rank and pivots of each A (m, d, d), positive semi-definite, with its c (m, d).
 
-    A = L D Lᵀ without pivoting; a pivot that is zero leaves a zero column, and c, which is in the range of A, has
-    nothing there either.
+    With A = F Fᵀ and c = F z the form is zᵀz. If all are regular, F and z are the factor of A with one more row.
 
     >>> eliminate(np.diag([4.0, 0.0])[None], np.array([[2.0, 0.0]])).form.tolist()
     [1.0]
     """
     m, d = c.shape
-    M = np.empty((d + 1, d, m))  # the m matrices beside one another: long rows are twice as fast
-    M[:d], M[d] = A.transpose(1, 2, 0), c.T
+    M = np.full((m, d + 1, d + 1), 1e300)  # the last pivot means nothing, but must not be negative
+    M[:, :d, :d], M[:, d, :d] = A, c
     least = RANK_TOLERANCE * np.einsum("mkk->mk", A).max(axis=1, initial=0.0)
-    form, rank, logdet = np.zeros(m), np.zeros(m, dtype=np.int64), np.zeros(m)
-    for k in range(d):
-        used = M[k, k] > least
-        pivot = np.where(used, M[k, k], 1.0)
-        column = M[k + 1 :, k] * used
-        rank += used
-        logdet += np.log(pivot)
-        form += column[-1] ** 2 / pivot
-        M[k + 1 :, k + 1 :] -= (column / pivot)[:, None] * column[None, :-1]
-    return Eliminated(form, rank, logdet)
+    with contextlib.suppress(np.linalg.LinAlgError):
+        L = np.linalg.cholesky(M)
+        pivots = np.einsum("mkk->mk", L)[:, :d] ** 2
+        if (pivots > least[:, None]).all():
+            return Eliminated((L[:, d, :d] ** 2).sum(axis=1), np.full(m, d), np.log(pivots).sum(axis=1))
+    _, z, pivots = factor(A, c)
+    logs = np.log(pivots, out=np.zeros_like(pivots), where=pivots > 0)
+    return Eliminated((z**2).sum(axis=1), (pivots > 0).sum(axis=1), logs.sum(axis=1))
 
 
-def compare(i: int, others: Ints, A: Array, c: Array, form: Array, rank: Ints) -> tuple[Array, Ints]:
-    """s and df of client i with each of the others; `form` and `rank` are those of each client alone."""
-    joint = eliminate(A[others] + A[i], c[others] + c[i])
-    s = np.maximum(form[others] + form[i] - joint.form, 0.0)
-    return s, rank[others] + rank[i] - joint.rank
+def compare(i: Ints, j: Ints, A: Array, c: Array, form: Array, rank: Ints) -> tuple[Array, Ints]:
+    """s and df of each client i with its j; `form` and `rank` are those of each client alone."""
+    s, df = np.zeros(i.size), np.zeros(i.size, dtype=np.int64)
+    few = rank[i] + rank[j] < c.shape[1]  # together not regular, which takes longer
+    for those in (np.flatnonzero(few), np.flatnonzero(~few)):
+        for part in batches(those, c.shape[1]):
+            one, other = i[part], j[part]
+            joint = eliminate(A[one] + A[other], c[one] + c[other])
+            s[part] = np.maximum(form[one] + form[other] - joint.form, 0.0)
+            df[part] = np.maximum(rank[one] + rank[other] - joint.rank, 0)
+    return s, df
+
+
+def batches(numbers: Ints, d: int) -> Iterator[Ints]:
+    """Parts of so many numbers that a d×d matrix for each fits in a cache."""
+    size = max(1, BATCH // max(d, 1) ** 2)
+    return (numbers[start : start + size] for start in range(0, numbers.size, size))
 
 
 def pairwise(A: Array, c: Array) -> Pairs:
     """The statistic of all pairs."""
-    n = len(c)
-    form, rank, _ = eliminate(A, c)
+    n, d = c.shape
+    form, rank = np.zeros(n), np.zeros(n, dtype=np.int64)
+    for part in batches(np.arange(n), d):
+        form[part], rank[part], _ = eliminate(A[part], c[part])
     s, df = np.zeros((n, n)), np.zeros((n, n), dtype=np.int64)
-    for i in range(n - 1):
-        s[i, i + 1 :], df[i, i + 1 :] = compare(i, np.arange(i + 1, n), A, c, form, rank)
+    i, j = np.triu_indices(n, 1)
+    s[i, j], df[i, j] = compare(i, j, A, c, form, rank)
     return Pairs(s + s.T, df + df.T)
 
 

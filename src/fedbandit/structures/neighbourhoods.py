@@ -99,7 +99,7 @@ class Neighbours(Serving):
         self._form[old], self._rank[old], _ = eliminate(self.V[old], self.b[old])
         self._formed[old] = self.n[old]
         seen = np.flatnonzero(self.n)  # nothing speaks against the others
-        s, df = compare(i, seen, self.V, self.b, self._form, self._rank)
+        s, df = compare(np.full(seen.size, i), seen, self.V, self.b, self._form, self._rank)
         near = np.ones(self.n.size, dtype=np.bool_)
         near[seen] = s <= self.thresholds[df] + TIE * (1.0 + self._form[i])
         near[i] = True

@@ -24,6 +24,7 @@ class RowLink(Carrier[Exchange]):
         self._rows = rows
         self._given = GivenRows(system.structure.shared_dim(world), float(system.ridge))
         self.thresholds = thresholds
+        self._unread: dict[int, bool] = {}  # who was sent something that its row has not adopted: whether it has acted
         super().__init__(system, world, seed)
 
     def make(self, i: int) -> Exchange:
@@ -46,7 +47,12 @@ class RowLink(Carrier[Exchange]):
         out.downloads[s] += self.downloads - downloads
 
     def meet(self, i: int, out: Outcome, s: int) -> None:
-        """Row i acts for the first time, in interaction s of the block: it joins."""
+        """Row i acts, in interaction s of the block: it adopts what it was sent; if it has never acted, it joins."""
+        has_acted = self._unread.get(i, False)
+        if i in self._unread:
+            self._settle(i)
+        if has_acted:
+            return
         self.client(i)
         uploads, downloads = self.uploads, self.downloads
         self.greet(i)
@@ -61,15 +67,32 @@ class RowLink(Carrier[Exchange]):
         out.downloads[s] += self.downloads - downloads
 
     def deliver(self, answers: list[Message]) -> list[Message]:
-        """What rows were sent they adopt at once: compiled code does not ask."""
+        """What rows were sent they adopt at once, as compiled code does not ask; large ones when they next act."""
         said = super().deliver(answers)
         for i in {answer.member for answer in answers}:
-            self._settle(i)
+            if i not in self._unread:
+                has_acted = self._rows.postpone(i)
+                if has_acted is None:
+                    self._settle(i)
+                    continue
+                self._unread[i] = has_acted
+            self._use_threshold(i)
         return said
 
+    def settle(self) -> list[int]:
+        """Let all rows adopt what they were sent; which of them need not be asked any more."""
+        done = [i for i, has_acted in self._unread.items() if has_acted]
+        for i in list(self._unread):
+            self._settle(i)
+        return done
+
     def _settle(self, i: int) -> None:
+        self._unread.pop(i, None)
+        _ = self.clients[i].model
+        self._use_threshold(i)
+
+    def _use_threshold(self, i: int) -> None:
         exchange = self.clients[i]
-        _ = exchange.model
         self.thresholds[i] = math.inf if exchange.exhausted else exchange.threshold
 
     def restore(self, state: State) -> None:

@@ -153,6 +153,10 @@ class RowHolder:
         """The row of a model."""
         raise NotImplementedError
 
+    def postpone(self, number: int) -> bool | None:  # noqa: ARG002 - most never do
+        """Have the link asked before a row next acts: whether it has acted, or None if that is not done."""
+        return None
+
     def is_silent(self, number: int) -> bool:  # noqa: ARG002 - most never are
         """Whether a model has nothing to exchange yet."""
         return False

@@ -20,7 +20,7 @@ from fedbandit.engine.fast.statistics import (
     pending_b_of,
     refresh,
 )
-from fedbandit.sums import Slack, Sums
+from fedbandit.sums import Slack, Sums, nothing
 from fedbandit.types import Array
 
 
@@ -38,6 +38,8 @@ def shared_row(shared: Sequence[Sums], slack: Slack, dim: int, ridge: float, scr
 
 def pending_sums(row: Array, d: int) -> Sums:
     """A copy of what a row has not sent yet."""
+    if row[N_PENDING] == 0:
+        return nothing(d)
     V = np.zeros((d, d))
     add_pending_unpacked(row, d, V)
     return Sums(V, pending_b_of(row, d).copy(), int(row[N_PENDING]))

@@ -41,6 +41,10 @@ LARGEST_AT_ONCE = 2**33
 """Bytes of address space set aside for all rows at once; beyond that they grow as clients first act, if they may."""
 
 
+LARGE = 64
+"""Dimensions from which on it takes longer to adopt a download than to ask whether there is one."""
+
+
 class RowsLearner(RowHolder):
     """The rows of all clients. Either their whole exchange is compiled (the hub), or machines carry it (a link)."""
 
@@ -113,6 +117,14 @@ class RowsLearner(RowHolder):
         if self.slots.slot_of[number] < 0:
             self.rows[take_slot(self.slots, number)] = self.rules.blank
         return self.rows[self.slots.slot_of[number]]
+
+    def postpone(self, number: int) -> bool | None:
+        """Where rows are large, one adopts its last download before it acts, instead of each one as it comes."""
+        if self.dim < LARGE or self.late.row.size > 1:
+            return None
+        has_acted = bool(self.slots.met[number])
+        self.slots.met[number] = False
+        return has_acted
 
     @property
     def control_messages(self) -> int:
@@ -223,6 +235,8 @@ class RowsLearner(RowHolder):
 
     def state(self) -> State:
         """Statistics of rows and hub, rewards under way, and what the link remembers."""
+        if isinstance(self.link, RowLink):
+            self.slots.met[self.link.settle()] = True
         taken, compact = self.slots.taken.tolist()
         self._own_bases()
         arrays: dict[str, Any] = {
