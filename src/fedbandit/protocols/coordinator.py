@@ -17,6 +17,9 @@ again tells the last one it has, and is sent its share anew if that is not the l
 Calls. `collect` asks members for what they have; when the last one has answered, `collected` goes on. One that joins
 again while its answer is awaited is called again, so that a lost call blocks nobody. Whoever does not answer can be
 excused: it owes the answer, which is taken when it comes, but nobody waits for it.
+
+Contributions. A coordinator that keeps each member's sums too (`keep_contributions`) can set a member's aside and take
+them back, let a member go, and be told what all uploads of a member amount to, if it has lost some (`restate`).
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
-from fedbandit.messages import Collect, Download, Join, Message, Upload
+from fedbandit.messages import Collect, Download, Join, Message, Restate, Upload
+from fedbandit.protocols.contributions import Contributions
 from fedbandit.sharing import NEVER, Groups, Noise, Share, Sharing, no_members
 from fedbandit.state import State, StateError, require_like
 from fedbandit.sums import Sums, nothing
@@ -88,6 +92,7 @@ class Coordinator:
         self.done = 0  # rounds, when `end_round` was last called
         self.privatise: Callable[[int], Privatiser | None] | None = None  # of a trusted coordinator
         self.streams: dict[int, Privatiser] = {}
+        self.contributions: Contributions | None = None
         self._logdet: tuple[Array, float] = np.zeros(0), 0.0  # of the last matrix that was asked for
 
     # What a protocol says
@@ -146,12 +151,60 @@ class Coordinator:
         What it had uploaded stays. When it joins, it is called, if calls have begun, and sent what there is.
         """
         self.applied.pop(member, None)
+        if self.contributions is not None:
+            self.contributions.begin_anew(member)
         if self.epoch > 0 and not self.is_asked(member):
             self.owed[member] = 1
             self.called_in[member] = self.epoch
         if self.joined[member] and self.share(member).sums.n > 0:
             self.version += 1
             self.sent[member] = self.version
+
+    def keep_contributions(self) -> Contributions:
+        """From now on, keep each member's sums apart too."""
+        self.contributions = Contributions(self.slot_of, self.dim, len(self.members.V))
+        self.contributions.start_from(self.members)
+        return self.contributions
+
+    def set_aside(self, member: int, aside: bool) -> Messages:
+        """Let a member's contributions be in nobody's share, or in shares again; whoever had them is sent a new one."""
+        if self.contributions is None or self.contributions.aside[member] == aside:
+            return []
+        self.contributions.aside[member] = aside
+        return self._sum_up(member)
+
+    def restate(self, message: Restate) -> Messages:
+        """Uploads of a member were lost here: take what all of them amount to, by its own account."""
+        member = message.member
+        self.check_member(member)
+        if self.contributions is None:
+            raise FedbanditError("This coordinator keeps no member's sums apart, so none can be stated anew.")
+        check_upload(Upload(member, message.sequence, message.sums, message.known), self.dim)
+        self.contributions.restate(member, message.sums, message.releases)
+        self.applied[member] = message.sequence
+        return self._sum_up(member)
+
+    def vacate(self, member: int) -> Messages:
+        """A member is gone for good, and its number free. In a group's sum its contributions stay, if nothing is odd.
+
+        Where each member's statistics are looked at by themselves they go: whoever gets the number is another client.
+        """
+        answers = self.excuse([member])
+        self.applied.pop(member, None)
+        self.owed.pop(member, None)
+        self.joined[member] = self.mixed[member] = False
+        self.sent[member] = self.called_in[member] = 0
+        if self.contributions is not None:
+            self.contributions.leave(member, behind=isinstance(self.sharing, Groups))
+            return [*answers, *self._sum_up(member)]
+        return answers
+
+    def _sum_up(self, member: int) -> Messages:
+        """A member's contributions have changed: whoever was sent a download of them is sent another."""
+        assert self.contributions is not None
+        self.contributions.sum_up(self.members, int(self.slot_of[member]))
+        concerned = np.asarray(self.sharing.affected(member))
+        return self.send_shares(concerned[self.sent[concerned] > 0].tolist())
 
     def gathered(self) -> Sums:
         """All that was ever uploaded; noised, if this coordinator is trusted to do that."""
@@ -175,11 +228,19 @@ class Coordinator:
         """A member joins, perhaps again: it is called if its answer is open, and sent what it has missed."""
         member = message.member
         self.check_member(member)
+        self._overtake(message)
         again: Messages = [Collect(member, int(self.called_in[member]))] if self.is_asked(member) else []
         if self.sent[member] > message.version:
             return [*again, *self.send_shares([member])]
         first, self.joined[member] = not self.joined[member], True
         return [*again, *self.newcomer(member)] if first else again
+
+    def _overtake(self, message: Join) -> None:
+        """A member has seen later versions or calls than there were: this is an older state of this coordinator."""
+        if message.version > self.version:
+            self.version = message.version + 1
+            self.sent[message.member] = self.version  # whatever there is, it has something else
+        self.epoch = max(self.epoch, message.epoch)
 
     def check_member(self, member: int) -> None:
         """Refuse numbers that are none."""
@@ -211,6 +272,8 @@ class Coordinator:
         if stream is not None and sums.n > 0:
             sums = stream.release(sums)
         self.members.add(member, int(self.slot_of[member]), sums)
+        if self.contributions is not None:
+            self.contributions.add(member, sums)
         self.applied[member] = upload.sequence
         return True
 
@@ -291,6 +354,7 @@ class Coordinator:
             "sent": self.sent,
             "mixed": self.mixed,
             "called_in": self.called_in,
+            **({} if self.contributions is None else self.contributions.kept()),
         }
 
     def state(self) -> State:
@@ -310,17 +374,21 @@ class Coordinator:
         }
         for i, stream in self.streams.items():
             arrays |= {f"trusted.{i}.{key}": np.asarray(value) for key, value in stream.state().items()}
+        if self.contributions is not None:
+            arrays |= self.contributions.lost()
         return State(header, arrays)
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        require_like(state, self.state(), {"trusted.*": None})
+        require_like(state, self.state(), {"trusted.*": None, "lost.*": None})
         header, arrays = state
         if header["machine"] != type(self).__name__:
             raise StateError(f"The state is one of a {header['machine']}, expected a {type(self).__name__}.")
         for name, array in self.kept().items():
             array[:] = arrays[name]
         self.members.forget_shares()
+        if self.contributions is not None:
+            self.contributions.restore_lost(arrays)
         self.streams = {}
         self.version, self.epoch, self.done = header["version"], header["epoch"], header["done"]
         self.applied = {int(i): n for i, n in header["applied"].items()}
