@@ -90,7 +90,8 @@ class Reader(NamedTuple):
 
 READERS: dict[tuple[str, int], Reader] = {
     ("client", 1): Reader(),
-    ("coordinator", 1): Reader(),
+    ("coordinator", 1): Reader(),  # converted by network/coordinator/register.py
+    ("coordinator", 2): Reader(),
     ("peer", 1): Reader(),
     ("checkpoint", 1): Reader(),
 }

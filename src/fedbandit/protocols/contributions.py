@@ -10,13 +10,18 @@ Whatever a sum consists of is added up anew, never subtracted: afterwards it is 
 
 from __future__ import annotations
 
+import math
+import typing
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.sharing import Members, no_members
-from fedbandit.sums import Sums
+from fedbandit.errors import FedbanditError
+from fedbandit.messages import Message, Restate, Upload
+from fedbandit.sharing import Groups, Members, Sharing, no_members
+from fedbandit.sums import Sums, nothing
 from fedbandit.types import Ints
 
 _NAMES = ("V", "b", "n", "releases")
@@ -111,3 +116,88 @@ class Contributions:
         self._lost = {
             i: Sums(arrays[f"lost.{i}.V"], arrays[f"lost.{i}.b"], int(arrays[f"lost.{i}.n"])) for i in sorted(numbers)
         }
+
+
+class Contributing(typing.Protocol):
+    """What a coordinator can do that keeps its members' contributions."""
+
+    members: Members
+    sharing: Sharing
+    slot_of: Ints
+    dim: int
+    applied: dict[int, int]
+    owed: dict[int, int]
+    joined: NDArray[np.bool_]
+    mixed: NDArray[np.bool_]
+    sent: Ints
+    called_in: Ints
+    contributions: Contributions | None
+
+    def check_member(self, member: int) -> None:
+        """Refuse numbers that are none."""
+        ...
+
+    def excuse(self, members: Iterable[int]) -> list[Message]:
+        """Wait for these members no longer."""
+        ...
+
+    def send_shares(self, who: Iterable[int]) -> list[Message]:
+        """Send each of these members its share."""
+        ...
+
+    def keep_contributions(self) -> Contributions:
+        """From now on, keep each member's sums apart too."""
+        self.contributions = Contributions(self.slot_of, self.dim, len(self.members.V))
+        self.contributions.start_from(self.members)
+        return self.contributions
+
+    def set_aside(self, member: int, aside: bool) -> list[Message]:
+        """Let a member's contributions be in nobody's share, or in shares again; whoever had them is sent a new one."""
+        if self.contributions is None or self.contributions.aside[member] == aside:
+            return []
+        self.contributions.aside[member] = aside
+        return self._sum_up(member)
+
+    def restate(self, message: Restate) -> list[Message]:
+        """Uploads of a member were lost here: take what all of them amount to, by its own account."""
+        member = message.member
+        self.check_member(member)
+        if self.contributions is None:
+            raise FedbanditError("This coordinator keeps no member's sums apart, so none can be stated anew.")
+        check_upload(Upload(member, message.sequence, message.sums, message.known), self.dim)
+        self.contributions.restate(member, message.sums, message.releases)
+        self.applied[member] = message.sequence
+        return self._sum_up(member)
+
+    def vacate(self, member: int) -> list[Message]:
+        """A member is gone for good, and its number free. In a group's sum its contributions stay, if nothing is odd.
+
+        Where each member's statistics are looked at by themselves they go: whoever gets the number is another client.
+        """
+        answers = self.excuse([member])
+        self.applied.pop(member, None)
+        self.owed.pop(member, None)
+        self.joined[member] = self.mixed[member] = False
+        self.sent[member] = self.called_in[member] = 0
+        if self.contributions is not None:
+            self.contributions.leave(member, behind=isinstance(self.sharing, Groups))
+            return [*answers, *self._sum_up(member)]
+        return answers
+
+    def _sum_up(self, member: int) -> list[Message]:
+        """A member's contributions have changed: whoever was sent a download of them is sent another."""
+        assert self.contributions is not None
+        self.contributions.sum_up(self.members, int(self.slot_of[member]))
+        concerned = np.asarray(self.sharing.affected(member))
+        return self.send_shares(concerned[self.sent[concerned] > 0].tolist())
+
+
+def check_upload(upload: Upload, dim: int) -> None:
+    """Refuse statistics of another dimension and numbers that are none; what they may say is the network's to check."""
+    V, b, _ = upload.sums
+    if b.shape != (dim,) or V.shape != (dim, dim):
+        raise FedbanditError(f"Client {upload.member} sent statistics of dimension {b.size}, expected {dim}.")
+    if not math.isfinite(upload.known):
+        raise FedbanditError(f"Client {upload.member} says that it knows {upload.known}, which is not finite.")
+    if upload.sums is not nothing(dim) and not (np.isfinite(V).all() and np.isfinite(b).all()):
+        raise FedbanditError(f"Client {upload.member} sent statistics that are not finite.")

@@ -24,7 +24,6 @@ them back, let a member go, and be told what all uploads of a member amount to, 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -32,11 +31,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
-from fedbandit.messages import Collect, Download, Join, Message, Restate, Upload
-from fedbandit.protocols.contributions import Contributions
+from fedbandit.messages import Collect, Download, Join, Message, Upload
+from fedbandit.protocols.contributions import Contributing, check_upload
 from fedbandit.sharing import NEVER, Groups, Noise, Share, Sharing, no_members
 from fedbandit.state import State, StateError, require_like
-from fedbandit.sums import Sums, nothing
+from fedbandit.sums import Sums
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
@@ -69,7 +68,7 @@ class Call(NamedTuple):
     missing: set[int]
 
 
-class Coordinator:
+class Coordinator(Contributing):
     """What coordinators have in common: statistics, versions of downloads, uploads applied, and calls."""
 
     def __init__(self, sharing: Sharing, world: World, dim: int, ridge: float, noise: Noise | None = None) -> None:
@@ -92,7 +91,7 @@ class Coordinator:
         self.done = 0  # rounds, when `end_round` was last called
         self.privatise: Callable[[int], Privatiser | None] | None = None  # of a trusted coordinator
         self.streams: dict[int, Privatiser] = {}
-        self.contributions: Contributions | None = None
+        self.contributions = None
         self._logdet: tuple[Array, float] = np.zeros(0), 0.0  # of the last matrix that was asked for
 
     # What a protocol says
@@ -160,52 +159,6 @@ class Coordinator:
             self.version += 1
             self.sent[member] = self.version
 
-    def keep_contributions(self) -> Contributions:
-        """From now on, keep each member's sums apart too."""
-        self.contributions = Contributions(self.slot_of, self.dim, len(self.members.V))
-        self.contributions.start_from(self.members)
-        return self.contributions
-
-    def set_aside(self, member: int, aside: bool) -> Messages:
-        """Let a member's contributions be in nobody's share, or in shares again; whoever had them is sent a new one."""
-        if self.contributions is None or self.contributions.aside[member] == aside:
-            return []
-        self.contributions.aside[member] = aside
-        return self._sum_up(member)
-
-    def restate(self, message: Restate) -> Messages:
-        """Uploads of a member were lost here: take what all of them amount to, by its own account."""
-        member = message.member
-        self.check_member(member)
-        if self.contributions is None:
-            raise FedbanditError("This coordinator keeps no member's sums apart, so none can be stated anew.")
-        check_upload(Upload(member, message.sequence, message.sums, message.known), self.dim)
-        self.contributions.restate(member, message.sums, message.releases)
-        self.applied[member] = message.sequence
-        return self._sum_up(member)
-
-    def vacate(self, member: int) -> Messages:
-        """A member is gone for good, and its number free. In a group's sum its contributions stay, if nothing is odd.
-
-        Where each member's statistics are looked at by themselves they go: whoever gets the number is another client.
-        """
-        answers = self.excuse([member])
-        self.applied.pop(member, None)
-        self.owed.pop(member, None)
-        self.joined[member] = self.mixed[member] = False
-        self.sent[member] = self.called_in[member] = 0
-        if self.contributions is not None:
-            self.contributions.leave(member, behind=isinstance(self.sharing, Groups))
-            return [*answers, *self._sum_up(member)]
-        return answers
-
-    def _sum_up(self, member: int) -> Messages:
-        """A member's contributions have changed: whoever was sent a download of them is sent another."""
-        assert self.contributions is not None
-        self.contributions.sum_up(self.members, int(self.slot_of[member]))
-        concerned = np.asarray(self.sharing.affected(member))
-        return self.send_shares(concerned[self.sent[concerned] > 0].tolist())
-
     def gathered(self) -> Sums:
         """All that was ever uploaded; noised, if this coordinator is trusted to do that."""
         members = self.members
@@ -271,7 +224,8 @@ class Coordinator:
         stream = self._stream(member)
         if stream is not None and sums.n > 0:
             sums = stream.release(sums)
-        self.members.add(member, int(self.slot_of[member]), sums)
+        if self.contributions is None or not self.contributions.aside[member]:
+            self.members.add(member, int(self.slot_of[member]), sums)
         if self.contributions is not None:
             self.contributions.add(member, sums)
         self.applied[member] = upload.sequence
@@ -414,17 +368,6 @@ def is_retry(upload: Upload, applied: int) -> bool:
             f"Client {upload.member} sent upload {upload.sequence}, but {applied + 1} is the next one expected."
         )
     return upload.sequence <= applied
-
-
-def check_upload(upload: Upload, dim: int) -> None:
-    """Refuse statistics of another dimension and numbers that are none; what they may say is the network's to check."""
-    V, b, _ = upload.sums
-    if b.shape != (dim,) or V.shape != (dim, dim):
-        raise FedbanditError(f"Client {upload.member} sent statistics of dimension {b.size}, expected {dim}.")
-    if not math.isfinite(upload.known):
-        raise FedbanditError(f"Client {upload.member} says that it knows {upload.known}, which is not finite.")
-    if upload.sums is not nothing(dim) and not (np.isfinite(V).all() and np.isfinite(b).all()):
-        raise FedbanditError(f"Client {upload.member} sent statistics that are not finite.")
 
 
 def not_taken(message: Message) -> FedbanditError:

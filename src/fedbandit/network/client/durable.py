@@ -69,6 +69,7 @@ class DurableClient:
         self.store = store
         self.agreement = agreement
         self._agreed = agreement.as_json()
+        self._terms = agreement.digest
         self.lock = threading.Lock()
         """Held while the machine is touched, never while the store is written."""
         self.machine = ClientMachine(member, agreement.build(), agreement.world, agreement.seed, source=source)
@@ -267,5 +268,5 @@ class DurableClient:
         self._entries = 0
 
     def _seal(self, chain: int, message: bytes) -> bytes:
-        envelope = Envelope(self.incarnation, self.epoch, self.nonce, self.machine.sequence, chain)
+        envelope = Envelope(self.incarnation, self.epoch, self.nonce, self.machine.sequence, chain, self._terms)
         return seal(envelope, message)
