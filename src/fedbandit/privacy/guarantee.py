@@ -23,7 +23,7 @@ class Guarantee:
     """What is protected, from whom, how well, and on what basis.
 
     `unit` is whose data may change between neighbours: one interaction, or a client's whole contribution.
-    `definition` is one of `DEFINITIONS`; `trust` and `own` are those of the privacy part; `public` is what is not hidden.
+    `definition` is one of `DEFINITIONS`; `trust` and `own` are the privacy part's; `public` is what is not hidden.
     `mu` is the distance of neighbours in standard deviations (μ-GDP) for Gaussian noise: ε follows for every δ.
     `context_bound`, `reward_bound`, `reward_weight` are L, B and κ; `releases` is for how many noise is calibrated.
     `true_epsilon` says what a published mechanism really gives at δ, where that is known: ∞ if nothing does.
