@@ -40,4 +40,4 @@ class LinTS(WidthRule, Policy):
         return sampled_shares(model, contexts, draw, self._spread)
 
     def _spread(self, part: Part) -> Array:
-        return self.sampling_width(part) * np.linalg.cholesky(part.inverse)
+        return np.asarray(self.sampling_width(part) * np.linalg.cholesky(part.inverse), dtype=np.float64)
