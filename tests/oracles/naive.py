@@ -48,12 +48,20 @@ class Log(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """Which arm to pull: "ucb", "squared", "greedy", "lints", "linphe", "uniform"; with `alpha` the width is fixed."""
+    """Which arm to pull: "ucb", "squared", "greedy", "lints", "linphe", "uniform"; with `alpha` the width is fixed.
+
+    Those that sample scatter as the posterior of a Gaussian model does, N(θ̂, σ² V⁻¹), unless `alpha` is given.
+    """
 
     kind: str = "ucb"
     alpha: float | None = None
     sigma: float = 0.1
     delta: float = 0.1
+
+    def __post_init__(self) -> None:
+        """The posterior's scatter."""
+        if self.alpha is None and self.kind in ("lints", "linphe"):
+            object.__setattr__(self, "alpha", self.sigma)
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ def test_compare_in_python() -> None:
     frame = found.to_frame()
     assert set(frame["system"]) == {"alone", "together"}
     for band in ("error", "interval", "quantiles", "runs"):
-        figure = found.plot(log=False, band=band)  # type: ignore[arg-type]
+        figure = found.plot(log=False, band=band)
         assert figure.axes[0].get_yscale() == "linear"
     assert found.plot(log=True).axes[0].get_yscale() == "log"
 
