@@ -7,6 +7,7 @@ below; `POLICIES` finds it by its `name`. Whatever the model's structure is, it 
 
 from fedbandit.parts import found_in
 from fedbandit.policies.greedy import Greedy
+from fedbandit.policies.inverse_gap import IGW
 from fedbandit.policies.perturbed_history import LinPHE
 from fedbandit.policies.policy import Policy, WidthRule, best
 from fedbandit.policies.squared_bonus import SquaredBonus
@@ -14,7 +15,19 @@ from fedbandit.policies.thompson import LinTS
 from fedbandit.policies.ucb import UCB
 from fedbandit.policies.uniform import Uniform
 
-__all__ = ["POLICIES", "UCB", "Greedy", "LinPHE", "LinTS", "Policy", "SquaredBonus", "Uniform", "WidthRule", "best"]
+__all__ = [
+    "IGW",
+    "POLICIES",
+    "UCB",
+    "Greedy",
+    "LinPHE",
+    "LinTS",
+    "Policy",
+    "SquaredBonus",
+    "Uniform",
+    "WidthRule",
+    "best",
+]
 
 POLICIES = found_in(globals(), Policy)
 """Policies by name, as the command line and presets know them."""
