@@ -67,7 +67,7 @@ def _check_models_speak(structure: Structure, protocol: MessageProtocol) -> None
     if protocol.one_by_one and not structure.by_member:
         _refuse_one_by_one(structure, protocol)
     if isinstance(structure, OnGraph) and structure.separate and protocol.says != "upload":
-        why = "users on a graph who keep their own data must upload them"
+        why = "users on a graph who keep their own data need a protocol in which they upload"
         refuse(structure, protocol, why, "EventTriggered, CountTriggered or Scheduled; or central=True with Never")
     if structure.by_member and protocol.says not in ("upload", "request"):
         refuse(structure, protocol, "groups are found by a coordinator, and this protocol has none", KNOWING)
@@ -108,7 +108,9 @@ def _check_private_clusters(structure: Clustering, privacy: Privacy) -> None:
         )
         refuse(structure, privacy, why, "ReleasedPhases, which clusters users by what each of them has released")
     if privacy.site != "node" or not structure.federated:
-        why = "here sums of local clusters leave, if anything does"
+        why = (
+            "sums of local clusters leave, if anything does, and nobody knows how to noise those but PublishedClusters"
+        )
         refuse(structure, privacy, why, "PublishedClusters with PhasedClusters, or NoisyRewards")
 
 
@@ -121,7 +123,9 @@ def _check_private_statistics(structure: Structure, protocol: MessageProtocol, p
         why = "on a graph of users, noise in V would make its kernel indefinite"
         refuse(privacy, structure, why, "PrivateRewards or NoisyRewards, which protect rewards")
     if isinstance(structure, GlobalLocal):
-        why = "what is shared holds estimates made with the personal part, whose sensitivity is not known"
+        why = (
+            "in a model of two parts, what is shared holds estimates made with the personal one, of unknown sensitivity"
+        )
         refuse(privacy, structure, why, "NoisyRewards, which protects rewards")
     if not structure.separate or protocol.says == "nothing":
         other = structure if not structure.separate else protocol
@@ -136,8 +140,8 @@ def _check_private_statistics(structure: Structure, protocol: MessageProtocol, p
         refuse(privacy, protocol, why, "ttl=1, or one interaction as the unit")
     if privacy.guarantee().basis == "proven" and protocol.reads == "raw":
         why = (
-            "under calibration 'proven' a trigger may not read raw data, since the times at which a client speaks "
-            "would depend on single records and no finite ε would hold"
+            "under calibration 'proven' its trigger reads raw data, so the times at which a client speaks depend on "
+            "single records and no finite ε holds"
         )
         refuse(privacy, protocol, why, "CountTriggered, or Synchronous or Gossip with growth=…, which read counts only")
 
