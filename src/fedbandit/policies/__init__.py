@@ -13,8 +13,21 @@ from fedbandit.policies.squared_bonus import SquaredBonus
 from fedbandit.policies.thompson import LinTS
 from fedbandit.policies.ucb import UCB
 from fedbandit.policies.uniform import Uniform
+from fedbandit.policies.widest import Widest
 
-__all__ = ["POLICIES", "UCB", "Greedy", "LinPHE", "LinTS", "Policy", "SquaredBonus", "Uniform", "WidthRule", "best"]
+__all__ = [
+    "POLICIES",
+    "UCB",
+    "Greedy",
+    "LinPHE",
+    "LinTS",
+    "Policy",
+    "SquaredBonus",
+    "Uniform",
+    "Widest",
+    "WidthRule",
+    "best",
+]
 
 POLICIES = found_in(globals(), Policy)
 """Policies by name, as the command line and presets know them."""
