@@ -13,7 +13,7 @@ from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
 from fedbandit.protocols import Coordinator, MessageProtocol, Never
 from fedbandit.sharing import Groups, Noise, Others, Sharing
 from fedbandit.streams import Purpose, generator
-from fedbandit.structures import Clustering, Everyone, GlobalLocal, OnGraph, Structure
+from fedbandit.structures import Alone, Clustering, Everyone, GlobalLocal, OnGraph, Structure
 from fedbandit.world import World
 
 
@@ -22,9 +22,8 @@ class System:
     """Four parts and the ridge λ they share. Pairs that make no sense are refused with the reason.
 
     >>> from fedbandit.protocols import EventTriggered
-    >>> System(UCB(), EventTriggered(gamma_upload=2.0, gamma_download=2.0)).guarantee
-    Guarantee(basis='none', protects='nothing', against='nobody', neighbours='', epsilon=inf, delta=0.0, unit='', \
-mechanism='', true_epsilon=None, noise='simulation', remark='')
+    >>> print(System(UCB(), EventTriggered(gamma_upload=2.0, gamma_download=2.0)).guarantee)
+    none: statistics leave the clients without noise
     """
 
     policy: Policy = field(default_factory=UCB)
@@ -167,7 +166,7 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
     @property
     def guarantee(self) -> Guarantee:
         """What privacy holds."""
-        claim = self.privacy.guarantee()
+        claim = self._as_composed(self.privacy.guarantee())
         if claim.basis == "as published" and self.privacy.perturbs == "statistics" and self.protocol.reads == "raw":
             remark = claim.remark or "its trigger reads raw data, so timing leaks"
             return replace(claim, true_epsilon=math.inf, remark=remark)
@@ -176,6 +175,17 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
             if isinstance(self.structure, Clustering):
                 where = "local servers have all data of their users"
             return replace(claim, remark=f"{where}, and nothing is noised")
+        return claim
+
+    def _as_composed(self, claim: Guarantee) -> Guarantee:
+        """Who sees what, and what choices tell, follow from protocol and structure."""
+        if not claim.private or self.privacy.perturbs != "statistics":
+            return claim
+        if self.protocol.says == "gossip":
+            claim = replace(claim, against="all other clients")
+        if isinstance(self.structure, Alone):  # nothing is sent: what is seen of a client are its choices
+            seen = "everybody who sees its model, or arms chosen in other rounds"
+            claim = replace(claim, definition="joint", own="released", against=seen, proof="Choices by releases alone")
         return claim
 
     @property

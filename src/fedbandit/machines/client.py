@@ -14,6 +14,7 @@ from fedbandit.errors import FedbanditError, number, require, shown, whole_numbe
 from fedbandit.machines.exchange import Exchange, start_with
 from fedbandit.messages import Message
 from fedbandit.model import RidgeModel
+from fedbandit.policies import Policy
 from fedbandit.privacy.noise import Source, label_of, perturb
 from fedbandit.rewards import learnt, refused, reward_plan
 from fedbandit.sharing import Sharing
@@ -95,6 +96,11 @@ class ClientMachine(Exchange):
         self._choices += 1
         self.await_reward(self._choices, X[a].copy())
         return Choice(self._choices, a)
+
+    def propensities(self, arms: ArrayLike, policy: Policy | None = None) -> Array:
+        """The probability with which each of the arms would be chosen now, by its own policy or another."""
+        chooses = policy if policy is not None else self._explorer if self.exploring else self._policy
+        return chooses.propensities(self.model, self.checked(arms), Draw(self._key, self._number, self.steps))
 
     def checked(self, arms: ArrayLike) -> Array:
         """Contexts of arms, if that is what they are."""

@@ -7,6 +7,7 @@ below; `POLICIES` finds it by its `name`. Whatever the model's structure is, it 
 
 from fedbandit.parts import found_in
 from fedbandit.policies.greedy import Greedy
+from fedbandit.policies.inverse_gap import IGW
 from fedbandit.policies.perturbed_history import LinPHE
 from fedbandit.policies.policy import Policy, WidthRule, best
 from fedbandit.policies.squared_bonus import SquaredBonus
@@ -16,6 +17,7 @@ from fedbandit.policies.uniform import Uniform
 from fedbandit.policies.widest import Widest
 
 __all__ = [
+    "IGW",
     "POLICIES",
     "UCB",
     "Greedy",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fedbandit.model import Model
-from fedbandit.policies.policy import Policy, best
+from fedbandit.policies.policy import Policy, Randomness, best
 from fedbandit.types import Array
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ class Widest(Policy):
     """
 
     name: ClassVar[str] = "widest"
+    randomness: ClassVar[Randomness] = "none"
+    only_explores: ClassVar[bool] = True
 
     def choose(self, model: Model, contexts: Array, draw: Draw) -> int:  # noqa: ARG002 - nothing is random
         """The arm with the largest norm."""
