@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -126,8 +127,8 @@ class ClientMachine(Exchange):
             self.forget(next(iter(self._chosen)))
 
     def number_choices_from(self, number: int) -> None:
-        """The next choice gets the number after this one, if that is a new number."""
-        self._choices = max(self._choices, number)
+        """The next choice gets the number after this one."""
+        self._choices = number
 
     def waits_for(self, choice: int) -> Array | None:
         """The context of a choice whose reward has not come."""
@@ -189,13 +190,18 @@ class ClientMachine(Exchange):
 
     # How it is kept
 
-    def state(self) -> State:
+    def capture(self) -> Callable[[], State]:
         """Also what was chosen and has no reward yet."""
-        header, arrays = super().state()
-        header |= {"choices": self._choices, "steps": self.steps, "clipped": self.clipped}
-        arrays["waiting"] = np.array(list(self._chosen), dtype=np.int64)
-        arrays["contexts"] = np.array(list(self._chosen.values()), dtype=np.float64).reshape(-1, self.context_dim)
-        return State(header, arrays)
+        finish_exchange, chosen = super().capture(), dict(self._chosen)
+        more = {"choices": self._choices, "steps": self.steps, "clipped": self.clipped}
+
+        def finish() -> State:
+            header, arrays = finish_exchange()
+            arrays["waiting"] = np.array(list(chosen), dtype=np.int64)
+            arrays["contexts"] = np.array(list(chosen.values()), dtype=np.float64).reshape(-1, self.context_dim)
+            return State(header | more, arrays)
+
+        return finish
 
     def varying(self) -> Varying:
         """Also choices whose reward has not come, and their contexts."""
