@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from fedbandit.errors import FedbanditError
 from fedbandit.privacy import Privacy
-from fedbandit.protocols import MessageProtocol
+from fedbandit.protocols import MessageProtocol, ServerQueue
 from fedbandit.structures import Clustering, GlobalLocal, OnGraph, Structure
 
 Part = MessageProtocol | Structure | Privacy
@@ -138,6 +138,8 @@ def _check_private_statistics(structure: Structure, protocol: MessageProtocol, p
             f"a client has {protocol.period} estimators with a stream each, so `contribution` would not bound its part"
         )
         refuse(privacy, protocol, why, "ttl=1, or one interaction as the unit")
+    if isinstance(protocol, ServerQueue) and protocol.shares == "buffers":
+        refuse(privacy, protocol, "noise in buffers would be added up again with each service", "shares='models'")
     if privacy.guarantee().basis == "proven" and protocol.reads == "raw":
         why = (
             "under calibration 'proven' its trigger reads raw data, so the times at which a client speaks depend on "
