@@ -25,6 +25,7 @@ from fedbandit.network.addresses import is_loopback
 from fedbandit.network.client.conversation import PROTOCOL, Conversation, Refused
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.invitation import Agreement
+from fedbandit.network.resolved import accept
 from fedbandit.network.stores import StoreError
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
@@ -70,7 +71,9 @@ class Address:
             reason = getattr(error, "reason", error)
             raise FedbanditError(f"There is no answer from {self.url}, and no state to go on from: {reason}.") from None
         try:
-            return Agreement.of_json(answer["agreement"]), int(answer["member"])
+            return accept(answer)
+        except FedbanditError:
+            raise
         except (KeyError, TypeError, ValueError) as error:
             raise FedbanditError(f"{self.url} does not answer like a coordinator: {error}.") from None
 
