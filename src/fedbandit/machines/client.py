@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -74,6 +75,7 @@ class ClientMachine(Exchange):
         """Arms chosen so far: the counter of the policy's random stream."""
         self._key = policy_key(seed)
         self._explorer = told.explorer.told(world)
+        self._explores_again = partial(told.structure.explores_again, world)
         rule = told.privacy.reward_rule
         self._source, self._reward_scale = source, rule.scale
         self._rewards = reward_plan(rule if source is None else rule._replace(scale=0.0), seed)
@@ -88,7 +90,8 @@ class ClientMachine(Exchange):
     def select(self, arms: ArrayLike) -> Choice:
         """Choose one of the arms, given as a (K, d) array of contexts."""
         X = self.checked(arms)
-        policy = self._explorer if self.exploring else self._policy
+        again = not self.exploring and self._explores_again(self.steps)
+        policy = self._explorer if self.exploring or again else self._policy
         a = policy.choose(self.model, X, Draw(self._key, self._number, self.steps))
         self.steps += 1
         self._choices += 1

@@ -48,7 +48,7 @@ from fedbandit.messages import (
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.protocols.protocol import known_by, says_what_it_knows
-from fedbandit.protocols.trigger import timed_growth
+from fedbandit.protocols.trigger import Growing, Watched, timed_growth
 from fedbandit.sharing import LocalModel, Sharing, prior_share
 from fedbandit.state import State, StateError, Varying, require_like
 from fedbandit.streams import Purpose, generator
@@ -101,6 +101,8 @@ class Exchange:
         self._settled_to = 0  # the last of these
         self._epoch = 0
         self._told = zero_sums(self.dim)  # what a peer has told the others itself
+        # Observations uploaded and log det when it was last served; None where triggers look at what is pending.
+        self._served: tuple[int, float] | None = (0, 0.0) if system.protocol.since_served else None
         drawn = source or partial(generator, seed, Purpose.NOISE, member if number is None else number)
         trusted = system.privacy.site == "coordinator"
         self.stream = None if trusted else system.privacy.stream(member, drawn)
@@ -130,7 +132,8 @@ class Exchange:
     def speak(self) -> list[Message]:
         """What to send now, if the trigger says so and the privacy budget allows it."""
         model = self.model
-        if self.exploring or model.silent or not self.trigger.fires(model, self.threshold):
+        seen = self._watched(model)
+        if self.exploring or model.silent or not self.trigger.fires(seen, self.threshold):
             return []
         if self.spent:
             self.exhausted = True
@@ -139,9 +142,16 @@ class Exchange:
             return [self.upload()]
         if not self.protocol.one_by_one:
             return [Request(self.member)]
-        growth = timed_growth(model)
+        growth = timed_growth(seen)
         self.threshold = 2 * growth  # it has asked, and waits; it asks again if nobody has answered by then
         return [Request(self.member, growth)]
+
+    def _watched(self, model: LocalModel) -> Growing:
+        """What the trigger looks at: what is pending, or all that has been observed since the model was last served."""
+        if self._served is None:
+            return model
+        n, logdet = self._served
+        return Watched(model.n_own, model.n_own - n, model.logdet, logdet)
 
     def upload(self) -> Upload:
         """Number what is pending, noised if there is a mechanism, to be sent until it is acknowledged."""
@@ -226,6 +236,8 @@ class Exchange:
         for upload in self._on_top.values():
             sums = add(sums, upload.sums)
         self._model.adopt(sums, message.slack, message.version)
+        if self._served is not None:
+            self._served = self._model.n_own - self._model.n_pending, self._model.shared_logdet
 
     # How it is kept
 
@@ -244,6 +256,7 @@ class Exchange:
             "exploring": self.exploring,
             "exhausted": self.exhausted,
             "threshold": [self.threshold, self._agreed],
+            **({} if self._served is None else {"served": list(self._served)}),
         }
         arrays: dict[str, NDArray[Any]] = {f"model.{name}": array for name, array in statistics.items()}
         arrays |= {"settled.V": self._settled.V, "settled.b": self._settled.b}
@@ -277,6 +290,8 @@ class Exchange:
         self.sequence, self._epoch = header["sequence"], header["epoch"]
         self.exploring, self.exhausted = header["exploring"], header["exhausted"]
         self.threshold, self._agreed = header["threshold"]
+        if self._served is not None:
+            self._served = header["served"][0], header["served"][1]
         self._on_top = {}
         for data in _named(arrays, "upload.").values():
             upload = decode(data.tobytes())

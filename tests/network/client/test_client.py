@@ -219,6 +219,9 @@ def test_tls_tokens_and_revocation(tmp_path: Path, capsys: pytest.CaptureFixture
                 visit(client, np.random.default_rng(1), 60)
                 eventually(lambda: client.problem is not None)
                 assert "revoked" in (client.problem or "")
+            with Client(url, federation="shops", token=token, state=tmp_path / "a.db") as stranger:  # without the ca
+                eventually(lambda: stranger.problem is not None)
+                assert "cannot be trusted" in (stranger.problem or "")
             with pytest.raises(FedbanditError, match=r"certificate|CERTIFICATE"):
                 Client(url, federation="shops", token=token)
             with pytest.raises(FedbanditError, match="revoked"):
