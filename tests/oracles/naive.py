@@ -48,12 +48,21 @@ class Log(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """Which arm to pull: "ucb", "squared", "greedy", "lints", "linphe", "uniform"; with `alpha` the width is fixed."""
+    """Which arm to pull: "ucb", "squared", "widest", "greedy", "lints", "linphe" or "uniform".
+
+    With `alpha` the width is fixed. Those that sample scatter as the posterior of a Gaussian model does,
+    N(θ̂, σ² V⁻¹), unless it is given.
+    """
 
     kind: str = "ucb"
     alpha: float | None = None
     sigma: float = 0.1
     delta: float = 0.1
+
+    def __post_init__(self) -> None:
+        """The posterior's scatter."""
+        if self.alpha is None and self.kind in ("lints", "linphe"):
+            object.__setattr__(self, "alpha", self.sigma)
 
 
 @dataclass(frozen=True)
@@ -114,6 +123,8 @@ def choose(policy: Policy, V: Array, b: Array, X: Array, ridge: float, seed: int
         scores = [float(x @ theta + alpha * math.sqrt(x @ inverse @ x)) for x in X]
     elif policy.kind == "squared":
         scores = [float(x @ theta + alpha * (x @ inverse @ x)) for x in X]
+    elif policy.kind == "widest":  # the arm that is known least, whatever its mean
+        scores = [math.sqrt(x @ inverse @ x) for x in X]
     elif policy.kind == "greedy":
         scores = [float(x @ theta) for x in X]
     elif policy.kind == "lints":

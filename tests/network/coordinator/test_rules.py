@@ -65,7 +65,7 @@ def test_all_observations_together_are_bounded_by_the_horizon_which_can_be_raise
     send(federation, 0, client.greeting())
     refused = outcome(federation, 0, upload(client, Sums(np.eye(3), np.zeros(3), 40), federation))
     assert not isinstance(refused, Refusal)
-    other = DurableClient(MemoryStore(), federation.agreement, 1, iter([5, 6]).__next__)
+    other = DurableClient(MemoryStore(), federation.agreement, 1, iter(range(5, 99)).__next__)
     federation.invite("client-1", 0.0)
     send(federation, 1, other.greeting())
     frame = upload(other, Sums(np.eye(3), np.zeros(3), 20), federation)

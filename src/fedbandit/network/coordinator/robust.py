@@ -16,10 +16,10 @@ the members of a group with N places, whoever conflicts with more than K = ⌊li
 false_alarm/N an honest member is ever accused with probability at most false_alarm: whenever liars joined, and however
 they conspire. A liar is accused as soon as K + 1 others have seen enough to contradict it.
 
-Before pairs can tell, a member is a *suspect* while its sums are far from what the others have together, found by least
-trimmed squares: θ̂ of those 1 − liars of the members that fit best, the same for whoever fits this θ̂ best, and so on; far
-is ‖b_i − V_i θ̂‖²_{W_i⁻¹} more than `FAR` times its mean. What a suspect has uploaded is in nobody's share, but it is
-heard, and shared again when the suspicion ends. That is no accusation, and wrong now and then.
+Before pairs can tell, a member is a *suspect* while its sums are far from what the others have together, found by
+least trimmed squares: θ̂ of those 1 − liars of the members that fit best, then of those that fit this θ̂ best, and so on;
+far is ‖b_i − V_i θ̂‖²_{W_i⁻¹} of more than `FAR` times its mean. What a suspect has uploaded is in nobody's share, but
+it is heard, and shared again when the suspicion ends. That is no accusation, and wrong now and then.
 
 Whoever has uploaded `GROWTH` times as much as when it was last compared is compared again. Nothing of this is stored:
 what was decided is in the journal, and comparisons are made anew after a restart.
