@@ -37,7 +37,6 @@ from fedbandit.messages import (
     Download,
     Join,
     Message,
-    Recall,
     Receipt,
     Request,
     Threshold,
@@ -128,7 +127,11 @@ class Exchange:
 
     def join(self) -> list[Message]:
         """The message to begin with, and with which to ask for what may have been missed."""
-        return [] if self.protocol.says == "nothing" else [Join(self.member, self.version)]
+        return [] if self.protocol.says == "nothing" else [Join(self.member, self.version, self._epoch)]
+
+    def known(self) -> float:
+        """How much coordinator and model have in common, as uploads say it."""
+        return known_by(self.model, self.protocol, self._counts_only)
 
     def speak(self) -> list[Message]:
         """What to send now, if the trigger says so and the privacy budget allows it."""
@@ -201,11 +204,17 @@ class Exchange:
                 self.exploring = False
                 self.threshold = self._agreed
                 return [self.upload()]
-            case Collect() | Recall():
+            case Collect():
                 pass
             case _:
                 raise FedbanditError(f"A client does not take a {type(message).__name__}.")
         return []
+
+    def go_on_from(self, other: Exchange) -> None:
+        """Take the place of one that was made for other terms; its thresholds were those of the old ones."""
+        fresh = self.threshold
+        self.restore(other.state())
+        self.threshold = self._agreed = fresh
 
     def hear(self, message: Download, told: Sums) -> None:
         """Take what peers have told, given what this one told itself: as a download, but nothing is acknowledged."""

@@ -195,7 +195,7 @@ class RecordedFederation:
         return self._go_on(self.machine.set_aside(record.member, suspected or bool(record.quarantined)), at)
 
     def leave(self, name: str, at: float) -> list[Message]:
-        return self._go_on(self.machine.vacate(self.register.free(name)), at)
+        return self._go_on(self.machine.vacate(self.register.free(name, at)), at)
 
     def apply(
         self, record: MemberRecord, envelope: Envelope, message: Message, data: bytes, at: float
