@@ -177,7 +177,7 @@ def test_communication_is_counted_as_messages_scalars_and_bytes() -> None:
     link = Heard(system, world_of(env, 120), 3, encoded=True)
     block = env.open(3).block(0, 120)
     for s, i in enumerate(block.clients.tolist()):
-        choice, a = link.select(i, block.X[block.arms[s]])
+        choice, a, _ = link.select(i, block.X[block.arms[s]])
         link.observe(i, choice, float(block.means[s, a] + block.noise[s]))
     c = result.communication
     assert c.uploads == sum(isinstance(message, Upload) for message in link.heard) > 0
