@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 
 from fedbandit.errors import FedbanditError, number
+from fedbandit.model import RidgeModel
+from fedbandit.noisy_totals import NoisyTotals
 from fedbandit.policies import UCB, Policy, Uniform
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
+from fedbandit.privacy.noise import Source
+from fedbandit.privacy.private_statistics import JOINT
 from fedbandit.protocols import Coordinator, MessageProtocol, Never
-from fedbandit.sharing import Groups, Noise, Others, Sharing
+from fedbandit.protocols.pool import Pool
+from fedbandit.sharing import Groups, LocalModel, Noise, Others, Sharing
 from fedbandit.streams import Purpose, generator
 from fedbandit.structures import Clustering, Everyone, GlobalLocal, OnGraph, Structure
 from fedbandit.world import World
@@ -26,7 +32,7 @@ class System:
     >>> from fedbandit.protocols import EventTriggered
     >>> System(UCB(), EventTriggered(gamma_upload=2.0, gamma_download=2.0)).guarantee
     Guarantee(basis='none', protects='nothing', against='nobody', neighbours='', epsilon=inf, delta=0.0, unit='', \
-mechanism='', true_epsilon=None, noise='simulation', remark='')
+mechanism='', true_epsilon=None, noise='simulation', remark='', definition='', trust='', own='')
     """
 
     policy: Policy = field(default_factory=UCB)
@@ -127,6 +133,12 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
                 f"{parts} is refused: nothing is ever released, so there is nothing to make private; to protect the "
                 "model of a client that learns alone, use the structure Alone with CountTriggered (preset dp_linucb)."
             )
+        if self.privacy.pooled:
+            self._check_pooled()
+        if self.privacy.waits and self.protocol.says == "gossip":
+            raise FedbanditError(
+                f"{parts} is refused with own='released': peers learn from their own data."
+            )
         if self.privacy.contribution is not None and self.protocol.period > 1:
             raise FedbanditError(
                 f"{parts} is refused: a client has {self.protocol.period} estimators with a stream each, so that "
@@ -137,6 +149,20 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
                 f"{parts} is refused under calibration 'proven': its trigger reads raw data, so the times at which a "
                 "client speaks depend on single records and no finite ε holds; use CountTriggered, or Synchronous with "
                 "growth=…, whose triggers read public counts only."
+            )
+
+    def _check_pooled(self) -> None:
+        """One noisy total of everybody's statistics needs everybody at once, and tells nothing about anybody."""
+        trust = f"trust={self.privacy.guarantee().trust!r}"
+        if self.structure.by_member:
+            raise FedbanditError(
+                f"{trust} with {type(self.structure).__name__} is refused: who belongs together is found from what "
+                "each member has released, and here nothing of a single member is; use trust='nobody'."
+            )
+        if not self.protocol.at_once:
+            raise FedbanditError(
+                f"{trust} with {type(self.protocol).__name__} is refused: a sum needs everybody at once; use "
+                "Synchronous with growth=…, or Scheduled."
             )
 
     def _check_clustering(self, structure: Clustering, parts: str) -> None:
@@ -173,6 +199,8 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
         if claim.basis == "as published" and self.privacy.perturbs == "statistics" and self.protocol.reads == "raw":
             remark = claim.remark or "its trigger reads raw data, so timing leaks"
             return replace(claim, true_epsilon=math.inf, remark=remark)
+        if claim.basis == "proven" and self.privacy.perturbs == "statistics" and not self.structure.fresh:
+            return replace(claim, neighbours="replace one interaction", definition=JOINT, own="released")
         if claim.basis == "none" and self.protocol.says == "nothing":
             where = "nothing leaves the clients" if self.structure.separate else "all data is in one place"
             if isinstance(self.structure, Clustering):
@@ -216,6 +244,15 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
     def sharing(self, world: World) -> Sharing:
         """Who is sent what; under privacy a member that keeps its own data is sent the others'."""
         talks = self.protocol.says in ("upload", "request")
+        waits = self.privacy.perturbs == "statistics" and self.structure.fresh and not self._fresh
+        if talks and not self.structure.by_member and (self.privacy.pooled or waits):
+            groups = self.structure.groups(world)
+            if self.privacy.pooled and int(groups.max()) > 0:
+                raise FedbanditError(
+                    f"{type(self.structure).__name__} makes {int(groups.max()) + 1} groups, but a noisy total "
+                    "is one of everybody; use trust='nobody', or a federation for each group."
+                )
+            return NoisyTotals(groups, world.n_clients)
         if self.privacy.keeps_own and self.structure.fresh and talks and not self.structure.by_member:
             return Others(self.structure.groups(world), world.n_clients)
         return self.structure.sharing(self.as_seen(world), self.ridge)
@@ -223,6 +260,17 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
     def knows_members(self, world: World) -> bool:
         """Whether the coordinator keeps what each member has released, not only the sums of groups."""
         return self.structure.separate and not isinstance(self.sharing(world), Groups)
+
+    @property
+    def _fresh(self) -> bool:
+        """Whether models learn from their own observations at once, not only from what was released."""
+        return self.structure.fresh and not self.privacy.waits
+
+    def model(self, world: World, member: int) -> LocalModel:
+        """What a client of a system that was told the world chooses with, before it has heard anything."""
+        if self.structure.fresh and not self._fresh:
+            return RidgeModel(world.dim, self.ridge, fresh=False)
+        return self.structure.model(self.as_seen(world), member, self.ridge)
 
     @property
     def explorer(self) -> Policy:
@@ -233,14 +281,19 @@ mechanism='', true_epsilon=None, noise='simulation', remark='')
         """What a coordinator knows about the noise in sums of uploads; of a system that was told the world."""
         return self.privacy.pool_noise(together=self.protocol.says == "request")
 
-    def coordinator(self, world: World, seed: int = 0) -> Coordinator | None:
+    def coordinator(
+        self, world: World, seed: int = 0, source: Callable[[int], Source] | None = None
+    ) -> Coordinator | None:
         """The coordinator's machine of a system that was told the world; None if it has none.
 
-        It draws noise if it is the one that is trusted to.
+        It draws noise if it is the one that is trusted to: from `source`, or as a simulation of this seed does.
         """
         dim = self.structure.shared_dim(world)
         machine = self.protocol.coordinator(self.sharing(world), world, dim, self.ridge, self.pool_noise())
-        if machine is not None and self.privacy.site == "coordinator":
+        if machine is not None and self.privacy.pooled:
+            total = self.privacy.total(source or partial(generator, seed, Purpose.NOISE, world.n_clients))
+            machine.pool = None if total is None else Pool(total)
+        elif machine is not None and self.privacy.site == "coordinator":
             machine.privatise = lambda i: self.privacy.stream(i, partial(generator, seed, Purpose.NOISE, i))
         return machine
 

@@ -7,7 +7,7 @@ from typing import Unpack
 from fedbandit.errors import number, require, unknown
 from fedbandit.presets.compose import Common, compose, preset
 from fedbandit.privacy import NoisyRewards, Privacy, PrivateStatistics
-from fedbandit.privacy.private_statistics import CALIBRATIONS, Calibration, Epsilon
+from fedbandit.privacy.private_statistics import CALIBRATIONS, Calibration, Epsilon, Own, Trust
 from fedbandit.protocols import CountTriggered, Gossip, MessageProtocol, Never, Synchronous
 from fedbandit.protocols.topology import Topology
 from fedbandit.structures import Alone, Everyone
@@ -27,6 +27,8 @@ def feducb(
     topology: Topology = "central",
     ttl: int = 1,
     calibration: Calibration = "proven",
+    trust: Trust = "nobody",
+    own: Own | None = None,
     **common: Unpack[Common],
 ) -> System:
     """Federated private UCB (FedUCB, Alg. 1 and 2); `epsilon=inf` is the same without noise.
@@ -52,7 +54,7 @@ def feducb(
     """
     if calibration not in CALIBRATIONS:
         raise unknown("calibration", calibration, CALIBRATIONS)
-    private = PrivateStatistics(epsilon, delta, calibration)
+    private = PrivateStatistics(epsilon, delta, calibration, trust=trust, own=own)
     by_counts = calibration == "proven" and threshold is None
     protocol: MessageProtocol
     if isinstance(topology, str) and topology == "central":

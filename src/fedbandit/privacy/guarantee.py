@@ -15,6 +15,8 @@ class Guarantee:
 
     `unit` is whose data may change between neighbours: one interaction, or a client's whole contribution.
     `true_epsilon` says what a published mechanism really gives at δ, where that is known: ∞ if nothing does.
+    `definition` names what ε is the ε of; `trust` says who is trusted ("nobody", "sums", "coordinator"), `own` what a
+    client's choices rest on ("exact", "released").
     `noise` says where random numbers come from: "simulation" (NumPy) or "secure" (float-safe sampling).
 
     >>> print(Guarantee())
@@ -32,6 +34,9 @@ class Guarantee:
     true_epsilon: float | None = None
     noise: str = "simulation"
     remark: str = ""
+    definition: str = ""
+    trust: str = ""
+    own: str = ""
 
     def __str__(self) -> str:
         """One line."""
