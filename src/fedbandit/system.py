@@ -136,9 +136,7 @@ mechanism='', true_epsilon=None, noise='simulation', remark='', definition='', t
         if self.privacy.pooled:
             self._check_pooled()
         if self.privacy.waits and self.protocol.says == "gossip":
-            raise FedbanditError(
-                f"{parts} is refused with own='released': peers learn from their own data."
-            )
+            raise FedbanditError(f"{parts} is refused with own='released': peers learn from their own data.")
         if self.privacy.contribution is not None and self.protocol.period > 1:
             raise FedbanditError(
                 f"{parts} is refused: a client has {self.protocol.period} estimators with a stream each, so that "
