@@ -196,11 +196,22 @@ def encoded_size(kind: type[Message], dim: int) -> int:
     return _HEADER.size
 
 
+def on_grid(known: float) -> float:
+    """What an upload says of what is known, to the nearest multiple of 2⁻³⁰: less than `TIE`.
+
+    Log-determinants differ in their last bits from one machine to another. Whole uploads should not.
+
+    >>> on_grid(0.1) == on_grid(0.1 + 1e-12), on_grid(-1e300)
+    (True, -1e+300)
+    """
+    return round(known * 2**30) / 2**30 if abs(known) < 2**20 else known
+
+
 def encode(message: Message) -> bytes:
     """The message as bytes."""
     match message:
         case Upload(member, sequence, sums, known):
-            return _header(message, member, sequence, 0, known, sums.b.size) + _encode_sums(sums)
+            return _header(message, member, sequence, 0, on_grid(known), sums.b.size) + _encode_sums(sums)
         case Download(member, version, acknowledged, sums, slack, own):
             header = _header(message, member, version, acknowledged, float(own), sums.b.size)
             return header + _encode_sums(sums) + _SLACK.pack(*slack)

@@ -18,6 +18,7 @@ from fedbandit.privacy.mechanism import (
     FACTORISATIONS,
     FactorisationKind,
     Mechanism,
+    distance,
     epsilon_of,
     gram_mechanism,
     noise_std,
@@ -46,8 +47,8 @@ OWN = ("exact", "released")
 MANY = 1000
 """Clients from which on choosing by releases alone costs little, if they share one client's noise."""
 
-GIVEN = "differential privacy of what is released, all other records given (FedUCB, Def. 1)"
-JOINT = "joint differential privacy (Shariff & Sheffet 2018)"
+PROOFS = {"nobody": "Noise on statistics", "sums": "Secure sums", "coordinator": "A trusted coordinator"}
+"""Headings of docs/privacy-proofs.md."""
 
 
 @dataclass(frozen=True)
@@ -318,16 +319,22 @@ class PrivateStatistics(Privacy):
             basis="as published" if published else "proven",
             protects="contexts and rewards",
             against=self._against,
-            neighbours=("replace one interaction" if self.contribution is None else "replace a client's interactions")
-            + ("" if self.waits else ", the others given"),
+            neighbours="replace one interaction" if self.contribution is None else "replace a client's interactions",
             epsilon=epsilon,
             delta=self.delta,
             unit="one interaction" if self.contribution is None else f"a client ({self.contribution} interactions)",
             mechanism=noise if weakest is None else weakest.description,
             true_epsilon=epsilon_of(weakest) if published and weakest is not None else None,
-            definition=JOINT if self.waits else GIVEN,
+            definition="given later records" if self.keeps_own else "joint",
             trust=self.trust,
-            own="released" if self.waits or published else "exact",
+            own="exact" if self.keeps_own else "released",
+            public=("that and when it took part", "how many rewards it observed"),
+            mu=None if weakest is None else distance(weakest),
+            context_bound=None if self.world is None else self.world.bound,
+            reward_bound=self.reward_bound,
+            reward_weight=1.0 if published else self.reward_weight,
+            releases=self.releases,
+            proof="" if published else PROOFS[self.trust],
         )
 
     @property

@@ -292,7 +292,7 @@ class OpenedTotal:
         require(members >= self.quorum, "the number of members in a sum", members, f"{self.quorum} or more")
         factorisation, terms = self.terms.mechanism.factorisation, self.terms
         for k in range(self._row + 1, epoch + 1):
-            u, noise = terms.grid * total.view(np.int64) * (k == epoch), np.zeros(terms.epochs)
+            u, noise = (terms.grid * (k == epoch)) * total.view(np.int64).astype(np.float64), np.zeros(terms.epochs)
             noise[k - 1] = math.sqrt(members / terms.honest) * (k == epoch)
             decoded, self._memory = factorisation.step(self._memory, k, u)
             spread, self._shares = factorisation.step(self._shares, k, noise)

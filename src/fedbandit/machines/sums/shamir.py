@@ -1,7 +1,8 @@
 """Shamir's secret shares of 128-bit secrets, over the field of p = 2¹²⁸ + 51.
 
-PyCryptodome has them over GF(2¹²⁸), but combines each secret by itself, in time t² of its own arithmetic: for the sum of
-200 clients the coordinator would need two minutes. Here the weights at 0 are computed once for a set of clients.
+PyCryptodome has them over GF(2¹²⁸), but combines each secret by itself, in time t² of its own arithmetic: for the sum
+of 200 clients the coordinator would need a minute or two, here a tenth of a second. The weights at 0 are computed once
+for a set of clients.
 
 Reference: Shamir 1979.
 """
@@ -21,7 +22,7 @@ SIZE = 17
 def split(
     secret: int, threshold: int, who: Sequence[int], below: Callable[[int], int] = secrets.randbelow
 ) -> dict[int, int]:
-    """A share for each of `who`, which are distinct numbers ≥ 1: any `threshold` of them give the secret, fewer nothing.
+    """A share for each of `who`, distinct numbers ≥ 1: any `threshold` of them give the secret, fewer say nothing.
 
     >>> shares = split(42, 2, [1, 2, 3])
     >>> combine({1: shares[1], 3: shares[3]}, 2)
