@@ -17,6 +17,10 @@ GROWTH, BATCH = 1.5, 16
 """When clients synchronise by counts: half as many observations more, and 16 at least. Few enough releases that their
 noise is near that of a single one, and often enough that little is learnt late."""
 
+EARLY, WIDTH = 4, 0.6
+"""Where all share the noise of one (`trust`): synchronise from 4 observations on, and a width instead of the formula,
+whose bounds are far from what such noise does; the best of a few in FedUCB's world (docs/privacy.md)."""
+
 
 @preset
 def feducb(
@@ -40,6 +44,9 @@ def feducb(
     an adjacency matrix or a networkx graph), where messages live `ttl` = γ hops (`protocols.Gossip`, §4.2);
     `cliques` has agents share within cliques only, and `subsample=False` has one estimator instead of γ.
 
+    `trust` says who is trusted with what: "nobody", only "sums" over many agents, or the "coordinator"; `own` whether an
+    agent chooses by its own "exact" data too, or by what is "released" alone (`PrivateStatistics`).
+
     Deviations:
         D1. Under "proven" agents synchronise when their number of observations has grown by half, not on Alg. 1's
             determinant of raw data: *when* an agent spoke would reveal single records, and no finite ε would hold. A
@@ -54,6 +61,7 @@ def feducb(
             synchronisation. The term M(ρ_max − ρ_min)I is added to S alone, not to S + U, so that no determinant has to
             be computed in between; agents synchronise no later.
         D5. Under "published", before the first synchronisation an agent's V is its own data and λI, not Mρ_min I.
+        D6. With `trust` other than "nobody", where one agent's noise is in everybody's total, α is 0.6 by default.
     """
     if calibration not in CALIBRATIONS:
         raise unknown("calibration", calibration, CALIBRATIONS)
@@ -63,12 +71,14 @@ def feducb(
     if isinstance(topology, str) and topology == "central":
         for name, value, usual in (("ttl", ttl, 1), ("cliques", cliques, False), ("subsample", subsample, True)):
             require(value == usual, name, value, f"{usual} with a coordinator; it belongs to a topology of peers")
-        protocol = Synchronous(growth=GROWTH, batch=BATCH) if by_counts else Synchronous(threshold)
+        protocol = Synchronous(growth=GROWTH, batch=EARLY if private.pooled else BATCH) if by_counts else Synchronous(threshold)
     elif by_counts:
         protocol = Gossip(topology, ttl, GROWTH, BATCH, cliques=cliques, subsample=subsample)
     else:
         D = number(100.0 if threshold is None else threshold, "threshold", "a number ≥ 0 for peers", at_least=0.0)
         protocol = Gossip(topology, ttl, None, 1, D, cliques, subsample)
+    if private.pooled and common.get("policy", "ucb") == "ucb" and not common.keys() & {"noise", "confidence"}:
+        common.setdefault("alpha", WIDTH)
     return compose(protocol, Everyone(), privacy=private, **common)
 
 

@@ -44,7 +44,7 @@ TRUSTS = ("nobody", "sums", "coordinator")
 Own = Literal["exact", "released"]
 OWN = ("exact", "released")
 
-MANY = 1000
+MANY = 100
 """Clients from which on choosing by releases alone costs little, if they share one client's noise."""
 
 PROOFS = {"nobody": "Noise on statistics", "sums": "Secure sums", "coordinator": "A trusted coordinator"}
@@ -59,9 +59,10 @@ class PrivateStatistics(Privacy):
         and have the noise of one (`sum_stream`). "coordinator": it is told everything, and noises what it publishes.
     own: what a client chooses by. "exact": its own data as they are, and what was released of the others'. "released":
         releases alone. By default "released" where that costs little: with `trust` other than "nobody" from
-        1,000 clients on.
-    honest, colluding: for sums. Each sum has at least `honest` clients (by default 0.7 N) that do not tell anybody
-        their noise, if at most `colluding` (0.1 N) do: so it is opened if honest + colluding clients are in it.
+        100 clients on.
+    honest, colluding: for sums. Each sum has at least `honest` clients (by default 0.8 N) that do not tell anybody
+        their noise, if at most `colluding` (0.05 N) do: so it is opened if honest + colluding clients are in it, and
+        more than half of all clients.
 
     epsilon, delta: the budget of each client, or one ε for each.
     calibration: "proven" (analytic Gaussian, tight), or "published" (FedUCB's tree and numbers).
@@ -188,8 +189,8 @@ class PrivateStatistics(Privacy):
     def _settled(self, N: int) -> tuple[int, int]:
         """The numbers of honest and of colluding clients, if that many are there."""
         require(N >= 3, "the number of clients", N, "3 or more for secure sums")
-        colluding = N // 10 if self.colluding is None else self.colluding
-        honest = math.ceil(0.7 * N) if self.honest is None else self.honest
+        colluding = N // 20 if self.colluding is None else self.colluding
+        honest = math.ceil(0.8 * N) if self.honest is None else self.honest
         text = f"at most {N} together, the number of clients"
         require(honest + colluding <= N, "honest + colluding", honest + colluding, text)
         require(honest >= 2, "honest", honest, "2 or more: a sum over one client is no sum")
@@ -216,15 +217,23 @@ class PrivateStatistics(Privacy):
                 mechanism,
                 scale=lengthened * mechanism.scale,
                 sensitivity=lengthened * mechanism.sensitivity,
-                description=f"{mechanism.description}, in sums over {self.honest + self.colluding} clients or more",
+                description=f"{mechanism.description}, in sums over {self._quorum} clients or more",
             ),
             planned,
             self.honest,
-            self.honest + self.colluding,
+            self._quorum,
             grid,
             largest,
             self.contribution,
         )
+
+    @property
+    def _quorum(self) -> int:
+        """The fewest clients in a sum that is opened: enough honest ones, and so many that no second sum can be."""
+        assert self.world is not None
+        assert self.honest is not None
+        assert self.colluding is not None
+        return max(self.honest + self.colluding, (self.world.n_clients + self.colluding) // 2 + 1)
 
     def total(self, source: Callable[[int], Source]) -> OpenedTotal | PublishedTotal | None:
         """What the coordinator makes the noisy total with."""
@@ -344,5 +353,5 @@ class PrivateStatistics(Privacy):
         everybody = "the coordinator and all other clients"
         if self.trust == "nobody":
             return everybody
-        honest = "0.7 N" if self.honest is None else self.honest
+        honest = "0.8 N" if self.honest is None else self.honest
         return f"{everybody}, while each sum has {honest} honest clients or more"
