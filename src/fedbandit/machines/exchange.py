@@ -39,6 +39,7 @@ from fedbandit.messages import (
     Download,
     Join,
     Message,
+    Recall,
     Receipt,
     Request,
     Threshold,
@@ -218,7 +219,7 @@ class Exchange:
                 self.exploring = False
                 self.threshold = self._agreed
                 return [self.upload()] if not isinstance(self.stream, SumStream) else self.contribute(epoch, included)
-            case Collect():
+            case Collect() | Recall():
                 pass
             case _:
                 raise FedbanditError(f"A client does not take a {type(message).__name__}.")

@@ -71,7 +71,11 @@ def feducb(
     if isinstance(topology, str) and topology == "central":
         for name, value, usual in (("ttl", ttl, 1), ("cliques", cliques, False), ("subsample", subsample, True)):
             require(value == usual, name, value, f"{usual} with a coordinator; it belongs to a topology of peers")
-        protocol = Synchronous(growth=GROWTH, batch=EARLY if private.pooled else BATCH) if by_counts else Synchronous(threshold)
+        protocol = (
+            Synchronous(growth=GROWTH, batch=EARLY if private.pooled else BATCH)
+            if by_counts
+            else Synchronous(threshold)
+        )
     elif by_counts:
         protocol = Gossip(topology, ttl, GROWTH, BATCH, cliques=cliques, subsample=subsample)
     else:
