@@ -44,8 +44,8 @@ def feducb(
     an adjacency matrix or a networkx graph), where messages live `ttl` = γ hops (`protocols.Gossip`, §4.2);
     `cliques` has agents share within cliques only, and `subsample=False` has one estimator instead of γ.
 
-    `trust` says who is trusted with what: "nobody", only "sums" over many agents, or the "coordinator"; `own` whether an
-    agent chooses by its own "exact" data too, or by what is "released" alone (`PrivateStatistics`).
+    `trust` says who is trusted with what: "nobody", only "sums" over many agents, or the "coordinator"; `own` whether
+    an agent chooses by its own "exact" data too, or by what is "released" alone (`PrivateStatistics`).
 
     Deviations:
         D1. Under "proven" agents synchronise when their number of observations has grown by half, not on Alg. 1's
@@ -71,11 +71,8 @@ def feducb(
     if isinstance(topology, str) and topology == "central":
         for name, value, usual in (("ttl", ttl, 1), ("cliques", cliques, False), ("subsample", subsample, True)):
             require(value == usual, name, value, f"{usual} with a coordinator; it belongs to a topology of peers")
-        protocol = (
-            Synchronous(growth=GROWTH, batch=EARLY if private.pooled else BATCH)
-            if by_counts
-            else Synchronous(threshold)
-        )
+        batch = EARLY if private.pooled else BATCH
+        protocol = Synchronous(growth=GROWTH, batch=batch) if by_counts else Synchronous(threshold)
     elif by_counts:
         protocol = Gossip(topology, ttl, GROWTH, BATCH, cliques=cliques, subsample=subsample)
     else:
