@@ -119,7 +119,7 @@ def test_checkpoint_of_another_simulation_is_refused(tmp_path: Path) -> None:
         fb.simulate(fb.linucb(ridge=0.2), env, 1000, checkpoint=path)
     header, arrays = read_arrays(path)
     write_arrays(path, header | {"format": 7}, arrays)
-    with pytest.raises(FedbanditError, match=r"is of format 7, .* reads format 1; .* or remove the file"):
+    with pytest.raises(FedbanditError, match=r"is of format 7, .* reads format 1 or 2; .* or remove the file"):
         fb.simulate(fb.linucb(), env, 1000, checkpoint=path)
     path.write_bytes(b"not a checkpoint")
     with pytest.raises(FedbanditError, match="not a file that fedbandit wrote"):
