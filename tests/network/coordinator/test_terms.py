@@ -1,4 +1,4 @@
-"""Terms are one: under others nobody takes part. A federation can change; a store that is older than its clients asks."""
+"""Terms are one: under others nobody takes part. A federation can change; an older store asks what it misses."""
 
 from __future__ import annotations
 
