@@ -40,6 +40,7 @@ LOUD: dict[str, Any] = {"epsilon": 1e8, "batch": 2}
 FURTHER: dict[str, list[dict[str, Any]]] = {
     "synchronous": [{"growth": 1.5}],
     "gossip": [{"growth": None, "threshold": 0.5}, {"topology": "ring", "ttl": 2}],
+    "private-statistics": [{"calibration": "published", "as_printed": True}],
     "laplacian": [{"central": False, "fresh": False}],
     "weighted-graph": [{"central": False, "fresh": False}],
 }

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import NoReturn
 
 from fedbandit.errors import FedbanditError
-from fedbandit.privacy import Privacy
-from fedbandit.protocols import MessageProtocol, ServerQueue
-from fedbandit.structures import Clustering, GlobalLocal, OnGraph, Structure
+from fedbandit.privacy import Privacy, PrivateStatistics
+from fedbandit.protocols import MessageProtocol, ServerQueue, Synchronous
+from fedbandit.structures import Clustering, Everyone, GlobalLocal, OnGraph, Structure
 
 Part = MessageProtocol | Structure | Privacy
 
@@ -133,6 +133,10 @@ def _check_private_statistics(structure: Structure, protocol: MessageProtocol, p
         refuse(
             privacy, other, why, "the structure Alone with CountTriggered (preset dp_linucb) where a client is alone"
         )
+    if isinstance(privacy, PrivateStatistics) and privacy.as_printed and not _is_algorithm_1(structure, protocol):
+        other = protocol if isinstance(structure, Everyone) else structure
+        why = "as_printed=True is FedUCB's Alg. 1, where all agents synchronise with one controller"
+        refuse(privacy, other, why, "Synchronous with Everyone")
     if privacy.contribution is not None and protocol.period > 1:
         why = (
             f"a client has {protocol.period} estimators with a stream each, so `contribution` would not bound its part"
@@ -146,6 +150,10 @@ def _check_private_statistics(structure: Structure, protocol: MessageProtocol, p
             "single records and no finite ε holds"
         )
         refuse(privacy, protocol, why, "CountTriggered, or Synchronous or Gossip with growth=…, which read counts only")
+
+
+def _is_algorithm_1(structure: Structure, protocol: MessageProtocol) -> bool:
+    return isinstance(structure, Everyone) and isinstance(protocol, Synchronous)
 
 
 def _check_reward_sums(structure: Structure, protocol: MessageProtocol, privacy: Privacy) -> None:
