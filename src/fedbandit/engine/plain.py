@@ -104,6 +104,8 @@ class PlainLearner:
         self.private = system.guarantee.basis != "none"
         waiting = min(env.longest_delay, world.horizon) + 1
         self.federation = make_federation(system, world, seed, waiting)
+        if isinstance(self.federation, Link):
+            self.federation.absent = env.absent
         self.per_round = world.per_round
         self._late: dict[int, list[tuple[int, int, float]]] = {}  # due → user, choice, reward, as they were made
         self._found: Partitions | None = None

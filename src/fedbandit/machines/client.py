@@ -65,7 +65,7 @@ class ClientMachine(Exchange):
             raise FedbanditError(f"In {system.name} clients share models, so there are no separate client machines.")
         told = system.told(world)
         self._number = member * told.protocol.period + estimator
-        model = told.structure.model(told.as_seen(world), member, told.ridge)
+        model = told.model(world, member)
         drawn = None if source is None else (lambda _: source)
         super().__init__(member, model, told, world, seed, number=self._number, source=drawn)
         start_with(self, told.sharing(world) if sharing is None else sharing)
