@@ -16,7 +16,6 @@ import numpy as np
 from fedbandit.errors import FedbanditError, shown
 from fedbandit.machines.client import ClientMachine
 from fedbandit.model import RidgeModel
-from fedbandit.network.envelope import UNSAID
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.jsonable import to_json
 from fedbandit.parts import name_of
@@ -91,7 +90,7 @@ def invitation(agreement: Agreement, federation: str, member: int, name: str) ->
         "federation": federation,
         "member": member,
         "name": name,
-        "digest": UNSAID.hex(),
+        "digest": agreement.digest.hex(),
         "agreement": agreement.as_json(),
         "client": client_terms(agreement, member),
     }
