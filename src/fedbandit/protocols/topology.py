@@ -15,8 +15,8 @@ from fedbandit.errors import FedbanditError, require, unknown
 from fedbandit.types import Array
 
 Topology: TypeAlias = str | Array | Any
-"""A name of `TOPOLOGIES`, an adjacency matrix, or a networkx graph whose nodes are 0, …, N − 1; "unknown" for peers on a
-network, each of whom knows its own neighbours alone."""
+"""A name of `TOPOLOGIES`, an adjacency matrix, or a networkx graph whose nodes are 0, …, N − 1; "unknown" for peers on
+a network, each of whom knows its own neighbours alone."""
 
 Edges: TypeAlias = Iterable[tuple[int, int]]
 
