@@ -34,24 +34,24 @@ class Shard(NamedTuple):
     """One of so many shares of the trials, for a batch system in which each job has a number."""
 
     number: int
-    count: int
+    shares: int
 
     @classmethod
     def parse(cls, text: str) -> Shard:
         """The second of eight is 2/8.
 
         >>> Shard.parse("2/8")
-        Shard(number=2, count=8)
+        Shard(number=2, shares=8)
         """
-        number, _, count = text.partition("/")
-        if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        number, _, shares = text.partition("/")
+        if not (number.isdecimal() and shares.isdecimal() and 1 <= int(number) <= int(shares)):
             raise FedbanditError(f"The shard is {text!r}, but must be of the form 2/8: the second of eight.")
-        return cls(int(number), int(count))
+        return cls(int(number), int(shares))
 
     def of(self, trials: Sequence[Trial]) -> list[Trial]:
         """Its trials; those that share contexts stay together, and every trial is in one shard."""
         bundles = bundled(trials, 1)
-        return [trials[place] for bundle in bundles[self.number - 1 :: self.count] for place in bundle]
+        return [trials[place] for bundle in bundles[self.number - 1 :: self.shares] for place in bundle]
 
 
 @dataclass
