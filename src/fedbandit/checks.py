@@ -22,9 +22,11 @@ from fedbandit.environments import Collaborative, Homogeneous, recorded
 from fedbandit.environments.block import world_of
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.link import Link
+from fedbandit.model import RidgeModel
 from fedbandit.policies import Policy, Uniform
 from fedbandit.privacy import Privacy
 from fedbandit.protocols import EventTriggered, MessageProtocol, Never, Synchronous
+from fedbandit.streams import Draw, policy_key
 from fedbandit.structures import Alone, EvidenceClusters, GlobalLocal, Laplacian, OnGraph, Structure
 from fedbandit.system import System
 from fedbandit.world import World
@@ -39,6 +41,7 @@ def checks_for(thing: Any) -> Iterator[tuple[str, Callable[[], None]]]:
             yield rule.__name__, partial(rule, thing)
     if isinstance(thing, Policy):
         yield policy_beats_uniform.__name__, partial(policy_beats_uniform, thing)
+        yield propensities_are_those_of_choices.__name__, partial(propensities_are_those_of_choices, thing)
     if isinstance(thing, Structure) and thing.separate:
         yield structure_places_everyone.__name__, partial(structure_places_everyone, thing)
     if isinstance(thing, Privacy):
@@ -181,9 +184,29 @@ def bytes_agree(system: System) -> None:
     assert arms[0] == arms[1], "encoded messages lead to other arms"
 
 
+def propensities_are_those_of_choices(policy: Policy) -> None:
+    """The probabilities that a policy names are those with which it chooses."""
+    rng = np.random.default_rng(0)
+    policy = policy.told(World(n_clients=1, dim=3, horizon=100))
+    model, offered, K, times = RidgeModel(3, 1.0), rng.standard_normal((4, 3)) / 2, 4, 1000
+    for x in rng.standard_normal((20, 3)) / 2:
+        model.observe(x, float(x[0]) + 0.1 * float(rng.standard_normal()))
+    draws = [Draw(policy_key(0), client, step=0) for client in range(times)]
+    named = policy.propensities(model, offered, Draw(policy_key(0), times, step=0))
+    assert named.shape == (K,), f"propensities have the shape {named.shape}, and {K} arms were offered"
+    assert named.min() >= 0, "a propensity is negative"
+    assert abs(named.sum() - 1) < 1e-9, f"propensities sum to {named.sum()}"
+    seen = np.bincount([policy.choose(model, offered, draw) for draw in draws], minlength=K) / times
+    apart = float(np.abs(seen - named).max())
+    allowed = {"none": 0.0, "known": 5 * 0.5 / times**0.5, "unknown": 5 * 0.5 * (1 / times + 1 / 200) ** 0.5}
+    assert apart <= allowed[policy.randomness], (
+        f"randomness is {policy.randomness!r}, but arms are chosen with {seen} where propensities are {named}"
+    )
+
+
 def policy_beats_uniform(policy: Policy) -> None:
     """On one client's easy problem, a policy that learns earns more than random arms."""
-    if isinstance(policy, Uniform):
+    if policy.only_explores:
         return
     env = Homogeneous(n_clients=1, dim=3, n_arms=5)
     learned = simulate(System(policy), env, 400, 0, engine="plain").reward[-1]

@@ -25,7 +25,9 @@ from numpy.typing import NDArray
 from fedbandit.errors import FedbanditError
 from fedbandit.sums import EXACT, Slack, Sums, zero_sums
 
-FORMAT = 2
+FORMAT = 3
+READABLE = (2, 3)
+"""Formats that are read: 2 has the same layout, and uploads of that format stand on another hash chain (`envelope`)."""
 _HEADER = struct.Struct("<2sBBIQQQd")
 _COUNT = struct.Struct("<Q")
 _SLACK = struct.Struct("<6d")
@@ -167,11 +169,22 @@ def encoded_size(kind: type[Message], dim: int) -> int:
     return _HEADER.size
 
 
+def on_grid(known: float) -> float:
+    """What an upload says of what is known, to the nearest multiple of 2⁻³⁰: less than `TIE`.
+
+    Log-determinants differ in their last bits from one machine to another. Whole uploads should not.
+
+    >>> on_grid(0.1) == on_grid(0.1 + 1e-12), on_grid(-1e300)
+    (True, -1e+300)
+    """
+    return round(known * 2**30) / 2**30 if abs(known) < 2**20 else known
+
+
 def encode(message: Message) -> bytes:
     """The message as bytes."""
     match message:
         case Upload(member, sequence, sums, known):
-            return _header(message, member, sequence, 0, known, sums.b.size) + _encode_sums(sums)
+            return _header(message, member, sequence, 0, on_grid(known), sums.b.size) + _encode_sums(sums)
         case Download(member, version, acknowledged, sums, slack, own):
             header = _header(message, member, version, acknowledged, float(own), sums.b.size)
             return header + _encode_sums(sums) + _SLACK.pack(*slack)
@@ -201,7 +214,7 @@ def decode(data: bytes) -> Message:
     if len(data) < _HEADER.size:
         raise FedbanditError(f"The message has {len(data)} bytes, but a header has {_HEADER.size}.")
     magic, version, kind, dim, member, first, second, real = _HEADER.unpack_from(data)
-    if magic != b"FB" or version != FORMAT:
+    if magic != b"FB" or version not in READABLE:
         raise FedbanditError(f"The message starts with {magic!r} format {version}, expected b'FB' format {FORMAT}.")
     if not math.isfinite(real):
         raise FedbanditError(f"The message carries the number {real}, which is not finite.")

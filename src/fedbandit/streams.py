@@ -86,11 +86,11 @@ class Draw:
 
     __slots__ = ("_client", "_key", "_next", "_normals", "_step", "_words")
 
-    def __init__(self, key: NDArray[np.uint64], client: int, step: int) -> None:
+    def __init__(self, key: NDArray[np.uint64], client: int, step: int, first: int = 0) -> None:
         self._key = key
         self._client = client
         self._step = step
-        self._next = 0
+        self._next = first
         self._words: list[int] = []  # left of the last block of index and uniform, last first
         self._normals: list[float] = []  # left of the last block of normals, in order
 
@@ -113,6 +113,14 @@ class Draw:
                 drawn += (radius * math.cos(angle), radius * math.sin(angle))
         self._normals = drawn[n:]
         return np.array(drawn[:n])
+
+    def sibling(self, k: int) -> Draw:
+        """Other numbers for the same decision, k = 0, 1, …: what the policy might have drawn instead."""
+        return Draw(self._key, self._client, self._step, first=(k + 1) << 20)
+
+    def generator(self) -> np.random.Generator:
+        """A NumPy generator keyed by the next block, for many numbers at once."""
+        return np.random.Generator(np.random.PCG64(self._block()))
 
     def _word(self) -> int:
         if not self._words:

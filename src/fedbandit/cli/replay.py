@@ -1,4 +1,4 @@
-"""`fedbandit replay`: what a log of somebody else's decisions tells about a system."""
+"""`fedbandit replay`: what a log of decisions tells about systems that did not make them."""
 
 from __future__ import annotations
 
@@ -6,28 +6,44 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tqdm import tqdm
 
 from fedbandit.cli.arguments import SYSTEM_HELP, add_seed
+from fedbandit.errors import FedbanditError
 
-SUMMARY = "Estimate from logged decisions what a system would have earned."
+if TYPE_CHECKING:
+    from fedbandit.environments import LoggedDecisions
+    from fedbandit.evaluation import Estimate, LogComparison, LogEvaluation
+
+SUMMARY = "Estimate from logged decisions what systems would have earned, and which of them is better."
 
 
 def add_flags(command: argparse.ArgumentParser) -> None:
     """The flags of the command."""
-    command.add_argument("system", metavar="SYSTEM", help=SYSTEM_HELP)
-    command.add_argument("--log", type=Path, required=True, metavar="FILE", help="a .csv or .parquet file")
-    command.add_argument("--client", required=True, metavar="COLUMN", help="who decided")
-    command.add_argument("--features", required=True, metavar="COLUMN,…", help="of the situation, or of each arm")
-    command.add_argument("--reward", required=True, metavar="COLUMN", help="of the arm that was chosen")
+    command.add_argument(
+        "systems", nargs="+", metavar="SYSTEM", help=f"{SYSTEM_HELP}; several are compared with the first"
+    )
+    command.add_argument(
+        "--log", type=Path, required=True, metavar="FILE", help="a .csv or .parquet file, or a client's decision log"
+    )
+    command.add_argument("--client", metavar="COLUMN", help="who decided")
+    command.add_argument("--features", metavar="COLUMN,…", help="of the situation, or of each arm")
+    command.add_argument("--reward", metavar="COLUMN", help="of the arm that was chosen")
     command.add_argument("--action", metavar="COLUMN", help="a row is a decision: which action was chosen")
     command.add_argument("--decision", metavar="COLUMN", help="a row is an offered arm: which decision it belongs to")
     command.add_argument("--chosen", metavar="COLUMN", help="a row is an offered arm: whether it was chosen")
     command.add_argument("--propensity", metavar="COLUMN", help="probability with which the chosen arm was chosen")
+    command.add_argument("--segment", metavar="COLUMN", help="what the report is broken down by (default: who decided)")
     command.add_argument(
         "--logged",
         choices=("unknown", "uniform"),
         default="unknown",
         help="uniform: all offered arms were equally likely",
+    )
+    command.add_argument(
+        "--default-reward", type=float, metavar="R", help="of a decision log's decisions whose reward never came"
     )
     command.add_argument(
         "--method",
@@ -38,17 +54,63 @@ def add_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--train", type=float, default=0.5, metavar="SHARE", help="of the log, for frozen (default: 0.5)"
     )
+    command.add_argument(
+        "--greedy", action="store_true", help="for frozen: take the largest estimated mean instead of exploring"
+    )
+    command.add_argument("--out", type=Path, metavar="FOLDER", help="write report.html and report.json there")
     add_seed(command)
 
 
 def run(options: argparse.Namespace) -> int:
     """Evaluate, and say what is estimated."""
-    from fedbandit.environments.log_file import log_file
-    from fedbandit.evaluation import evaluate_frozen, replay
+    from fedbandit.evaluation import compare
+    from fedbandit.files import make_folder
     from fedbandit.studies.specs import SystemSpec
 
-    system = SystemSpec.parse(options.system)()
-    log = log_file(
+    systems = [SystemSpec.parse(text)() for text in options.systems]
+    if options.out is not None:
+        make_folder(options.out)
+    log = _read(options)
+    with tqdm(total=len(systems) * log.n_decisions, unit=" decisions", disable=None, leave=False) as bar:
+        found = compare(
+            systems,
+            log,
+            method=options.method,
+            seed=options.seed,
+            train=options.train,
+            greedy=options.greedy,
+            progress=bar.update,
+        )
+    if options.out is not None:
+        _report(found, log, options)
+    if options.json:
+        single = len(systems) == 1
+        print(json.dumps(found.evaluations[0].as_json() if single else found.as_json(), allow_nan=False))
+        return 0
+    for evaluation in found.evaluations:
+        _show(evaluation, str(options.log))
+    for gap in found.differences:
+        if gap is not None:
+            low, high = gap.interval
+            verdict = "better" if low > 0 else "worse" if high < 0 else "undecided"
+            print(
+                f"{gap.name.replace('_', '-')}: {gap.value:+.4f}   95 %, paired: {low:+.4f} … {high:+.4f}   {verdict}"
+            )
+    for warning in dict.fromkeys([*log.notes, *(w for one in found.evaluations for w in one.warnings)]):
+        print(f"fedbandit: {warning}", file=sys.stderr)
+    return 0
+
+
+def _read(options: argparse.Namespace) -> LoggedDecisions:
+    from fedbandit.environments import read_decision_log
+    from fedbandit.environments.log_file import log_file
+
+    if options.log.is_dir() or options.log.suffix == ".jsonl":
+        return read_decision_log(options.log, default_reward=options.default_reward)
+    missing = [f"--{name}" for name in ("client", "features", "reward") if getattr(options, name) is None]
+    if missing:
+        raise FedbanditError(f"A table needs {', '.join(missing)}, which say what its columns are.")
+    return log_file(
         options.log,
         client=options.client,
         features=[name for name in options.features.split(",") if name],
@@ -58,26 +120,64 @@ def run(options: argparse.Namespace) -> int:
         chosen=options.chosen,
         propensity=options.propensity,
         logged=options.logged,
+        segment=options.segment,
     )
-    method = options.method or ("replay" if log.uniform else "frozen")
-    if method == "replay":
-        found = replay(system, log, options.seed)
-    else:
-        found = evaluate_frozen(system, log, options.seed, train=options.train)
-    if options.json:
-        print(json.dumps(found.as_json(), allow_nan=False))
-        return 0
-    print(f"{found.system.replace('_', '-')} on the log {str(options.log)!r}: an estimate, not a simulation")
+
+
+def _show(found: LogEvaluation, where: str) -> None:
+    print(f"{found.system.replace('_', '-')} on the log {where!r}: an estimate, not a simulation")
     print(f"  {found.question}; seed {found.seed}")
-    print(f"  decisions {found.decisions:,}; of use {found.used:,}; effective {found.effective_sample_size:,.0f}")
+    print(
+        f"  decisions {found.decisions:,}; of use {found.used:,}, of which rewarded {found.rewarded:,}; "
+        f"effective {found.effective_sample_size:,.0f}"
+    )
     for estimate in (*found.estimates, found.logged):
-        low, high = estimate.interval
-        name = "the log's own policy" if estimate is found.logged else estimate.name
-        print(f"  {name:20}  {estimate.value:9.4f} ± {estimate.standard_error:.4f}   95 %: {low:.4f} … {high:.4f}")
+        print(_line("the log's own policy" if estimate is found.logged else estimate.name, estimate))
     if found.normalised is not None:
         print(f"  {'over random arms':20}  {found.normalised:9.4f}")
     print(f"  uploads {found.uploads:,}, downloads {found.downloads:,}, bytes {found.bytes:,}")
     print(f"  guarantee  {found.guarantee}")
-    for warning in found.warnings:
-        print(f"fedbandit: {warning}", file=sys.stderr)
-    return 0
+
+
+def _line(name: str, estimate: Estimate) -> str:
+    return f"  {name:20}  {estimate.value:9.4f}   95 %: {estimate.interval[0]:.4f} … {estimate.interval[1]:.4f}"
+
+
+def _report(found: LogComparison, log: LoggedDecisions, options: argparse.Namespace) -> None:
+    """A page with the numbers and the picture, and the numbers as JSON."""
+    import base64
+    import io
+    from html import escape
+
+    from fedbandit.evaluation.picture import draw
+    from fedbandit.files import write_json, write_text
+    from fedbandit.studies.figures import new_figure
+    from fedbandit.studies.report import Table, page
+
+    figure = new_figure(13, 4)
+    draw(found, log, figure)
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png")
+    rows = [
+        (one.system.replace("_", "-"), e.name, f"{e.value:.4f}", f"{e.interval[0]:.4f} … {e.interval[1]:.4f}")
+        for one in found.evaluations
+        for e in (*one.estimates, one.logged)
+    ]
+    gaps = [
+        (g.name.replace("_", "-"), f"{g.value:+.4f}", f"{g.interval[0]:+.4f} … {g.interval[1]:+.4f}")
+        for g in found.differences
+        if g is not None
+    ]
+    notes = dict.fromkeys([*log.notes, *(w for one in found.evaluations for w in one.warnings)])
+    title = f"What {escape(options.log.name)} tells"
+    body = [
+        f"<h1>{title}</h1><p>Estimates, not a simulation: {found.evaluations[0].question}.</p>",
+        f'<img alt="estimates" src="data:image/png;base64,{base64.b64encode(picture.getvalue()).decode()}">',
+        f"<h2>Mean reward per decision</h2>{Table(('system', 'estimator', 'value', '95 %'), tuple(rows), 2).html()}",
+    ]
+    if gaps:
+        body.append(f"<h2>Paired differences</h2>{Table(('difference', 'value', '95 %'), tuple(gaps), 1).html()}")
+    if notes:
+        body.append("<h2>What to doubt</h2><ul>" + "".join(f"<li>{escape(note)}</li>" for note in notes) + "</ul>")
+    write_text(options.out / "report.html", page(title, "\n".join(body)))
+    write_json(options.out / "report.json", found.as_json())

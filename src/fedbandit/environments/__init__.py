@@ -16,6 +16,7 @@ from fedbandit.environments.datasets.lastfm import LastFM, lastfm
 from fedbandit.environments.datasets.likes import LikedItems
 from fedbandit.environments.datasets.movielens import MovieLens, movielens
 from fedbandit.environments.datasets.movielens_users import MovieLensUsers, movielens_users
+from fedbandit.environments.decision_log import DecisionLog, read_decision_log
 from fedbandit.environments.fclub import Fclub
 from fedbandit.environments.feducb import FedUCB
 from fedbandit.environments.global_local import GlobalLocal
@@ -50,6 +51,7 @@ __all__ = [
     "Block",
     "Clustered",
     "Collaborative",
+    "DecisionLog",
     "Delicious",
     "Environment",
     "Fclub",
@@ -76,5 +78,6 @@ __all__ = [
     "lastfm",
     "movielens",
     "movielens_users",
+    "read_decision_log",
     "recorded",
 ]

@@ -22,6 +22,7 @@ def log_file(
     chosen: str | None = None,
     propensity: str | None = None,
     logged: Literal["unknown", "uniform"] = "unknown",
+    segment: str | None = None,
 ) -> LoggedDecisions:
     """The decisions in a file that ends in .csv or .parquet; keywords are those of `environments.from_frame`."""
     if not path.is_file():
@@ -39,6 +40,7 @@ def log_file(
         chosen=chosen,
         propensity=propensity,
         logged=logged,
+        segment=segment,
         place=place,
     )
 

@@ -34,6 +34,8 @@ class LoggedDecisions:
     bound: float
     n_actions: int  # with blocks of their own; 0 if arms have contexts of their own
     uniform: bool  # whether every offered arm was equally likely to be chosen
+    notes: tuple[str, ...] = ()  # what whoever evaluates it should know
+    segments: NDArray[Any] = field(default_factory=lambda: np.empty(0), repr=False)  # (n,) labels, or (0,) for none
 
     @property
     def n_decisions(self) -> int:
@@ -76,6 +78,7 @@ def from_frame(
     chosen: str | None = None,
     propensity: str | None = None,
     logged: Literal["unknown", "uniform"] = "unknown",
+    segment: str | None = None,
     place: Callable[[int], str] | None = None,
 ) -> LoggedDecisions:
     """Logged decisions from a table: a pandas or Arrow table, or a dict of columns.
@@ -87,8 +90,8 @@ def from_frame(
     "action", "decision", "chosen" or "propensity" are taken for what they say.
 
     `propensity` is the probability with which the chosen arm was chosen; logged="uniform" says that all offered arms
-    were equally likely. Without either a log says nothing about other policies than the one that wrote it.
-    `place` says how errors name a row.
+    were equally likely. Without either a log says nothing about other policies than the one that wrote it. A column of
+    `segment`s is what reports are broken down by. `place` says how errors name a row.
 
     >>> log = from_frame(
     ...     {"who": ["a", "b"], "age": [0.1, 0.7], "action": ["x", "y"], "click": [1, 0]},
@@ -135,6 +138,7 @@ def from_frame(
         client_names=tuple(client_names.tolist()),
         bound=max(float(np.sqrt(np.einsum("ij,ij->i", parts.X, parts.X).max())), 1e-12),
         n_actions=parts.n_actions,
+        segments=table.column(segment)[rows].astype(str) if segment is not None else np.empty(0),
         uniform=bool(probabilities.size and np.allclose(probabilities * parts.counts, 1.0, rtol=0, atol=1e-6)),
     )
 

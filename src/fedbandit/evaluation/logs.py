@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from dataclasses import replace as altered
 from typing import Any, Literal
@@ -16,10 +17,12 @@ from fedbandit.evaluation.estimators import (
     effective_sample_size,
     inverse_propensity,
     mean,
+    rewarded,
     self_normalised,
 )
 from fedbandit.machines.link import Link
 from fedbandit.messages import Download, Request, Upload, encoded_size
+from fedbandit.policies import Greedy, Policy
 from fedbandit.privacy import Guarantee
 from fedbandit.structures import Central, Everyone
 from fedbandit.system import System
@@ -31,6 +34,8 @@ TINY = 0.01
 """Propensities below this make one decision count for more than a hundred; the evaluation warns."""
 FEW = 50
 """With an effective sample size below this a normal interval is not to be trusted; the evaluation warns."""
+FEW_REWARDED = 30
+"""With fewer rewarded uses than this the evaluation warns."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,8 @@ class LogEvaluation:
     """What a log says about a system: estimates with standard errors, and the reasons to doubt them.
 
     estimates: of the mean reward per decision; logged: of the policy that wrote the log, on the same decisions.
-    decisions: those that estimates are about; used: those of them whose reward entered.
+    decisions: those that estimates are about; used: those of them whose reward entered; rewarded: those of these whose
+    reward was not zero, which is what an estimate of a click rate rests on.
     """
 
     system: str
@@ -47,6 +53,7 @@ class LogEvaluation:
     seed: int
     decisions: int
     used: int
+    rewarded: int
     effective_sample_size: float
     estimates: tuple[Estimate, ...]
     logged: Estimate
@@ -56,6 +63,8 @@ class LogEvaluation:
     warnings: tuple[str, ...]
     guarantee: Guarantee
     arms: Ints = field(repr=False)  # what the system chose in each decision
+    weights: Array = field(repr=False)  # π(a)/p of the logged arm in each decision
+    first: int = 0  # the log's decision that these begin with
 
     @property
     def normalised(self) -> float | None:
@@ -72,6 +81,7 @@ class LogEvaluation:
             "seed": self.seed,
             "decisions": self.decisions,
             "used": self.used,
+            "rewarded": self.rewarded,
             "effective_sample_size": self.effective_sample_size,
             "estimates": [estimate.as_json() for estimate in self.estimates],
             "logged": self.logged.as_json(),
@@ -84,7 +94,11 @@ class LogEvaluation:
         }
 
 
-def replay(system: System, log: LoggedDecisions, seed: int = 0) -> LogEvaluation:
+Progress = Callable[[int], object] | None
+"""Called with the number of decisions done since its last call."""
+
+
+def replay(system: System, log: LoggedDecisions, seed: int = 0, *, progress: Progress = None) -> LogEvaluation:
     """What the system earns while it learns, by rejection sampling (Li, Chu, Langford & Wang 2011, Alg. 2).
 
     Each decision is put to the client again. If it chooses the logged arm it sees the reward, learns, and may speak; if
@@ -102,39 +116,60 @@ def replay(system: System, log: LoggedDecisions, seed: int = 0) -> LogEvaluation
     _require_plausible(log)
     seed = whole_number("seed", seed, 0)
     federation = _Federation(system, log, seed)
-    arms = np.array([federation.decide(t) for t in range(log.n_decisions)], dtype=np.int64)
+    arms = np.array([federation.decide(t) for t in counted(log.n_decisions, progress)], dtype=np.int64)
     accepted = arms == log.chosen
     used = int(accepted.sum())
-    warnings = []
-    if used < FEW:
-        warnings.append(f"Only {used} decisions were accepted; the interval is not to be trusted.")
+    if used < 2:
+        raise FedbanditError(f"The replay rests on {used} of the logged decisions; at least 2 are needed.")
+    weights = accepted.astype(np.float64)
+    paired = self_normalised(weights, log.rewards)  # the same mean, with a term for each decision
+    estimate = altered(mean("replay", log.rewards[accepted]), terms=paired.terms)
+    hits = rewarded(weights, log.rewards)
+    warnings = [f"Only {used} decisions were accepted; the interval is wide."] if used < FEW else []
     return federation.evaluation(
         method="replay",
         question=f"mean reward while learning, over the first {used:,} interactions",
         seed=seed,
         decisions=log.n_decisions,
         used=used,
+        rewarded=hits,
         effective_sample_size=float(used),
-        estimates=(mean("replay", log.rewards[accepted]),),
+        estimates=(estimate,),
         logged=mean("logged", log.rewards),
-        warnings=tuple(warnings),
+        warnings=(*warnings, *_few_rewards(used, hits)),
         arms=arms,
+        weights=weights,
     )
 
 
-def evaluate_frozen(system: System, log: LoggedDecisions, seed: int = 0, *, train: float = 0.5) -> LogEvaluation:
+def evaluate_frozen(
+    system: System,
+    log: LoggedDecisions,
+    seed: int = 0,
+    *,
+    train: float = 0.5,
+    greedy: bool = False,
+    progress: Progress = None,
+) -> LogEvaluation:
     """What the system earns with the models it learned from the first part of the log, on the rest of it.
 
     The first `train` of the decisions teach: clients observe the logged arms and exchange what their protocol says.
-    Then they learn no more, and on each other decision their choice is compared with the logged one: doubly robust
-    (r̂: one ridge regression on the first part), self-normalised and inverse propensity estimates with standard errors.
-    They answer for the frozen models only; what the system would earn while it goes on learning, they do not tell.
+    Then they learn no more, and on each other decision the probabilities with which they would choose (one and zeros,
+    for a policy without chance) are compared with the logged choice: doubly robust (r̂: one ridge regression on the
+    first part), self-normalised and inverse propensity estimates. They answer for the frozen models only; what the
+    system would earn while it goes on learning, they do not tell. The policy explores as it did, unless `greedy`:
+    then the arm with the largest estimated mean is taken, which is what the models are worth when learning is over.
     """
     _require_log(log)
     if not log.propensities.size:
         raise FedbanditError(
             "The log has no propensities, so it says nothing about policies other than its own; name their column, or "
             "say logged='uniform' (--logged uniform) if all offered arms were equally likely."
+        )
+    if (log.propensities[log.counts > 1] > 1 - 1e-9).all():
+        raise FedbanditError(
+            "Every arm of the log was chosen with probability 1, so it says nothing about other choices; let the "
+            "policy draw (policy='igw'), or explore now and then (select(…, explore=0.05))."
         )
     if log.uniform:
         _require_plausible(log)
@@ -143,23 +178,27 @@ def evaluate_frozen(system: System, log: LoggedDecisions, seed: int = 0, *, trai
     seed, split = whole_number("seed", seed, 0), int(train * log.n_decisions)
     require(split >= 1 and log.n_decisions - split >= 2, "train", train, "a share that leaves decisions on both sides")
     federation = _Federation(system, log, seed)
-    for t in range(split):
+    for t in counted(split, progress):
         federation.teach(t)
-    rest = slice(split, log.n_decisions)
-    arms = np.array([federation.ask(t) for t in range(split, log.n_decisions)], dtype=np.int64)
-    agree = arms == log.chosen[rest]
-    p, rewards = log.propensities[rest], log.rewards[rest]
-    weights = np.where(agree, 1 / p, 0.0)
-    theta = _ridge(log, split)
     later = np.arange(split, log.n_decisions)
-    of_logged, of_policy = (log.contexts(later, chosen) @ theta for chosen in (log.chosen[later], arms))
-    ess = effective_sample_size(weights)
+    p, rewards, theta = log.propensities[later], log.rewards[later], _ridge(log, split)
+    arms, taken, of_policy = np.zeros(later.size, dtype=np.int64), np.zeros(later.size), np.zeros(later.size)
+    for i in counted(later.size, progress):
+        chances = federation.ask(split + i, Greedy() if greedy else None)
+        arms[i], taken[i] = chances.argmax(), chances[log.chosen[split + i]]
+        of_policy[i] = chances @ (log.offered(split + i) @ theta)
+    weights = taken / p
+    of_logged = log.contexts(later, log.chosen[later]) @ theta
+    ess, hits = effective_sample_size(weights), rewarded(weights, rewards)
+    manner = "taking the largest estimated mean" if greedy else "exploring as the policy does"
     return federation.evaluation(
         method="frozen",
-        question=f"mean reward of the models learned from the first {split:,} decisions, on the other {later.size:,}",
+        question=f"mean reward of the models learned from the first {split:,} decisions, {manner}, "
+        f"on the other {later.size:,}",
         seed=seed,
         decisions=later.size,
-        used=int(agree.sum()),
+        used=int(np.count_nonzero(weights)),
+        rewarded=hits,
         effective_sample_size=ess,
         estimates=(
             doubly_robust(weights, rewards, of_logged, of_policy),
@@ -167,9 +206,19 @@ def evaluate_frozen(system: System, log: LoggedDecisions, seed: int = 0, *, trai
             inverse_propensity(weights, rewards),
         ),
         logged=mean("logged", rewards),
-        warnings=tuple(_doubts(p, weights, ess)),
+        warnings=(*_doubts(p, weights, ess), *_few_rewards(int(np.count_nonzero(weights)), hits)),
         arms=arms,
+        weights=weights,
+        first=split,
     )
+
+
+def counted(n: int, progress: Progress) -> Iterator[int]:
+    """0, …, n − 1, telling how far it is."""
+    for t in range(n):
+        yield t
+        if progress is not None:
+            progress(1)
 
 
 class _Federation:
@@ -209,12 +258,9 @@ class _Federation:
         choice = client.select(self.log.offered(t)[self.log.chosen[t]][None, :])
         self._learn(client, choice.number, t)
 
-    def ask(self, t: int) -> int:
-        """Choose, and learn nothing."""
-        client = self.link.client(int(self.clients[t]))
-        choice = client.select(self.log.offered(t))
-        client.forget(choice.number)
-        return choice.arm
+    def ask(self, t: int, policy: Policy | None) -> Array:
+        """The probabilities of the offered arms, as the client chooses or by another policy; nothing is learnt."""
+        return self.link.client(int(self.clients[t])).propensities(self.log.offered(t), policy)
 
     def evaluation(self, **found: Any) -> LogEvaluation:
         """What was found, with what the machines said to each other."""
@@ -274,8 +320,16 @@ def _ridge(log: LoggedDecisions, split: int) -> Array:
     return theta
 
 
+def _few_rewards(used: int, hits: int) -> list[str]:
+    if hits >= FEW_REWARDED or used == hits:
+        return []
+    return [f"Of {used:,} decisions of use {hits:,} had a reward; such a rate is known roughly, as its interval says."]
+
+
 def _doubts(propensities: Array, weights: Array, ess: float) -> list[str]:
     doubts = []
+    if certain := int(np.count_nonzero(propensities > 1 - 1e-9)):
+        doubts.append(f"In {certain:,} decisions the log's policy had no choice: what others do there is not known.")
     if propensities.min() < TINY:
         doubts.append(
             f"The smallest propensity is {propensities.min():.2g}: such a decision counts "

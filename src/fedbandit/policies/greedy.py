@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from fedbandit.model import Model
-from fedbandit.policies.policy import Policy, best
+from fedbandit.policies.policy import Policy, Randomness, best
 from fedbandit.types import Array
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ class Greedy(Policy):
     """Pull the arm with the largest xᵀθ̂."""
 
     name: ClassVar[str] = "greedy"
+    randomness: ClassVar[Randomness] = "none"
 
     def choose(self, model: Model, contexts: Array, draw: Draw) -> int:  # noqa: ARG002 - nothing is random
         """The arm with the largest estimated mean."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fedbandit.model import Model
-from fedbandit.policies.policy import Policy, WidthRule, best
+from fedbandit.model import Model, Part
+from fedbandit.policies.policy import Policy, WidthRule, best, sampled_shares
 from fedbandit.types import Array
 
 if TYPE_CHECKING:
@@ -37,6 +37,14 @@ class LinPHE(WidthRule, Policy):
             noise = semidefinite_cholesky(part.V) @ draw.normal(part.theta.size)
             scores += X @ (part.theta + self.sampling_width(part) * (part.inverse @ noise))
         return best(scores)
+
+    def propensities(self, model: Model, contexts: Array, draw: Draw) -> Array:
+        """Shares of `SAMPLES` perturbed histories, all at once."""
+
+        def spread(part: Part) -> Array:
+            return self.sampling_width(part) * (part.inverse @ semidefinite_cholesky(part.V))
+
+        return sampled_shares(model, contexts, draw, spread)
 
 
 def semidefinite_cholesky(A: Array) -> Array:

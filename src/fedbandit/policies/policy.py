@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 
 from fedbandit.errors import number, require
 from fedbandit.model import TIE, Model, Part, Width
 from fedbandit.sums import Sums
-from fedbandit.types import Array
+from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
 if TYPE_CHECKING:
     from fedbandit.streams import Draw
+
+
+Randomness = Literal["none", "known", "unknown"]
+"""Whether `choose` gives one arm for sure, or draws it, with probabilities that have a formula or have none."""
+
+REPEATS, SAMPLES = 200, 1000
+"""How often a choice is repeated, or a parameter sampled, in order to estimate the probabilities of arms."""
 
 
 @runtime_checkable
@@ -24,10 +32,28 @@ class Policy(Protocol):
 
     name: ClassVar[str]
     """What it is called on the command line."""
+    randomness: ClassVar[Randomness] = "unknown"
+    """How propensities are known: they are 0 and 1, exact, or estimated."""
+    only_explores: ClassVar[bool] = False
+    """Whether it does not look at rewards: nobody expects it to earn more than random arms."""
 
     def choose(self, model: Model, contexts: Array, draw: Draw) -> int:
         """The index of the arm to pull: a row of `contexts` (K, d). All randomness comes from `draw`."""
         ...
+
+    def propensities(self, model: Model, contexts: Array, draw: Draw) -> Array:
+        """The probability of each arm, (K,), if `choose` were asked with this model: what evaluating a log needs.
+
+        Exact where nothing is random. Otherwise estimated: `choose` is asked `REPEATS` times with other random
+        numbers. A policy with a formula overrides this, and says so (`randomness`).
+        """
+        K = len(contexts)
+        if self.randomness == "none":
+            chosen = np.zeros(K)
+            chosen[self.choose(model, contexts, draw)] = 1.0
+            return chosen
+        repeated = [self.choose(model, contexts, draw.sibling(k)) for k in range(REPEATS)]
+        return shares(np.bincount(repeated, minlength=K))
 
     def told(self, world: World) -> Policy:  # noqa: ARG002 - most have nothing open
         """The policy with every parameter that was left open settled for this world."""
@@ -45,6 +71,25 @@ def best(scores: Array) -> int:
     1
     """
     return int((scores >= scores.max() - TIE).argmax())
+
+
+def shares(counts: Ints) -> Array:
+    """Estimated probabilities of arms that were chosen so often; no arm gets zero, as one that was logged was possible.
+
+    (n_a + 1/K)/(n + 1): one further choice is divided among all arms.
+
+    >>> shares(np.array([3, 0])).tolist()
+    [0.875, 0.125]
+    """
+    return np.asarray((counts + 1 / counts.size) / (counts.sum() + 1))
+
+
+def sampled_shares(model: Model, contexts: Array, draw: Draw, spread: Callable[[Part], Array]) -> Array:
+    """How often each arm is the best of θ̂ + S z with S = spread(part) and z ~ N(0, I), in `SAMPLES` draws of z."""
+    rng, scores = draw.sibling(0).generator(), np.zeros((len(contexts), SAMPLES))
+    for part, X in model.parts(contexts):
+        scores += (X @ part.theta)[:, None] + (X @ spread(part)) @ rng.standard_normal((part.theta.size, SAMPLES))
+    return shares(np.bincount(scores.argmax(axis=0), minlength=len(contexts)))
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fedbandit.model import Model
-from fedbandit.policies.policy import Policy, WidthRule, best
+from fedbandit.model import Model, Part
+from fedbandit.policies.policy import Policy, WidthRule, best, sampled_shares
 from fedbandit.types import Array
 
 if TYPE_CHECKING:
@@ -32,6 +32,12 @@ class LinTS(WidthRule, Policy):
         """The best arm of θ̃ = θ̂ + α L z with L Lᵀ = V(λ)⁻¹ and z ~ N(0, I)."""
         scores = np.zeros(len(contexts))
         for part, X in model.parts(contexts):
-            L = np.linalg.cholesky(part.inverse)
-            scores += X @ (part.theta + self.sampling_width(part) * (L @ draw.normal(part.theta.size)))
+            scores += X @ (part.theta + self._spread(part) @ draw.normal(part.theta.size))
         return best(scores)
+
+    def propensities(self, model: Model, contexts: Array, draw: Draw) -> Array:
+        """Shares of `SAMPLES` sampled parameters, all at once."""
+        return sampled_shares(model, contexts, draw, self._spread)
+
+    def _spread(self, part: Part) -> Array:
+        return np.asarray(self.sampling_width(part) * np.linalg.cholesky(part.inverse), dtype=np.float64)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from fedbandit.model import Model, Part
-from fedbandit.policies.policy import Policy, WidthRule, best
+from fedbandit.policies.policy import Policy, Randomness, WidthRule, best
 from fedbandit.types import Array
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ class UCB(WidthRule, Policy):
     """
 
     name: ClassVar[str] = "ucb"
+    randomness: ClassVar[Randomness] = "none"
 
     def choose(self, model: Model, contexts: Array, draw: Draw) -> int:  # noqa: ARG002 - nothing is random
         """The arm with the largest bound."""

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from fedbandit.privacy.calibration import gaussian_epsilon
 
 Basis = Literal["proven", "as published", "none"]
+DEFINITIONS = {
+    "": "",
+    "given later records": "What the client chooses later because of it is taken as given, and not covered.",
+    "joint": "What is chosen for others because of it is covered; the arm of its own round tells its own contexts.",
+    "local": "Everything that follows from it is covered.",
+}
+"""The definitions of differential privacy that claims are made in, and what each covers (docs/privacy-proofs.md)."""
 
 
 @dataclass(frozen=True)
@@ -14,8 +23,12 @@ class Guarantee:
     """What is protected, from whom, how well, and on what basis.
 
     `unit` is whose data may change between neighbours: one interaction, or a client's whole contribution.
+    `definition` is one of `DEFINITIONS`; `trust` and `own` are the privacy part's; `public` is what is not hidden.
+    `mu` is the distance of neighbours in standard deviations (μ-GDP) for Gaussian noise: ε follows for every δ.
+    `context_bound`, `reward_bound`, `reward_weight` are L, B and κ; `releases` is for how many noise is calibrated.
     `true_epsilon` says what a published mechanism really gives at δ, where that is known: ∞ if nothing does.
     `noise` says where random numbers come from: "simulation" (NumPy) or "secure" (float-safe sampling).
+    `proof` is a heading of docs/privacy-proofs.md.
 
     >>> print(Guarantee())
     none: statistics leave the clients without noise
@@ -32,17 +45,85 @@ class Guarantee:
     true_epsilon: float | None = None
     noise: str = "simulation"
     remark: str = ""
+    definition: str = ""
+    trust: str = ""
+    own: str = ""
+    public: tuple[str, ...] = ()
+    mu: float | None = None
+    context_bound: float | None = None
+    reward_bound: float | None = None
+    reward_weight: float | None = None
+    releases: int | None = None
+    proof: str = ""
+
+    def __post_init__(self) -> None:
+        """A list, as files have it, is a tuple."""
+        object.__setattr__(self, "public", tuple(self.public))
+
+    @property
+    def private(self) -> bool:
+        """Whether anything is claimed."""
+        return self.basis != "none"
+
+    def epsilon_at(self, delta: float, records: int = 1) -> float:
+        """ε at any other δ, of so many records of one person.
+
+        >>> round(Guarantee("proven", epsilon=1.0, delta=1e-5, mu=0.268).epsilon_at(1e-5, records=10), 1)
+        14.4
+        """
+        if self.mu is None:
+            return records * self.epsilon if self.delta == 0 or (records == 1 and delta >= self.delta) else math.inf
+        return gaussian_epsilon(records * self.mu, delta)
+
+    def sentence(self) -> str:
+        """For somebody who does not know the vocabulary.
+
+        >>> print(Guarantee("proven", "rewards", "everybody else", epsilon=1.0, unit="one interaction").sentence())
+        Whoever sees everything that leaves this client can tell one interaction from another (rewards) with odds of \
+at most e^1; ten of one person: e^10. NOT PRIVATE IN USE: this noise is for simulations.
+        """
+        if not self.private:
+            return f"Nothing is hidden: {self.remark or 'statistics leave this client as they are'}."
+        if self.basis != "proven":
+            true = "" if self.true_epsilon is None else f"; it really is {_power(self.true_epsilon)}"
+            return f"Published as odds of at most {_power(self.epsilon)}, not proven{true}. Do not rely on it."
+        who = "this client" if self.unit.startswith("one") else "these clients"
+        chance = f", except with chance {self.delta:g}" if self.delta else ""
+        text = (
+            f"Whoever sees everything that leaves {who} can tell {self.unit or 'one interaction'} from another "
+            f"({self.protects}) with odds of at most {_power(self.epsilon)}{chance}"
+        )
+        if self.unit == "one interaction" and (self.delta == 0 or self.mu is not None):
+            text += f"; ten of one person: {_power(self.epsilon_at(self.delta, 10))}"
+        text += f". Not hidden: {', '.join(self.public)}." if self.public else "."
+        if DEFINITIONS[self.definition]:
+            text += f" {DEFINITIONS[self.definition]}"
+        return text if self.noise == "secure" else f"{text} NOT PRIVATE IN USE: this noise is for simulations."
+
+    def as_dict(self) -> dict[str, Any]:
+        """All fields and the sentence, ready for JSON: infinities are texts."""
+        fields = {**asdict(self), "public": list(self.public), "sentence": self.sentence()}
+        return {
+            key: str(value) if isinstance(value, float) and math.isinf(value) else value
+            for key, value in fields.items()
+        }
 
     def __str__(self) -> str:
         """One line."""
-        if self.basis == "none":
+        if not self.private:
             return f"none: {self.remark or 'statistics leave the clients without noise'}"
         budget = f"{self.epsilon:g}-DP" if self.delta == 0 else f"({self.epsilon:g}, {self.delta:g})-DP"
+        neighbours = ", ".join(part for part in (self.neighbours, self.definition) if part)
+        noise = "secure noise" if self.noise == "secure" else f"{self.noise} noise: NOT PRIVATE IN USE"
         text = (
             f"{budget} {self.basis}: protects {self.protects} of {self.unit} against {self.against} "
-            f"({self.neighbours}) by {self.mechanism}; {self.noise} noise"
+            f"({neighbours}) by {self.mechanism}; {noise}"
         )
         if self.true_epsilon is not None:
             known = "no finite ε holds" if math.isinf(self.true_epsilon) else f"the true ε is {self.true_epsilon:.3g}"
             text += f"; {known}"
         return text + (f"; {self.remark}" if self.remark else "")
+
+
+def _power(epsilon: float) -> str:
+    return "e^∞" if math.isinf(epsilon) else f"e^{epsilon:.3g}"

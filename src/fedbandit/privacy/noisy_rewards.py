@@ -68,6 +68,12 @@ class NoisyRewards(Privacy):
             epsilon=self.epsilon,
             unit="one interaction",
             mechanism="Laplace noise on each reward",
+            definition="local",
+            trust="nobody",
+            own="released",
+            public=("contexts", "that and when it took part", "how many rewards it observed"),
+            reward_bound=max(abs(self.low), abs(self.high)),
+            proof="Noise on rewards",
         )
 
     def stream(self, member: int, source: Callable[[int], Source]) -> None:

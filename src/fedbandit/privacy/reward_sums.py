@@ -13,7 +13,7 @@ import numpy as np
 from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
 from fedbandit.privacy.calibration import check_budget
 from fedbandit.privacy.guarantee import Guarantee
-from fedbandit.privacy.mechanism import FactorisationKind, Mechanism, noise_std, reward_mechanism
+from fedbandit.privacy.mechanism import FactorisationKind, Mechanism, distance, noise_std, reward_mechanism
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.privacy import Perturbs, Privacy
 from fedbandit.privacy.reward_stream import RewardStream
@@ -155,4 +155,13 @@ class RewardSums(Privacy):
             delta=self.delta,
             unit="one interaction",
             mechanism="noise on each user's sums" if self.world is None else self.mechanism.description,
+            definition="local",
+            trust="coordinator" if trusted else "nobody",
+            own="released",
+            public=("contexts", "that and when it took part", "how many rewards it observed"),
+            mu=None if self.world is None or self.delta == 0 else distance(self.mechanism),
+            context_bound=None if self.world is None else self.world.bound,
+            reward_bound=max(abs(self.low), abs(self.high)),
+            releases=self.releases,
+            proof="Noise on sums of rewards",
         )

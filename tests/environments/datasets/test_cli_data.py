@@ -163,6 +163,25 @@ def test_bad_logs_are_refused_with_file_and_line(capsys: pytest.CaptureFixture[s
 def test_warnings_go_to_standard_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     log = str(write_log(tmp_path / "log.csv", n=60))
     assert main(["replay", "linucb", "--log", log, *COLUMNS, "--propensity", "p"]) == 0
-    assert "not to be trusted" in capsys.readouterr().err
+    assert "decisions were accepted; the interval is wide" in capsys.readouterr().err
     assert main(["replay", "linucb", "--log", log, *COLUMNS, "--propensity", "p", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["warnings"]
+
+
+def test_several_systems_are_compared_and_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    log = str(write_log(tmp_path / "log.csv", n=600))
+    words = ["replay", "uniform", "linucb:alpha=0.3", "--log", log, *COLUMNS, "--propensity", "p", "--greedy"]
+    assert main([*words, "--out", str(tmp_path / "out")]) == 0
+    text = capsys.readouterr().out
+    assert "linucb − uniform: +" in text
+    assert "95 %, paired" in text
+    assert "taking the largest estimated mean" in text
+    page = (tmp_path / "out/report.html").read_text()
+    assert "Paired differences" in page
+    assert "data:image/png" in page
+    assert json.loads((tmp_path / "out/report.json").read_text())["baseline"] == "uniform"
+    found = report(capsys, *words)
+    assert {one["system"] for one in found["systems"]} == {"uniform", "linucb"}
+    assert "A table needs --client, --features" in refusal(
+        capsys, "replay", "linucb", "--log", log, "--reward", "click"
+    )

@@ -18,7 +18,7 @@ from fedbandit.messages import Download, Join, Message, encode, is_a
 from fedbandit.network.coordinator.config import ServerConfig
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.credentials import Credentials, Identity
-from fedbandit.network.envelope import SIZE
+from fedbandit.network.envelope import unseal
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import Store, open_store
 
@@ -133,7 +133,7 @@ class HostedFederation:
             self._log(name, outcome)
             raise outcome
         member = self.federation.register.by_name[name].member
-        if sending is not None and self.connections.get(member) is not sending and is_a(Join, frame[SIZE:]):
+        if sending is not None and self.connections.get(member) is not sending and is_a(Join, unseal(frame)[1]):
             if member in self.connections:
                 self.connections[member].close("another session of this client has joined")
             self.connections[member] = sending

@@ -1,0 +1,81 @@
+"""Several systems on one log: what each would earn, and by how much one is better, with paired differences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fedbandit.environments.logged import LoggedDecisions
+from fedbandit.errors import FedbanditError
+from fedbandit.evaluation.estimators import Estimate, difference
+from fedbandit.evaluation.logs import LogEvaluation, Progress, evaluate_frozen, replay
+from fedbandit.system import System
+
+Method = Literal["replay", "frozen"]
+
+
+@dataclass(frozen=True)
+class LogComparison:
+    """Evaluations of several systems on one log, best first, and how each differs from the first that was named.
+
+    differences: of the first estimates, system − baseline, paired decision by decision; None for the baseline.
+    """
+
+    baseline: str
+    evaluations: tuple[LogEvaluation, ...]
+    differences: tuple[Estimate | None, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The systems, best first."""
+        return tuple(evaluation.system for evaluation in self.evaluations)
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as a JSON-ready object."""
+        return {
+            "baseline": self.baseline,
+            "systems": [
+                {**found.as_json(), "difference": None if gap is None else gap.as_json()}
+                for found, gap in zip(self.evaluations, self.differences, strict=True)
+            ],
+        }
+
+
+def evaluate(
+    system: System,
+    log: LoggedDecisions,
+    method: Method | None = None,
+    seed: int = 0,
+    *,
+    train: float = 0.5,
+    greedy: bool = False,
+    progress: Progress = None,
+) -> LogEvaluation:
+    """What a log says of a system: `replay` if it is uniform and nothing else is asked, else `evaluate_frozen`."""
+    if (method or ("replay" if log.uniform and not greedy else "frozen")) == "frozen":
+        return evaluate_frozen(system, log, seed, train=train, greedy=greedy, progress=progress)
+    if greedy:
+        raise FedbanditError(
+            "Replay evaluates a system while it learns, as it explores; greedy is for method='frozen'."
+        )
+    return replay(system, log, seed, progress=progress)
+
+
+def compare(systems: Sequence[System], log: LoggedDecisions, **options: Any) -> LogComparison:
+    """Evaluate each system on the log, with the options of `evaluate`; differences are from the first one.
+
+    Both estimates of a pair rest on the same decisions, so that what these have in common cancels: the interval of the
+    difference is the one to decide by, not whether two intervals overlap.
+    """
+    if not systems:
+        raise FedbanditError("There is no system to evaluate; name at least one.")
+    found = [evaluate(system, log, **options) for system in systems]
+    best_first = sorted(found, key=lambda one: -one.estimates[0].value)
+    gaps = tuple(
+        None
+        if one is found[0]
+        else difference(f"{one.system} − {found[0].system}", one.estimates[0], found[0].estimates[0])
+        for one in best_first
+    )
+    return LogComparison(found[0].system, tuple(best_first), gaps)
