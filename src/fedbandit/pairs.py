@@ -133,6 +133,10 @@ def _check_private_statistics(structure: Structure, protocol: MessageProtocol, p
         refuse(
             privacy, other, why, "the structure Alone with CountTriggered (preset dp_linucb) where a client is alone"
         )
+    if privacy.pooled:
+        _check_pooled(structure, protocol, privacy)
+    if privacy.waits and protocol.says == "gossip":
+        refuse(privacy, protocol, "with own='released' peers may not learn from their own data", "own='exact'")
     if privacy.contribution is not None and protocol.period > 1:
         why = (
             f"a client has {protocol.period} estimators with a stream each, so `contribution` would not bound its part"
@@ -146,6 +150,16 @@ def _check_private_statistics(structure: Structure, protocol: MessageProtocol, p
             "single records and no finite ε holds"
         )
         refuse(privacy, protocol, why, "CountTriggered, or Synchronous or Gossip with growth=…, which read counts only")
+
+
+def _check_pooled(structure: Structure, protocol: MessageProtocol, privacy: Privacy) -> None:
+    """One noisy total of everybody's statistics needs everybody at once, and tells nothing about anybody."""
+    if structure.by_member:
+        why = "who belongs together is found from what each member has released, and a total tells nothing of that"
+        refuse(privacy, structure, why, "trust='nobody'")
+    if not protocol.at_once:
+        why = "a total of everybody needs everybody at once"
+        refuse(privacy, protocol, why, "Synchronous with growth=…, or Scheduled; or trust='nobody'")
 
 
 def _check_reward_sums(structure: Structure, protocol: MessageProtocol, privacy: Privacy) -> None:

@@ -57,6 +57,7 @@ class PoolNoise:
     failure: float = 0.05
     theta_bound: float = 1.0
     published: NoiseBounds | None = None
+    with_own: bool = False
 
     @property
     def weighed(self) -> bool:

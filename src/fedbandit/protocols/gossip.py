@@ -84,7 +84,8 @@ class Gossip(MessageProtocol):
                 "use an environment with rounds='all'."
             )
         neighbours = neighbours_of(self.topology, world.n_clients)
-        longest = diameter(neighbours) if self.ttl > 1 else 1
+        known = not (isinstance(self.topology, str) and self.topology == "unknown")
+        longest = diameter(neighbours) if self.ttl > 1 and known else self.ttl
         require(self.ttl <= longest, "ttl", self.ttl, f"at most {longest}, the diameter of the topology")
         return replace(self, neighbours=neighbours)
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
-from fedbandit.messages import Join, Message, Receipt, Request, Upload
+from fedbandit.messages import Contribution, Join, Message, Receipt, Request, Upload
 from fedbandit.protocols.coordinator import Coordinator, Messages, not_taken
 from fedbandit.protocols.factors import count_releases
 from fedbandit.protocols.protocol import MessageProtocol
@@ -56,6 +56,7 @@ class Synchronous(MessageProtocol):
 
     says: ClassVar[Says] = "request"
     join: ClassVar[Joining] = "member"
+    at_once: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the threshold."""
@@ -139,6 +140,8 @@ class SynchronousCoordinator(Coordinator):
                 if not self.add(message):
                     return [Receipt(member, self.applied[member])]
                 return [Receipt(member, sequence), *self.answered(member)]
+            case Contribution():
+                return self.contribute(message)
             case _:
                 raise not_taken(message)
 
