@@ -48,11 +48,12 @@ from fedbandit.messages import (
     encode,
     encoded_size,
 )
+from fedbandit.model import Growing
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.privacy.sum_stream import SumStream
 from fedbandit.protocols.protocol import known_by, says_what_it_knows
-from fedbandit.protocols.trigger import Growing, Watched, timed_growth
+from fedbandit.protocols.trigger import Watched, timed_growth
 from fedbandit.sharing import LocalModel, Sharing, prior_share
 from fedbandit.state import State, StateError, Varying, require_like
 from fedbandit.streams import Purpose, generator
