@@ -382,6 +382,18 @@ class Groups(Sharing):
         return members.once((g, noise is None), share)
 
 
+class GroupsWithPrior(Groups):
+    """Groups that never change, whose members all start with the same public statistics."""
+
+    def __init__(self, group_of: Ints, n_clients: int, prior: Share) -> None:
+        super().__init__(group_of, n_clients)
+        self._prior = prior
+
+    def prior(self, member: int) -> Share:  # noqa: ARG002 - the same for all
+        """What a member starts with."""
+        return self._prior
+
+
 class FoundGroups(Sharing):
     """Groups that are found while running and do not overlap; at first everybody is alone. Write `find`."""
 

@@ -139,7 +139,7 @@ class PlainLearner:
             for user, choice, y in self._late.pop(now, ()):
                 federation.observe(user, choice, y)
             user = int(block.clients[s])
-            choice, a = federation.select(user, block.X[block.arms[s, : block.counts[s]]])
+            choice, a, _ = federation.select(user, block.X[block.arms[s, : block.counts[s]]])
             y = pull(block, s, a, out)
             if delayed and block.delays[s] > 0:
                 self._late.setdefault(now + int(block.delays[s]), []).append((user, choice, y))

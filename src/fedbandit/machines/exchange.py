@@ -108,7 +108,8 @@ class Exchange:
         # Observations uploaded and log det when it was last served; None where triggers look at what is pending.
         self._served: tuple[int, float] | None = (0, 0.0) if system.protocol.since_served else None
         drawn = source or partial(generator, seed, Purpose.NOISE, member if number is None else number)
-        self._keeps_own, self._pooled = system.privacy.keeps_own, system.privacy.pooled
+        self._keeps_own = system.privacy.keeps_own or system.privacy.perturbs != "statistics"
+        self._pooled = system.privacy.pooled
         trusted = system.privacy.site == "coordinator" and not system.privacy.pooled
         self.stream = None if trusted else system.privacy.stream(member, drawn)
 
