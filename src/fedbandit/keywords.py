@@ -11,7 +11,7 @@ SYSTEMS = {
     "noise": "σ ≥ 0 that widths assume for one reward; by default what the environment declares.",
     "confidence": "δ in (0, 1): widths hold with probability 1 − δ. Smaller explores more. 0.1.",
     "alpha": "a fixed width α ≥ 0 instead of the formula: the bonus is α ‖x‖ in V(λ)⁻¹. Larger explores more.",
-    "policy": "which arm to pull: ucb (default), igw, lints, linphe, greedy, widest, uniform, squared, or one of your own.",
+    "policy": "which arm to pull: ucb (default), igw, lints, linphe, greedy, widest, uniform, squared, or your own.",
     "privacy": "a privacy part: what may leave, and at what cost.",
     # when clients speak
     "gamma_upload": "γ_U ≥ 1: a client uploads when det V(λ) is more than γ_U times what it was after its last upload. "

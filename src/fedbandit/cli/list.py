@@ -64,22 +64,22 @@ def _explain(name: str, *, as_json: bool) -> int:
     ]
     if not found:
         raise unknown("system or environment", hyphenated(name), map(hyphenated, [*SYSTEMS, *ENVIRONMENTS_BY_TEXT]))
-    told = []
+    told: list[dict[str, Any]] = []
     for kind, maker in found:
         keywords = []
         for keyword in keywords_of(maker).values():
             usual = WORLD_DEFAULTS.get(keyword.name, "needed") if keyword.required else written(keyword.default)
-            said = meaning(maker.__name__.lower(), keyword.name, environment=kind == "environment")
-            keywords.append({"name": keyword.name, "default": usual, "meaning": said})
+            text = meaning(maker.__name__.lower(), keyword.name, environment=kind == "environment")
+            keywords.append({"name": keyword.name, "default": usual, "meaning": text})
         told.append({"kind": kind, "name": hyphenated(name), "text": getdoc(unwrap(maker)), "keywords": keywords})
     if as_json:
         print(json.dumps(told))
         return 0
     for entry in told:
         print(f"{entry['kind']} {entry['name']}\n\n{entry['text']}\n")
-        for keyword in entry["keywords"]:
-            flag = f"--{hyphenated(keyword['name'])}"
-            usual = "" if keyword["default"] == "none" else f" Default: {keyword['default']}."
-            print(fill(f"{keyword['meaning']}{usual}", 100, initial_indent=f"  {flag:20} ",
+        for said in entry["keywords"]:
+            flag = f"--{hyphenated(said['name'])}"
+            usual = "" if said["default"] == "none" else f" Default: {said['default']}."
+            print(fill(f"{said['meaning']}{usual}", 100, initial_indent=f"  {flag:20} ",
                        subsequent_indent=" " * 23))  # fmt: skip
     return 0
