@@ -83,6 +83,10 @@ def _check_models_speak(structure: Structure, protocol: MessageProtocol) -> None
         )
         refuse(structure, protocol, why, f"{counts}, which read counts")
 
+    if not structure.counted and protocol.reads != "counts":
+        why = "only what has data of others is sent back, so a client that is alone would never learn"
+        refuse(structure, protocol, why, "CountTriggered, or Synchronous with growth=…")
+
 
 def _refuse_one_by_one(structure: Structure, protocol: MessageProtocol) -> NoReturn:
     why = "its coordinator forms groups of members whom it knows one by one, and this structure has none to form"
