@@ -7,6 +7,7 @@ from typing import Protocol
 from fedbandit.engine.ledger import Ledger
 from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.partitions import Partitions
+from fedbandit.engine.services import Services
 from fedbandit.environments.block import Block
 from fedbandit.state import State
 
@@ -27,6 +28,11 @@ class Learner(Protocol):
     @property
     def clusters(self) -> Partitions | None:
         """Who was together, over time, if the system finds clusters."""
+        ...
+
+    @property
+    def services(self) -> Services | None:
+        """Whom a server with a queue has served, over time."""
         ...
 
     def run(self, start: int, stop: int, before: int, block: Block, out: Outcome) -> int:

@@ -77,7 +77,7 @@ EXPERIMENT = Experiment(
         "'The authors' settings' are those of their code: users with 300 observations or more (the paper says 350, "
         "which leaves 57 users of their file), α = 0.9 for independent learners, 0.3 for DisLinUCB, 0.2 for "
         "HetoFedBandit and -E; D = T/(N d ln T) and T/(5 d ln T); p = 0.01 per pair at σ = 0.1; HetoFedBandit is "
-        "served once in N interactions, -E in each. 'As printed' is α = 0.3 for all and v^c = 0.01 as a threshold of s.",
+        "served once in N interactions, -E in each. 'As printed' is α = 0.3 for all and s ≤ v^c = 0.01.",
         "T₀ = 5,000 interactions of all clients are 70 of each. Alg. 5 has no such phase.",
         "Our copy of Last.FM has days instead of milliseconds, so that N = 72 and T = 39,700 are left of the filter.",
     ),
