@@ -21,10 +21,10 @@ OURS = "clustered-linucb (ours)"
 
 TUNED = (
     "'Tuned' is this project's default: widest arms for 1.65 d rounds, δ = 0.5, ψᶜ = 1/(Nσ)², the code's D, a served "
-    "member's model replaced. 'Authors' settings' are those of their code: 70 random rounds, p = 0.01 per pair, "
-    "ψᶜ = 0, the same D. 'As printed' is Alg. 1–3, or 4–5, to the letter: δ = 0.1, ψᶜ = 1/σ² or that of Alg. 4, D of Alg. 2, "
-    "buffers added, T₀ of Theorem 3.3 unless another is named. -E is without exploration, δ = 0.01, ψᶜ of Alg. 4, the "
-    "code's D, clusters formed anew once a round."
+    "member's model replaced. 'Authors' settings' are those of their code: 70 random rounds, p = 0.01 per pair, ψᶜ = "
+    "0, the same D. 'As printed' is Alg. 1–3, or 4–5, to the letter: δ = 0.1, ψᶜ = 1/σ² or that of Alg. 4, D of Alg. "
+    "2, buffers added, T₀ of Theorem 3.3 unless another is named. -E is without exploration, δ = 0.01, ψᶜ of Alg. 4, "
+    "the code's D, clusters formed anew once a round."
 )
 POOL = (
     "The pool is the authors': entry i of d has the variance (d − i)/d before contexts are normalised. Parameters have "
