@@ -41,8 +41,8 @@ def _printed() -> dict[tuple[str, float | int | str], float]:
 EXPERIMENT = Experiment(
     title="regret over the privacy budget",
     reference="Wang et al. 2020, Table 1, §6.3: T = 10,000, 5 runs",
-    reports="Regret falls as ε grows, roughly like 1/ε; locally private systems have far more than global ones; DP-CoLin "
-    "and DP-GOBLin have less than DP-LinUCB at every ε.",
+    reports="Regret falls as ε grows, roughly like 1/ε; locally private systems have far more than global ones; "
+    "DP-CoLin and DP-GOBLin have less than DP-LinUCB at every ε.",
     remarks=(
         *REMARKS,
         "Printed numbers depend on d, σ and the threshold of edges, none of which is printed, and on the masks that "
