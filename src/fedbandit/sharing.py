@@ -103,6 +103,7 @@ class Members:
     b: Array  # (slots, d)
     n: Ints  # (N,)
     releases: Ints  # (N,) uploads that carried something
+    changes: int = 0
     _shares: dict[Hashable, Share] = field(default_factory=dict, repr=False)
 
     def add(self, member: int, slot: int, sums: Sums) -> None:
@@ -117,6 +118,7 @@ class Members:
 
     def forget_shares(self) -> None:
         """Statistics have changed."""
+        self.changes += 1
         self._shares.clear()
 
     def once(self, key: Hashable, share: Callable[[], Share]) -> Share:
@@ -263,8 +265,7 @@ class Others(Sharing):
 
     def _total(self, g: int, members: Members, noise: Noise | None) -> tuple[Array, Array, int, float]:
         """The sums of a group, computed once after each change."""
-        who = self._groups[g]
-        stamp = int(members.releases[who].sum())
+        who, stamp = self._groups[g], members.changes
         if g not in self._totals or self._totals[g][0] != stamp:
             variance = 0.0 if noise is None else sum(noise.variance(i, int(members.releases[i])) for i in who)
             self._totals[g] = stamp, members.V[who].sum(axis=0), members.b[who].sum(axis=0), variance

@@ -8,12 +8,13 @@ from functools import partial
 from types import FunctionType
 
 from fedbandit.errors import FedbanditError, number
+from fedbandit.pairs import check_pairs
 from fedbandit.policies import UCB, Policy, Uniform, Widest
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
 from fedbandit.protocols import Coordinator, MessageProtocol, Never
 from fedbandit.sharing import Groups, Noise, Others, Sharing
 from fedbandit.streams import Purpose, generator
-from fedbandit.structures import Alone, Clustering, Everyone, GlobalLocal, OnGraph, Structure
+from fedbandit.structures import Alone, Clustering, Everyone, OnGraph, Structure
 from fedbandit.world import World
 
 
@@ -46,122 +47,7 @@ class System:
             if not isinstance(part, kind) or isinstance(part, type):
                 raise FedbanditError(f"The {role} of a system is {part!r}, which is not a {kind.__name__} instance.")
         number(self.ridge, "ridge", "a finite number ≥ 1e-12", at_least=1e-12)
-        self._check_pairs()
-
-    def _check_pairs(self) -> None:
-        parts = f"{type(self.structure).__name__} with {type(self.protocol).__name__}"
-        speaks = self.protocol.says != "nothing"
-        if isinstance(self.structure, Clustering):
-            self._check_clustering(self.structure, parts)
-        elif not self.structure.separate and speaks:
-            raise FedbanditError(
-                f"{parts} is refused: one model serves all clients, so there is nobody to exchange statistics "
-                "with; use the protocol Never, or a structure with a row for each client."
-            )
-
-        if self.protocol.one_by_one and not self.structure.by_member:
-            raise FedbanditError(
-                f"{parts} is refused: this coordinator forms groups of members whom it knows one by one; use a "
-                "structure that says how, such as HomogeneityCliques or EvidenceClusters."
-            )
-        if isinstance(self.structure, OnGraph) and self.structure.separate and self.protocol.says != "upload":
-            raise FedbanditError(
-                f"{parts} is refused: users on a graph that keep their own data need a protocol in which they upload, "
-                "such as EventTriggered; or central=True, with Never."
-            )
-        if self.structure.by_member and self.protocol.says not in ("upload", "request"):
-            raise FedbanditError(
-                f"{parts} is refused: groups are found by a coordinator, and this protocol has none; use ServerQueue, "
-                "Scheduled, Synchronous, EventTriggered or CountTriggered."
-            )
-        if self.privacy.perturbs == "statistics" and not isinstance(self.structure, Clustering):
-            self._check_soundness()
-        if self.privacy.perturbs == "reward sums":
-            self._check_reward_sums()
-
-    def _check_reward_sums(self) -> None:
-        """Contexts of chosen arms are sent as they are, so choices must depend on rewards through releases only."""
-        claim, parts = self.privacy.guarantee(), f"{type(self.privacy).__name__} with {type(self.structure).__name__}"
-        if not self.structure.separate:
-            if not isinstance(self.structure, OnGraph):
-                raise FedbanditError(f"{parts} is refused: sums of rewards are released of users on a graph only.")
-            return
-        if claim.basis == "as published":
-            raise FedbanditError(f"{parts} is refused: the paper's noise is on the model of all users in one place.")
-        if self.structure.fresh:
-            raise FedbanditError(
-                f"{parts} is refused: a model that learns from its own rewards at once chooses arms, whose contexts it "
-                "sends as they are, by rewards that were not noised; use a structure with fresh=False, or NoisyRewards."
-            )
-        if self.protocol.reads != "counts":
-            raise FedbanditError(
-                f"{parts} needs a protocol that reads counts, such as CountTriggered: a model that waits for releases "
-                "has no determinant that grows by itself."
-            )
-        if self.privacy.site == "coordinator" and not self.structure.by_member:
-            raise FedbanditError(f"{parts} is refused: a coordinator that draws noise has to know its members.")
-
-    def _check_soundness(self) -> None:
-        """A mechanism's claim is worth nothing if something else tells what it hides."""
-        claim, parts = self.privacy.guarantee(), f"{type(self.privacy).__name__} with {type(self.protocol).__name__}"
-        if self.privacy.site == "node":
-            raise FedbanditError(
-                f"{type(self.privacy).__name__} with {type(self.structure).__name__} is refused: its noise is that of "
-                "local servers which cluster their users, as PhasedClusters does."
-            )
-        if isinstance(self.structure, OnGraph):
-            raise FedbanditError(
-                f"{parts} is refused on a graph of users: noise in V would make its kernel indefinite; protect rewards "
-                "(PrivateRewards) instead."
-            )
-        if isinstance(self.structure, GlobalLocal):
-            raise FedbanditError(
-                f"{parts} is refused for a model in two parts: what is shared holds estimates made with the personal "
-                "part, whose sensitivity is not known; protect rewards (NoisyRewards) instead."
-            )
-        if not self.structure.separate or self.protocol.says == "nothing":
-            raise FedbanditError(
-                f"{parts} is refused: nothing is ever released, so there is nothing to make private; to protect the "
-                "model of a client that learns alone, use the structure Alone with CountTriggered (preset dp_linucb)."
-            )
-        if self.privacy.contribution is not None and self.protocol.period > 1:
-            raise FedbanditError(
-                f"{parts} is refused: a client has {self.protocol.period} estimators with a stream each, so that "
-                "`contribution` would not bound what it contributes; use ttl=1, or one interaction as the unit."
-            )
-        if claim.basis == "proven" and self.protocol.reads == "raw":
-            raise FedbanditError(
-                f"{parts} is refused under calibration 'proven': its trigger reads raw data, so the times at which a "
-                "client speaks depend on single records and no finite ε holds; use CountTriggered, or Synchronous with "
-                "growth=…, whose triggers read public counts only."
-            )
-
-    def _check_clustering(self, structure: Clustering, parts: str) -> None:
-        speaks = self.protocol.says != "nothing"
-        if speaks and not structure.federated:
-            raise FedbanditError(
-                f"{parts} is refused: every local server clusters its own users and nobody coordinates them; use the "
-                "protocol Never."
-            )
-        if structure.federated and self.protocol.says not in ("upload", "request"):
-            raise FedbanditError(
-                f"{parts} is refused: local clusters of different servers share through a coordinator; use a protocol "
-                "that speaks to one, such as EventTriggered."
-            )
-        if self.privacy.perturbs != "statistics":
-            return
-        pair = f"{type(structure).__name__} with {type(self.privacy).__name__}"
-        if self.privacy.guarantee().basis == "proven":
-            raise FedbanditError(
-                f"{pair} is refused under calibration 'proven': users are clustered by raw statistics, which their "
-                "uploads then tell, and clusters that change would release old records again; use ReleasedPhases, "
-                "which clusters users by what each of them has released."
-            )
-        if self.privacy.site != "node" or not structure.federated:
-            raise FedbanditError(
-                f"{pair} is refused: here sums of local clusters are uploaded, and nobody knows how to noise those but "
-                "PublishedClusters, with PhasedClusters."
-            )
+        check_pairs(self.protocol, self.structure, self.privacy)
 
     @property
     def guarantee(self) -> Guarantee:

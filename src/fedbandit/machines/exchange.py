@@ -37,6 +37,7 @@ from fedbandit.messages import (
     Download,
     Join,
     Message,
+    Recall,
     Receipt,
     Request,
     Threshold,
@@ -200,7 +201,7 @@ class Exchange:
                 self.exploring = False
                 self.threshold = self._agreed
                 return [self.upload()]
-            case Collect():
+            case Collect() | Recall():
                 pass
             case _:
                 raise FedbanditError(f"A client does not take a {type(message).__name__}.")

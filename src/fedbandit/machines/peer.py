@@ -63,7 +63,9 @@ class PeerMachine:
             for g in range(protocol.period)
         ]
         near = protocol.neighbours[member] if neighbours is None else neighbours
-        self.node = PeerNode(member, near, protocol.ttl, world.dim)
+        groups = told.structure.groups(world)
+        companions = (j for j in protocol.companions(member) if groups.size == 1 or groups[j] == groups[member])
+        self.node = PeerNode(member, near, protocol.ttl, world.dim, frozenset(companions))
         self.noise = told.privacy.pool_noise(together=False)
         self.ridge = float(system.ridge)
         self.keeps_own = told.privacy.keeps_own or told.privacy.perturbs != "statistics"

@@ -27,6 +27,8 @@ def feducb(
     threshold: float | str | None = None,
     topology: Topology = "central",
     ttl: int = 1,
+    cliques: bool = False,
+    subsample: bool = True,
     calibration: Calibration = "proven",
     **common: Unpack[Common],
 ) -> System:
@@ -34,7 +36,8 @@ def feducb(
 
     `threshold` is D of Alg. 1 line 12. `epsilon` may be one for each agent. `topology` is "central" for a coordinator,
     or the graph of agents that talk to each other directly ("complete", "line", "ring", "star", "grid", "erdos-renyi",
-    an adjacency matrix or a networkx graph), where messages live `ttl` = γ hops (`protocols.Gossip`, §4.2).
+    an adjacency matrix or a networkx graph), where messages live `ttl` = γ hops (`protocols.Gossip`, §4.2);
+    `cliques` has agents share within cliques only, and `subsample=False` has one estimator instead of γ.
 
     Deviations:
         D1. Under "proven" agents synchronise when their number of observations has grown by half, not on Alg. 1's
@@ -57,13 +60,14 @@ def feducb(
     by_counts = calibration == "proven" and threshold is None
     protocol: MessageProtocol
     if isinstance(topology, str) and topology == "central":
-        require(ttl == 1, "ttl", ttl, "1 with a coordinator; it belongs to a topology of peers")
+        for name, value, usual in (("ttl", ttl, 1), ("cliques", cliques, False), ("subsample", subsample, True)):
+            require(value == usual, name, value, f"{usual} with a coordinator; it belongs to a topology of peers")
         protocol = Synchronous(growth=GROWTH, batch=BATCH) if by_counts else Synchronous(threshold)
     elif by_counts:
-        protocol = Gossip(topology, ttl, GROWTH, BATCH)
+        protocol = Gossip(topology, ttl, GROWTH, BATCH, cliques=cliques, subsample=subsample)
     else:
         D = number(100.0 if threshold is None else threshold, "threshold", "a number ≥ 0 for peers", at_least=0.0)
-        protocol = Gossip(topology, ttl, None, 1, D)
+        protocol = Gossip(topology, ttl, None, 1, D, cliques, subsample)
     return compose(protocol, Everyone(), privacy=private, **common)
 
 

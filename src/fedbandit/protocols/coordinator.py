@@ -17,11 +17,13 @@ again tells the last one it has, and is sent its share anew if that is not the l
 Calls. `collect` asks members for what they have; when the last one has answered, `collected` goes on. One that joins
 again while its answer is awaited is called again, so that a lost call blocks nobody. Whoever does not answer can be
 excused: it owes the answer, which is taken when it comes, but nobody waits for it.
+
+Contributions. A coordinator that keeps each member's sums too (`keep_contributions`) can set a member's aside and take
+them back, let a member go, and be told what all uploads of a member amount to, if it has lost some (`restate`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -30,9 +32,10 @@ from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Download, Join, Message, Upload
+from fedbandit.protocols.contributions import Contributing, check_upload
 from fedbandit.sharing import NEVER, Groups, Noise, Share, Sharing, no_members
 from fedbandit.state import State, StateError, require_like
-from fedbandit.sums import Sums, nothing
+from fedbandit.sums import Sums
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
@@ -65,7 +68,7 @@ class Call(NamedTuple):
     missing: set[int]
 
 
-class Coordinator:
+class Coordinator(Contributing):
     """What coordinators have in common: statistics, versions of downloads, uploads applied, and calls."""
 
     def __init__(self, sharing: Sharing, world: World, dim: int, ridge: float, noise: Noise | None = None) -> None:
@@ -88,6 +91,7 @@ class Coordinator:
         self.done = 0  # rounds, when `end_round` was last called
         self.privatise: Callable[[int], Privatiser | None] | None = None  # of a trusted coordinator
         self.streams: dict[int, Privatiser] = {}
+        self.contributions = None
         self._logdet: tuple[Array, float] = np.zeros(0), 0.0  # of the last matrix that was asked for
 
     # What a protocol says
@@ -146,6 +150,8 @@ class Coordinator:
         What it had uploaded stays. When it joins, it is called, if calls have begun, and sent what there is.
         """
         self.applied.pop(member, None)
+        if self.contributions is not None:
+            self.contributions.begin_anew(member)
         if self.epoch > 0 and not self.is_asked(member):
             self.owed[member] = 1
             self.called_in[member] = self.epoch
@@ -175,11 +181,19 @@ class Coordinator:
         """A member joins, perhaps again: it is called if its answer is open, and sent what it has missed."""
         member = message.member
         self.check_member(member)
+        self._overtake(message)
         again: Messages = [Collect(member, int(self.called_in[member]))] if self.is_asked(member) else []
         if self.sent[member] > message.version:
             return [*again, *self.send_shares([member])]
         first, self.joined[member] = not self.joined[member], True
         return [*again, *self.newcomer(member)] if first else again
+
+    def _overtake(self, message: Join) -> None:
+        """A member has seen later versions or calls than there were: this is an older state of this coordinator."""
+        if message.version > self.version:
+            self.version = message.version + 1
+            self.sent[message.member] = self.version  # whatever there is, it has something else
+        self.epoch = max(self.epoch, message.epoch)
 
     def check_member(self, member: int) -> None:
         """Refuse numbers that are none."""
@@ -210,7 +224,10 @@ class Coordinator:
         stream = self._stream(member)
         if stream is not None and sums.n > 0:
             sums = stream.release(sums)
-        self.members.add(member, int(self.slot_of[member]), sums)
+        if self.contributions is None or not self.contributions.aside[member]:
+            self.members.add(member, int(self.slot_of[member]), sums)
+        if self.contributions is not None:
+            self.contributions.add(member, sums)
         self.applied[member] = upload.sequence
         return True
 
@@ -291,6 +308,7 @@ class Coordinator:
             "sent": self.sent,
             "mixed": self.mixed,
             "called_in": self.called_in,
+            **({} if self.contributions is None else self.contributions.kept()),
         }
 
     def state(self) -> State:
@@ -310,17 +328,21 @@ class Coordinator:
         }
         for i, stream in self.streams.items():
             arrays |= {f"trusted.{i}.{key}": np.asarray(value) for key, value in stream.state().items()}
+        if self.contributions is not None:
+            arrays |= self.contributions.lost()
         return State(header, arrays)
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        require_like(state, self.state(), {"trusted.*": None})
+        require_like(state, self.state(), {"trusted.*": None, "lost.*": None})
         header, arrays = state
         if header["machine"] != type(self).__name__:
             raise StateError(f"The state is one of a {header['machine']}, expected a {type(self).__name__}.")
         for name, array in self.kept().items():
             array[:] = arrays[name]
         self.members.forget_shares()
+        if self.contributions is not None:
+            self.contributions.restore_lost(arrays)
         self.streams = {}
         self.version, self.epoch, self.done = header["version"], header["epoch"], header["done"]
         self.applied = {int(i): n for i, n in header["applied"].items()}
@@ -346,17 +368,6 @@ def is_retry(upload: Upload, applied: int) -> bool:
             f"Client {upload.member} sent upload {upload.sequence}, but {applied + 1} is the next one expected."
         )
     return upload.sequence <= applied
-
-
-def check_upload(upload: Upload, dim: int) -> None:
-    """Refuse statistics of another dimension and numbers that are none; what they may say is the network's to check."""
-    V, b, _ = upload.sums
-    if b.shape != (dim,) or V.shape != (dim, dim):
-        raise FedbanditError(f"Client {upload.member} sent statistics of dimension {b.size}, expected {dim}.")
-    if not math.isfinite(upload.known):
-        raise FedbanditError(f"Client {upload.member} says that it knows {upload.known}, which is not finite.")
-    if upload.sums is not nothing(dim) and not (np.isfinite(V).all() and np.isfinite(b).all()):
-        raise FedbanditError(f"Client {upload.member} sent statistics that are not finite.")
 
 
 def not_taken(message: Message) -> FedbanditError:

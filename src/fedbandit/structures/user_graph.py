@@ -91,6 +91,8 @@ class UserGraph(Structure):
             raise FedbanditError(
                 "width='printed' is that of one model of all users; use 'model' where users are apart."
             )
+        everything = "True with central=True, where one place learns from every interaction"
+        require(self.fresh or not self.central, "fresh", self.fresh, everything)
         if self.norm is not None:
             require(number(self.norm, "norm", "a number > 0") > 0, "norm", self.norm, "a number > 0")
         if self.graph is not None:

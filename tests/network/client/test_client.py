@@ -125,7 +125,7 @@ def test_late_rewards_forgotten_choices_and_bad_ones() -> None:
         for wrong, sentence in ((second.id, "not waiting"), ("12345", "not waiting"), ("?", "must be what select")):
             with pytest.raises(FedbanditError, match=sentence):
                 client.observe(0.5, wrong)
-        with pytest.raises(FedbanditError, match="within ±10"):
+        with pytest.raises(FedbanditError, match="within ±1,"):
             client.observe(1000.0, client.select(np.eye(3)).id)
         with pytest.raises(FedbanditError, match="shape of arms"):
             client.select(np.eye(2))
@@ -219,6 +219,9 @@ def test_tls_tokens_and_revocation(tmp_path: Path, capsys: pytest.CaptureFixture
                 visit(client, np.random.default_rng(1), 60)
                 eventually(lambda: client.problem is not None)
                 assert "revoked" in (client.problem or "")
+            with Client(url, federation="shops", token=token, state=tmp_path / "a.db") as stranger:  # without the ca
+                eventually(lambda: stranger.problem is not None)
+                assert "cannot be trusted" in (stranger.problem or "")
             with pytest.raises(FedbanditError, match=r"certificate|CERTIFICATE"):
                 Client(url, federation="shops", token=token)
             with pytest.raises(FedbanditError, match="revoked"):
