@@ -22,6 +22,7 @@ from fedbandit.messages import Download, Message, Upload, encode
 from fedbandit.policies import UCB
 from fedbandit.privacy import NoisyRewards, PrivateRewards, PrivateStatistics, PublishedSums, RewardSums
 from fedbandit.privacy.mechanism import epsilon_of, noise_std
+from fedbandit.privacy.published_sums import SeparateSums
 from fedbandit.protocols import CountTriggered, EventTriggered, Never, Star
 from fedbandit.rewards import learnt, reward_plan
 from fedbandit.streams import Purpose, generator
@@ -138,7 +139,7 @@ def test_private_linucb_as_published_is_n_learners() -> None:
     log, seed, epsilon = bounded_log(), 12, 3.0
     result = fb.simulate(fb.dp_linucb(epsilon=epsilon, calibration="published"), recorded(log), T, seed)
     L, own = recorded(log).bound, math.ceil(T / N)
-    privacy = PublishedSums(epsilon, separate=True).told(fb.World(N, D, T, bound=L, mixing=np.eye(N)), T)
+    privacy = SeparateSums(epsilon).told(fb.World(N, D, T, bound=L, mixing=np.eye(N)), T)
     streams = [privacy.stream(u, partial(generator, seed, Purpose.NOISE, u)) for u in range(N)]
     assert all(stream.mechanism.dim == D for stream in streams)
     assert all(stream.mechanism.n_max >= own for stream in streams)
@@ -161,7 +162,7 @@ def test_private_linucb_as_published_is_n_learners() -> None:
     assert result.guarantee.true_epsilon == pytest.approx(epsilon * math.sqrt(D))
     with pytest.raises(fb.FedbanditError, match="without edges"):
         fb.simulate(
-            System(UCB(), Never(), WeightedGraph(random_graph(3, N)), PublishedSums(1.0, separate=True)),
+            System(UCB(), Never(), WeightedGraph(random_graph(3, N)), SeparateSums(1.0)),
             recorded(log),
             T,
         )

@@ -6,8 +6,9 @@ from typing import Unpack
 
 from fedbandit.errors import number, require, unknown
 from fedbandit.presets.compose import Common, compose, preset
-from fedbandit.privacy import NoisyRewards, Privacy, PrivateStatistics, PublishedSums
+from fedbandit.privacy import NoisyRewards, Privacy, PrivateStatistics
 from fedbandit.privacy.private_statistics import CALIBRATIONS, Calibration, Epsilon
+from fedbandit.privacy.published_sums import SeparateSums
 from fedbandit.protocols import CountTriggered, Gossip, MessageProtocol, Never, Synchronous
 from fedbandit.protocols.topology import Topology
 from fedbandit.structures import Alone, Everyone
@@ -90,7 +91,7 @@ def dp_linucb(
     """
     if delta == 0 and calibration == "published":
         common.setdefault("ridge", 1.0)
-        return compose(Never(), Unconnected(), privacy=PublishedSums(epsilon, separate=True), **common)
+        return compose(Never(), Unconnected(), privacy=SeparateSums(epsilon), **common)
     if delta == 0:
         return compose(Never(), Everyone(), privacy=NoisyRewards(epsilon), **common)
     private: Privacy = PrivateStatistics(epsilon, delta, calibration)

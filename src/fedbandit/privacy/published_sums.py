@@ -30,9 +30,6 @@ class PublishedSums(Privacy):
     site "coordinator" (DP-): one tree for all, Δ = max_u L‖m_u‖, at most T releases; site "client" (LDP-): a tree for
     each user, Δ_u = L‖m_u‖, T/N releases, and b has the noise of all of them. m_u is row u of W, or of G^{-1/2}.
 
-    separate: whether users are N learners with nothing in common, as DP-LinUCB [29] is: a tree for each user's own d
-        numbers, Δ = L, T/N releases. It needs a graph without edges.
-
     *Guarantee.* The paper claims ε. Coordinate-wise Laplace noise pays for the ℓ1 norm of a change, which is up to
     L√d‖m_u‖₁, so the true ε is larger: `Guarantee.true_epsilon` says by how much. For one reward; a user's T_u rewards
     compose.
@@ -53,11 +50,12 @@ class PublishedSums(Privacy):
     site: Trust = "coordinator"
     failure: float = 0.1
     excess: Literal["clip", "refuse"] = "clip"
-    separate: bool = False
     world: World | None = field(default=None, repr=False, compare=False)
 
     keeps_own: ClassVar[bool] = False
     perturbs: ClassVar[Perturbs] = "reward sums"
+    separate: ClassVar[bool] = False
+    """Whether noise is on each user's own sums."""
 
     def __post_init__(self) -> None:
         """Check the budget."""
@@ -77,9 +75,7 @@ class PublishedSums(Privacy):
         if world.mixing is None:
             raise FedbanditError("PublishedSums is noise on the model of a graph of users, but the structure has none.")
         if self.separate and not np.array_equal(world.mixing, np.eye(world.n_clients)):
-            raise FedbanditError(
-                "separate=True needs a graph without edges, as users' own sums do not cover the others'."
-            )
+            raise FedbanditError("SeparateSums needs a graph without edges: one's own sums do not cover the others'.")
         return replace(self, world=world)
 
     @cached_property
@@ -139,3 +135,13 @@ class PublishedSums(Privacy):
             mechanism="a coordinate-wise Laplace tree with an ℓ2 sensitivity",
             true_epsilon=None if self.world is None else self.epsilon * self._facts[1],
         )
+
+
+@dataclass(frozen=True)
+class SeparateSums(PublishedSums):
+    """The same for N learners with nothing in common: a tree for each user's own d numbers, Δ = L, T/N releases.
+
+    Reference: DP-LinUCB of Wang et al. 2020, [29] there. It needs a graph without edges (`Unconnected`).
+    """
+
+    separate: ClassVar[bool] = True

@@ -46,11 +46,6 @@ class MessageProtocol(Protocol):
         return False
 
     @property
-    def adds_buffers(self) -> bool:
-        """Whether a member is sent what others have released since, added to what it was sent before."""
-        return False
-
-    @property
     def since_served(self) -> bool:
         """Whether a trigger looks at all that was observed since the last download, not only at what is pending."""
         return False
