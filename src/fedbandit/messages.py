@@ -5,7 +5,7 @@ a given dimension d, so that a simulation can count the bytes it did not send:
 
     magic "FB" · format version · kind · d · member · two whole numbers · one float     (40 bytes, little endian)
     then, for messages that carry statistics: n, b (d floats), the lower triangle of V (d(d+1)/2 floats),
-    and in downloads the six numbers of `Slack`
+    and in downloads the six numbers of `Slack`; in contributions n and d(d+3)/2 whole numbers modulo 2⁶⁴
 
 Statistics are counted as the papers do (one upload = 1, one download = 1), as scalars (b and the triangle of V), and as
 encoded bytes. Joining and receipts are not counted.
@@ -101,11 +101,15 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Collect:
-    """Coordinator → client: send what you have, even if it is nothing."""
+    """Coordinator → client: send what you have, even if it is nothing.
+
+    In secure sums `included` is the last epoch whose sum your contribution is in (0: none).
+    """
 
     kind: ClassVar[int] = 6
     member: int
     epoch: int
+    included: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,20 @@ class Threshold:
     threshold: float
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Contribution:
+    """Client → coordinator: my part of the secure sum of this epoch; of `n` interactions, counting all before.
+
+    On a network `words` are masked, so that nothing but the sum over many clients can be read (`machines.secure_sum`).
+    """
+
+    kind: ClassVar[int] = 10
+    member: int
+    epoch: int
+    n: int
+    words: NDArray[np.uint64]
+
+
 @dataclass(frozen=True, slots=True)
 class Recall:
     """Coordinator → client: I have your uploads up to `sequence` only, although I may have acknowledged more."""
@@ -168,9 +186,15 @@ class Restate:
     known: float
 
 
-Message: TypeAlias = Join | Upload | Receipt | Download | Request | Collect | Ask | Tell | Threshold | Recall | Restate
+Message: TypeAlias = (
+    Join | Upload | Receipt | Download | Request | Collect | Ask | Tell | Threshold | Contribution | Recall | Restate
+)
 KINDS: dict[int, type[Message]] = {
-    k.kind: k for k in (Join, Upload, Receipt, Download, Request, Collect, Ask, Tell, Threshold, Recall, Restate)
+    k.kind: k
+    for k in (
+        *(Join, Upload, Receipt, Download, Request, Collect, Ask, Tell, Threshold),
+        *(Contribution, Recall, Restate),
+    )
 }
 
 
@@ -183,13 +207,22 @@ def statistics_scalars(dim: int) -> int:
     return dim * (dim + 1) // 2 + dim
 
 
+def dim_of(scalars: int) -> int:
+    """The d with so many numbers in a transfer of statistics.
+
+    >>> dim_of(350)
+    25
+    """
+    return (math.isqrt(9 + 8 * scalars) - 3) // 2
+
+
 def encoded_size(kind: type[Message], dim: int) -> int:
     """Bytes of an encoded message of this kind.
 
     >>> encoded_size(Request, 25), encoded_size(Upload, 25)
     (40, 2848)
     """
-    if kind in (Upload, Download, Tell, Restate):
+    if kind in (Upload, Download, Tell, Contribution, Restate):
         slack = _SLACK.size if kind is Download else 0
         return _HEADER.size + _COUNT.size + 8 * statistics_scalars(dim) + slack
     return _HEADER.size
@@ -216,8 +249,11 @@ def encode(message: Message) -> bytes:
             return header + _encode_sums(sums) + _SLACK.pack(*slack)
         case Receipt(member, sequence):
             return _header(message, member, sequence)
-        case Collect(member, epoch):
-            return _header(message, member, epoch)
+        case Collect(member, epoch, included):
+            return _header(message, member, epoch, included)
+        case Contribution(member, epoch, n, words):
+            header = _header(message, member, epoch, dim=dim_of(words.size))
+            return header + _COUNT.pack(n) + words.astype("<u8").tobytes()
         case Ask(member, estimator, epoch, hops):
             return _header(message, member, epoch, estimator, float(hops))
         case Tell(member, estimator, sequence, hops, sums):
@@ -267,7 +303,11 @@ def decode(data: bytes) -> Message:
     if kind == Receipt.kind:
         return Receipt(member, first)
     if kind == Collect.kind:
-        return Collect(member, first)
+        return Collect(member, first, second)
+    if kind == Contribution.kind:
+        (n,) = _COUNT.unpack_from(data, _HEADER.size)
+        words = np.frombuffer(data, "<u8", statistics_scalars(dim), _HEADER.size + _COUNT.size)
+        return Contribution(member, first, n, words.astype(np.uint64))
     if kind == Threshold.kind:
         return Threshold(member, real)
     if kind == Recall.kind:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import NoReturn
 
 from fedbandit.errors import FedbanditError
-from fedbandit.privacy import Privacy
-from fedbandit.protocols import MessageProtocol, ServerQueue
-from fedbandit.structures import Clustering, GlobalLocal, OnGraph, Structure
+from fedbandit.privacy import Privacy, PrivateStatistics
+from fedbandit.protocols import MessageProtocol, ServerQueue, Synchronous
+from fedbandit.structures import Alone, Clustering, Everyone, FixedGroups, GlobalLocal, OnGraph, Structure
 
 Part = MessageProtocol | Structure | Privacy
 
@@ -80,6 +80,10 @@ def _check_models_speak(structure: Structure, protocol: MessageProtocol) -> None
         )
         refuse(structure, protocol, why, f"{counts}, which read counts")
 
+    if not structure.counted and protocol.reads != "counts":
+        why = "only what has data of others is sent back, so a client that is alone would never learn"
+        refuse(structure, protocol, why, "CountTriggered, or Synchronous with growth=…")
+
 
 def _refuse_one_by_one(structure: Structure, protocol: MessageProtocol) -> NoReturn:
     why = "its coordinator forms groups of members whom it knows one by one, and this structure has none to form"
@@ -133,6 +137,14 @@ def _check_private_statistics(structure: Structure, protocol: MessageProtocol, p
         refuse(
             privacy, other, why, "the structure Alone with CountTriggered (preset dp_linucb) where a client is alone"
         )
+    if isinstance(privacy, PrivateStatistics) and privacy.as_printed and not _is_algorithm_1(structure, protocol):
+        other = protocol if isinstance(structure, Everyone) else structure
+        why = "as_printed=True is FedUCB's Alg. 1, where all agents synchronise with one controller"
+        refuse(privacy, other, why, "Synchronous with Everyone")
+    if privacy.pooled:
+        _check_pooled(structure, protocol, privacy)
+    if privacy.waits and protocol.says == "gossip":
+        refuse(privacy, protocol, "with own='released' peers may not learn from their own data", "own='exact'")
     if privacy.contribution is not None and protocol.period > 1:
         why = (
             f"a client has {protocol.period} estimators with a stream each, so `contribution` would not bound its part"
@@ -146,6 +158,22 @@ def _check_private_statistics(structure: Structure, protocol: MessageProtocol, p
             "single records and no finite ε holds"
         )
         refuse(privacy, protocol, why, "CountTriggered, or Synchronous or Gossip with growth=…, which read counts only")
+
+
+def _is_algorithm_1(structure: Structure, protocol: MessageProtocol) -> bool:
+    return isinstance(structure, Everyone) and isinstance(protocol, Synchronous)
+
+
+def _check_pooled(structure: Structure, protocol: MessageProtocol, privacy: Privacy) -> None:
+    """One noisy total of everybody's statistics needs everybody at once, and tells nothing about anybody."""
+    if structure.by_member:
+        why = "who belongs together is found from what each member has released, and a total tells nothing of that"
+        refuse(privacy, structure, why, "trust='nobody'")
+    if isinstance(structure, Alone | FixedGroups):  # others' structures say their groups when they know the world
+        refuse(privacy, structure, "a total is one of everybody, and here groups are kept apart", "trust='nobody'")
+    if not protocol.at_once:
+        why = "a total of everybody needs everybody at once"
+        refuse(privacy, protocol, why, "Synchronous with growth=…, or Scheduled; or trust='nobody'")
 
 
 def _check_reward_sums(structure: Structure, protocol: MessageProtocol, privacy: Privacy) -> None:

@@ -30,6 +30,11 @@ class Noise(Protocol):
         """Whether members keep their own data as they are, and weigh what the others released (`mixing`)."""
         ...
 
+    @property
+    def with_own(self) -> bool:
+        """Whether what members weigh has their own releases in it, because they learn from nothing else."""
+        ...
+
     def variance(self, member: int, releases: int) -> float:
         """The variance of an entry of a member's V after that many releases."""
         ...
@@ -103,6 +108,7 @@ class Members:
     b: Array  # (slots, d)
     n: Ints  # (N,)
     releases: Ints  # (N,) uploads that carried something
+    variance: float | None = None  # of an entry of V, where the noise is in one total of everybody's
     changes: int = 0
     _shares: dict[Hashable, Share] = field(default_factory=dict, repr=False)
 
@@ -163,10 +169,10 @@ def summed(members: Members, group: Sequence[int], noise: Noise | None, ridge: f
 
 
 def share_of(member: int, members: Members, group: Sequence[int], noise: Noise | None, ridge: float) -> Share:
-    """What a member is sent of its group: the sum, or if there is noise to weigh, the others' sum and its noise."""
+    """What a member is sent of its group: the sum, or if there is noise to weigh, that or the others' and its noise."""
     if noise is None or not noise.weighed:
         return summed(members, group, noise, ridge)
-    who = np.array([j for j in group if j != member], dtype=np.int64)
+    who = np.array([j for j in group if noise.with_own or j != member], dtype=np.int64)
     sums = Sums(members.V[who].sum(axis=0), members.b[who].sum(axis=0), int(members.n[who].sum()))
     variance = sum(noise.variance(int(j), int(members.releases[j])) for j in who)
     return Share(sums, noise.known(variance), own=False)
@@ -374,6 +380,18 @@ class Groups(Sharing):
             return usable(sums, who.tolist() if noise is not None else (), members, noise, ridge)
 
         return members.once((g, noise is None), share)
+
+
+class GroupsWithPrior(Groups):
+    """Groups that never change, whose members all start with the same public statistics."""
+
+    def __init__(self, group_of: Ints, n_clients: int, prior: Share) -> None:
+        super().__init__(group_of, n_clients)
+        self._prior = prior
+
+    def prior(self, member: int) -> Share:  # noqa: ARG002 - the same for all
+        """What a member starts with."""
+        return self._prior
 
 
 class FoundGroups(Sharing):

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from types import FunctionType
 
 from fedbandit.errors import FedbanditError, number
+from fedbandit.model import RidgeModel
+from fedbandit.noisy_totals import NoisyTotals
 from fedbandit.pairs import check_pairs
 from fedbandit.policies import UCB, Policy, Uniform, Widest
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
+from fedbandit.privacy.noise import Source
 from fedbandit.protocols import Coordinator, MessageProtocol, Never
-from fedbandit.sharing import Groups, Noise, Others, Sharing
+from fedbandit.protocols.pool import Pool
+from fedbandit.sharing import Groups, GroupsWithPrior, LocalModel, Noise, Others, Sharing
 from fedbandit.streams import Purpose, generator
 from fedbandit.structures import Alone, Clustering, Everyone, OnGraph, Structure
 from fedbandit.world import World
@@ -52,7 +57,14 @@ class System:
     @property
     def guarantee(self) -> Guarantee:
         """What privacy holds."""
-        claim = self._as_composed(self.privacy.guarantee())
+        return self._completed(self.privacy.guarantee())
+
+    def guarantee_of(self, member: int) -> Guarantee:
+        """What holds for one client, where budgets differ."""
+        return self._completed(self.privacy.guarantee_of(member))
+
+    def _completed(self, claim: Guarantee) -> Guarantee:
+        claim = self._as_composed(claim)
         if claim.basis == "as published" and self.privacy.perturbs == "statistics" and self.protocol.reads == "raw":
             remark = claim.remark or "its trigger reads raw data, so timing leaks"
             return replace(claim, true_epsilon=math.inf, remark=remark)
@@ -85,6 +97,8 @@ class System:
         if self.world is world:
             return self
         seen = world
+        spectrum = self.privacy.spectrum(world) or (self.ridge, self.ridge)
+        world = replace(world, estimators=self.protocol.period, spectrum=spectrum)
         protocol = self.protocol.told(world)
         if isinstance(self.structure, OnGraph):
             world = replace(world, mixing=self.structure.mixing(world))
@@ -110,13 +124,31 @@ class System:
     def sharing(self, world: World) -> Sharing:
         """Who is sent what; under privacy a member that keeps its own data is sent the others'."""
         talks = self.protocol.says in ("upload", "request")
+        waits = self.privacy.perturbs == "statistics" and self.structure.fresh and self.privacy.waits
+        if talks and not self.structure.by_member and (self.privacy.pooled or waits):
+            groups = self.structure.groups(world)
+            if self.privacy.pooled and int(groups.max()) > 0:
+                raise FedbanditError(
+                    f"{type(self.structure).__name__} makes {int(groups.max()) + 1} groups, but a noisy total is one "
+                    "of everybody; use trust='nobody', or a federation for each group."
+                )
+            return NoisyTotals(groups, world.n_clients)
         if self.privacy.keeps_own and self.structure.fresh and talks and not self.structure.by_member:
             return Others(self.structure.groups(world), world.n_clients)
+        prior = self.privacy.prior(self.ridge)
+        if prior is not None:
+            return GroupsWithPrior(self.structure.groups(world), world.n_clients, prior)
         return self.structure.sharing(self.as_seen(world), self.ridge)
 
     def knows_members(self, world: World) -> bool:
         """Whether the coordinator keeps what each member has released, not only the sums of groups."""
         return self.structure.separate and not isinstance(self.sharing(world), Groups)
+
+    def model(self, world: World, member: int) -> LocalModel:
+        """What a client of a system that was told the world chooses with, before it has heard anything."""
+        if self.structure.fresh and self.privacy.waits:
+            return RidgeModel(world.dim, self.ridge, fresh=False)
+        return self.structure.model(self.as_seen(world), member, self.ridge)
 
     @property
     def explorer(self) -> Policy:
@@ -127,14 +159,19 @@ class System:
         """What a coordinator knows about the noise in sums of uploads; of a system that was told the world."""
         return self.privacy.pool_noise(together=self.protocol.says == "request")
 
-    def coordinator(self, world: World, seed: int = 0) -> Coordinator | None:
+    def coordinator(
+        self, world: World, seed: int = 0, source: Callable[[int], Source] | None = None
+    ) -> Coordinator | None:
         """The coordinator's machine of a system that was told the world; None if it has none.
 
-        It draws noise if it is the one that is trusted to.
+        It draws noise if it is the one that is trusted to: from `source`, or as a simulation of this seed does.
         """
         dim = self.structure.shared_dim(world)
         machine = self.protocol.coordinator(self.sharing(world), world, dim, self.ridge, self.pool_noise())
-        if machine is not None and self.privacy.site == "coordinator":
+        if machine is not None and self.privacy.pooled:
+            total = self.privacy.total(source or partial(generator, seed, Purpose.NOISE, world.n_clients))
+            machine.pool = None if total is None else Pool(total)
+        elif machine is not None and self.privacy.site == "coordinator":
             machine.privatise = lambda i: self.privacy.stream(i, partial(generator, seed, Purpose.NOISE, i))
         return machine
 

@@ -81,7 +81,7 @@ class PeerMachine:
         """Choose one of the arms with the estimator whose turn it is; its number is the peer's own."""
         choice = self._client(self.turn).select(arms)
         number = choice.number * len(self.estimators) + self.turn
-        return Choice(number, choice.arm)
+        return choice._replace(number=number)
 
     def observe(self, choice: int, reward: float) -> None:
         """Learn the reward of a choice; what there is to say leaves with the next `send`."""

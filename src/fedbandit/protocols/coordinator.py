@@ -31,8 +31,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
-from fedbandit.messages import Collect, Download, Join, Message, Upload
+from fedbandit.messages import Collect, Contribution, Download, Join, Message, Upload
 from fedbandit.protocols.contributions import Contributing, check_upload
+from fedbandit.protocols.pool import Pool
 from fedbandit.sharing import NEVER, Groups, Noise, Share, Sharing, no_members
 from fedbandit.state import State, StateError, require_like
 from fedbandit.sums import Sums
@@ -91,6 +92,7 @@ class Coordinator(Contributing):
         self.done = 0  # rounds, when `end_round` was last called
         self.privatise: Callable[[int], Privatiser | None] | None = None  # of a trusted coordinator
         self.streams: dict[int, Privatiser] = {}
+        self.pool: Pool | None = None  # of everybody together, where one total is all that is noised
         self.contributions = None
         self._logdet: tuple[Array, float] = np.zeros(0), 0.0  # of the last matrix that was asked for
 
@@ -138,7 +140,7 @@ class Coordinator(Contributing):
         excused, sent = set(members), list[Message]()
         for epoch, call in list(self.calls.items()):
             gone = call.missing & excused
-            for i in sorted(gone):
+            for i in sorted(gone if not self.secure_sums else ()):  # a sum that is over takes nobody
                 self.owed[i] = self.owed.get(i, 0) + 1
             call.missing.difference_update(gone)
             sent += self._go_on(epoch) if gone else []
@@ -152,6 +154,9 @@ class Coordinator(Contributing):
         self.applied.pop(member, None)
         if self.contributions is not None:
             self.contributions.begin_anew(member)
+        if self.secure_sums:
+            self.sent[member] = self.version
+            return
         if self.epoch > 0 and not self.is_asked(member):
             self.owed[member] = 1
             self.called_in[member] = self.epoch
@@ -182,7 +187,7 @@ class Coordinator(Contributing):
         member = message.member
         self.check_member(member)
         self._overtake(message)
-        again: Messages = [Collect(member, int(self.called_in[member]))] if self.is_asked(member) else []
+        again: Messages = [self._call(member)] if self.is_asked(member) else []
         if self.sent[member] > message.version:
             return [*again, *self.send_shares([member])]
         first, self.joined[member] = not self.joined[member], True
@@ -224,11 +229,13 @@ class Coordinator(Contributing):
         stream = self._stream(member)
         if stream is not None and sums.n > 0:
             sums = stream.release(sums)
-        if self.contributions is None or not self.contributions.aside[member]:
+        self.applied[member] = upload.sequence
+        if self.pool is not None:
+            self.pool.add(member, upload.sequence, sums)
+        elif self.contributions is None or not self.contributions.aside[member]:
             self.members.add(member, int(self.slot_of[member]), sums)
         if self.contributions is not None:
             self.contributions.add(member, sums)
-        self.applied[member] = upload.sequence
         return True
 
     def _stream(self, member: int) -> Privatiser | None:
@@ -241,11 +248,35 @@ class Coordinator(Contributing):
 
     def collect(self, who: Iterable[int]) -> Messages:
         """Call these members to send what they have; `collected` goes on when all have."""
+        if self.pool is not None and self.epoch >= self.pool.total.epochs:
+            return []  # the budget is spent
         self.epoch += 1
         members = sorted(who)
         self.calls[self.epoch] = Call(members, set(members))
         self.called_in[members] = self.epoch
-        return [Collect(i, self.epoch) for i in members] or self._go_on(self.epoch)
+        return [self._call(i) for i in members] or self._go_on(self.epoch)
+
+    def _call(self, member: int) -> Collect:
+        included = self.pool.included.get(member, 0) if self.pool is not None and self.pool.secure else 0
+        return Collect(member, int(self.called_in[member]), included)
+
+    @property
+    def secure_sums(self) -> bool:
+        """Whether this coordinator sees opened sums only."""
+        return self.pool is not None and self.pool.secure
+
+    def contribute(self, message: Contribution) -> Messages:
+        """Take a member's part of the sum that is under way; the last one opens it."""
+        self.check_member(message.member)
+        call = self.calls.get(message.epoch)
+        if self.pool is None or call is None:
+            raise FedbanditError(
+                f"Client {message.member} contributed to the sum of epoch {message.epoch}, which is not under way."
+            )
+        if self.pool.contribute(message, member=message.member in call.members):
+            call.missing.discard(message.member)
+            return self._go_on(message.epoch)
+        return []
 
     def answered(self, member: int) -> Messages:
         """A member has answered its call, or an earlier one that nobody waits for any more."""
@@ -257,7 +288,12 @@ class Coordinator(Contributing):
         return []
 
     def _go_on(self, epoch: int) -> Messages:
-        return [] if self.calls[epoch].missing else self.collected(self.calls.pop(epoch).members)
+        if self.calls[epoch].missing:
+            return []
+        members = self.calls.pop(epoch).members
+        if self.pool is not None and not self.pool.close(epoch, self.members):
+            return []
+        return self.collected(members)
 
     def share(self, member: int) -> Share:
         """What a member is to be sent now."""
@@ -268,12 +304,13 @@ class Coordinator(Contributing):
         if len(who) == 0:
             return []
         at = np.asarray(who, dtype=np.int64)
-        self.version += 1
+        self.version = self.version + 1 if self.pool is None else self.pool.total.epoch
         self.sent[at] = self.version
         self.joined[at] = True  # whoever joins after it was sent something is sent that
         self.mixed[at] = self.has_others(at, share)
         sums, slack, own = share
-        return [Download(i, self.version, self.applied.get(i, 0), sums, slack, own) for i in at.tolist()]
+        last = self.applied if self.pool is None else self.pool.included
+        return [Download(i, self.version, last.get(i, 0), sums, slack, own) for i in at.tolist()]
 
     def send_shares(self, who: Iterable[int]) -> Messages:
         """Send each of these members its share; those who get the same one, in the same version."""
@@ -328,13 +365,15 @@ class Coordinator(Contributing):
         }
         for i, stream in self.streams.items():
             arrays |= {f"trusted.{i}.{key}": np.asarray(value) for key, value in stream.state().items()}
+        if self.pool is not None:
+            arrays |= {f"pool.{key}": value for key, value in self.pool.state().items()}
         if self.contributions is not None:
             arrays |= self.contributions.lost()
         return State(header, arrays)
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        require_like(state, self.state(), {"trusted.*": None, "lost.*": None})
+        require_like(state, self.state(), {"trusted.*": None, "pool.*": None, "lost.*": None})
         header, arrays = state
         if header["machine"] != type(self).__name__:
             raise StateError(f"The state is one of a {header['machine']}, expected a {type(self).__name__}.")
@@ -349,6 +388,9 @@ class Coordinator(Contributing):
         self.calls = {int(epoch): Call(who, set(missing)) for epoch, (who, missing) in header["calls"].items()}
         self.owed = {int(i): n for i, n in header["owed"].items()}
         self.sharing.restore(header["sharing"])
+        if self.pool is not None:
+            pooled = {name.removeprefix("pool."): value for name, value in arrays.items() if name.startswith("pool.")}
+            self.pool.restore(pooled, self.members)
         trusted: dict[int, dict[str, Any]] = {}
         for name in arrays:
             if name.startswith("trusted."):

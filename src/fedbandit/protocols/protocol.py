@@ -41,6 +41,11 @@ class MessageProtocol(Protocol):
         return False
 
     @property
+    def at_once(self) -> bool:
+        """Whether everybody uploads at once, when called, so that what comes can be one sum."""
+        return False
+
+    @property
     def one_by_one(self) -> bool:
         """Whether its coordinator serves members one by one, by their growth; who has asked waits to be called."""
         return False

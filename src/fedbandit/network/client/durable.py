@@ -123,10 +123,10 @@ class DurableClient:
 
     # What the service asks
 
-    def select(self, arms: ArrayLike) -> Choice:
-        """Choose an arm."""
+    def select(self, arms: ArrayLike, explore: float = 0.0) -> Choice:
+        """Choose an arm, now and then any of them, and say how probable the choice was."""
         with self.lock:
-            choice = self.machine.select(arms)
+            choice = self.machine.select(arms, explore=explore, propensity=True)
             x = self.machine.waits_for(choice.number)
             assert x is not None
             self._add(_CHOICE.pack(_CHOSEN, choice.number, self.machine.steps) + x.tobytes())
