@@ -83,7 +83,7 @@ class Half(PublishedTotal):
 
 
 def published(kind: type[PublishedTotal], record: Sums, seed: int, n: int = 8) -> tuple[np.ndarray, np.ndarray]:
-    """What is published of a total with one more record in its first increment: totals (n, d+1, d+1), and exact ones."""
+    """What is published of a total with one more record in its first increment: totals (n, d+1, d+1), and exactly."""
     mechanism = gram_mechanism(1.0, 1e-5, n, D)
     total = kind(mechanism, lambda k: np.random.default_rng((seed, k)))
     seen, exact, sums = [], [], Sums(np.zeros((D, D)), np.zeros(D), 0)
@@ -100,7 +100,7 @@ def published(kind: type[PublishedTotal], record: Sums, seed: int, n: int = 8) -
 
 
 def measured_epsilon(kind: type[PublishedTotal], runs: int = 300) -> float:
-    """The attack: the shift of all that is published is exact, the scale of the noise is measured, both whitened by B."""
+    """The attack: the shift of all that is published is exact, the scale of its noise is measured, whitened by B."""
     mechanism = gram_mechanism(1.0, 1e-5, 8, D)
     a, b = fb.privacy.noise.gram_neighbours(1.0, 1.0, mechanism.reward_weight, D)
     one, other = (Sums(M[:D, :D], M[:D, D] / mechanism.reward_weight, 1) for M in (a, b))
