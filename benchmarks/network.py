@@ -23,7 +23,7 @@ import numpy as np
 
 import fedbandit as fb
 from benchmarks.timing import table
-from fedbandit.messages import Join, Receipt, Upload, encode, is_a
+from fedbandit.messages import Download, Join, Receipt, Upload, encode, encoded_size, is_a
 from fedbandit.network.envelope import Envelope, extend, seal
 from fedbandit.sums import Sums
 
