@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ from fedbandit._version import __version__
 from fedbandit.engine.details import ByClient, Estimates, read_by_client, read_estimates
 from fedbandit.engine.ledger import Ledger, read_ledger
 from fedbandit.engine.partitions import Partition, Partitions
+from fedbandit.engine.services import Service, Services
 from fedbandit.errors import FedbanditError, needs, require
 from fedbandit.files import read_arrays, write_arrays
 from fedbandit.messages import Download, Request, Upload, encoded_size, statistics_scalars
@@ -114,6 +116,7 @@ class Result:
     engine: str = "plain"
     privacy: Ledger | None = None
     partitions: Partitions | None = field(default=None, repr=False)
+    services: Services | None = field(default=None, repr=False)
     by_client: ByClient | None = field(default=None, repr=False)
     estimates: Estimates | None = field(default=None, repr=False)
 
@@ -126,6 +129,19 @@ class Result:
     def cluster_rounds(self) -> list[int]:
         """The round from whose end on each of `clusters` held; the first held from the start (0)."""
         return [] if self.partitions is None else self.partitions.rounds
+
+    def edges(self, k: int = -1) -> list[tuple[int, int]]:
+        """All pairs of clients that are together in the k-th of `clusters`.
+
+        Where clusters are maximal cliques (HetoFedBandit, DyClu), these are the edges of the graph of tests.
+        """
+        found = self.clusters[k] if self.clusters else []
+        return sorted({pair for cluster in found for pair in combinations(sorted(cluster), 2)})
+
+    @property
+    def served(self) -> list[Service]:
+        """Whom a server with a queue has served: (round, cluster, waited), in the order of time; [] without a queue."""
+        return [] if self.services is None else self.services.done
 
     def rand_index(self, partition: ArrayLike) -> list[float]:
         """The adjusted Rand index of each of `clusters` with the true label of every client (`env.partition`)."""
@@ -209,9 +225,9 @@ class Result:
             "uploads": self.communication.per_round_uploads,
             "downloads": self.communication.per_round_downloads,
         }
-        for part in (self.privacy, self.by_client, self.estimates):
+        for part in (self.privacy, self.partitions, self.services, self.by_client, self.estimates):
             arrays |= {} if part is None else part.arrays()
-        return write_arrays(path, header, arrays | ({} if self.partitions is None else self.partitions.arrays()))
+        return write_arrays(path, header, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:
@@ -233,6 +249,7 @@ class Result:
                 guarantee=Guarantee(**header["guarantee"]),
                 parameters=header["parameters"],
                 partitions=Partitions.from_arrays(arrays) if "clusters.rounds" in arrays else None,
+                services=Services.from_arrays(arrays) if "served.rounds" in arrays else None,
                 privacy=read_ledger(header, arrays),
                 by_client=read_by_client(header.get("n_clients"), arrays),
                 estimates=read_estimates(arrays),

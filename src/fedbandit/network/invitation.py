@@ -111,7 +111,7 @@ class Agreement:
         try:
             known = {field.name for field in dataclasses.fields(World)}
             world = {key: inner for key, inner in from_json(value["world"]).items() if key in known}
-            world["server_of"] = tuple(world.get("server_of", ()))
+            world |= {key: tuple(world[key]) for key in ("server_of", "spectrum") if key in world}
             if world.get("graph") is not None:
                 world["graph"] = np.array(world["graph"], dtype=np.float64)
             schema = value.get("schema")
