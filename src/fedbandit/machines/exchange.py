@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError, require
+from fedbandit.machines.doubt import doubted
 from fedbandit.machines.mixing import mix
 from fedbandit.messages import (
     Collect,
@@ -98,6 +99,7 @@ class Exchange:
         self._policy = system.policy.told(system.as_seen(world))
         self._noise = system.as_seen(world).noise
         self._counts_only = system.counts_only
+        self._doubts = system.structure.by_member
         self._model = model
         self._unread: Download | None = None
         self._on_top: dict[int, Upload] = {}  # uploads that no download has contained yet, the last ones
@@ -251,6 +253,8 @@ class Exchange:
                 return
             width = self._policy.width_alone(own, self.ridge, self._noise)
             mixed, slack = mix(own, others, message.slack, self.ridge, width)
+            if self._doubts:
+                mixed, slack = doubted(own, mixed, slack, self.ridge, self._noise)
             self._model.adopt(mixed, slack, message.version)
             return
         sums = add(message.sums, self._settled) if self._settled.n > 0 else message.sums

@@ -21,6 +21,7 @@ MEASURES = {
     "uploads": "uploads",
     "downloads": "downloads",
     "messages": "messages (uploads + downloads)",
+    "messages_seen": "messages (of clients seen so far)",
     "scalars": "numbers transferred",
     "bytes": "bytes transferred",
     "estimation_error": "mean ‖θ̂ − θ‖ of users",

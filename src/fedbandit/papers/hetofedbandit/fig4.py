@@ -2,9 +2,15 @@
 
 from fedbandit.papers.hetofedbandit import DIS, DR, HFB, HFB_E, PQ, world
 from fedbandit.presets import dislinucb, hetofedbandit, hetofedbandit_dr, hetofedbandit_e, hetofedbandit_pq
-from fedbandit.studies import Below, Curves, Experiment, Point, Scale
+from fedbandit.studies import Below, Curves, Experiment, MakesSystem, Point, Scale
 
-SYSTEMS = {HFB: hetofedbandit, PQ: hetofedbandit_pq, DR: hetofedbandit_dr, HFB_E: hetofedbandit_e, DIS: dislinucb}
+SYSTEMS: dict[str, MakesSystem] = {
+    HFB: hetofedbandit,
+    PQ: hetofedbandit_pq,
+    DR: hetofedbandit_dr,
+    HFB_E: hetofedbandit_e,
+    DIS: dislinucb,
+}
 
 
 def _points(horizon: int) -> list[Point]:
