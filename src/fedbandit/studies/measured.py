@@ -24,6 +24,7 @@ MEASURES = {
     "messages_seen": "messages (of clients seen so far)",
     "scalars": "numbers transferred",
     "bytes": "bytes transferred",
+    "seconds": "seconds",
     "estimation_error": "mean ‖θ̂ − θ‖ of users",
     "clusters": "clusters found",
     "rand_index": "adjusted Rand index of the clusters",
