@@ -60,7 +60,8 @@ def test_the_oracle_agrees_on_arms_and_messages(split: str, startup: bool) -> No
 def test_eq_7_as_printed(split: str, startup: bool) -> None:
     """Generalised inverses and projections; arms differ from those of ridge regressions."""
     ours, theirs = SPLITS[split]
-    log, gammas = random_log(5, horizon=160), {"gamma_upload": 1.3, "gamma_download": 1.3}
+    log = random_log(5, horizon=160)
+    gammas: dict[str, Any] = {"gamma_upload": 1.3, "gamma_download": 1.3}
     system = fb.async_linucb_am(startup=startup, projected=True, **gammas, **ours)
     expected = async_linucb_am(log, POLICIES["ucb"], gamma=1.3, startup=startup, projected=True, **theirs)
     result = fb.simulate(system, recorded(log), 160)

@@ -271,7 +271,7 @@ def full_rank(V: Array) -> bool:
 
 def generalised_inverse(V: Array) -> Array:
     """Of a positive semi-definite V; eigenvalues below 10⁻¹⁰ of the largest count as zero."""
-    return np.linalg.pinv(V, rcond=1e-10, hermitian=True)
+    return np.asarray(np.linalg.pinv(V, rcond=1e-10, hermitian=True), dtype=np.float64)
 
 
 def projected(theta: Array) -> Array:
