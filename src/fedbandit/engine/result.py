@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike
 from fedbandit._version import __version__
 from fedbandit.engine.ledger import Ledger, read_ledger
 from fedbandit.engine.partitions import Partition, Partitions
+from fedbandit.engine.services import Service, Services
 from fedbandit.errors import FedbanditError, needs
 from fedbandit.files import read_arrays, write_arrays
 from fedbandit.messages import Download, Request, Upload, encoded_size, statistics_scalars
@@ -111,6 +113,7 @@ class Result:
     engine: str = "plain"
     privacy: Ledger | None = None
     partitions: Partitions | None = field(default=None, repr=False)
+    services: Services | None = field(default=None, repr=False)
 
     @property
     def clusters(self) -> list[Partition]:
@@ -121,6 +124,19 @@ class Result:
     def cluster_rounds(self) -> list[int]:
         """The round from whose end on each of `clusters` held; the first held from the start (0)."""
         return [] if self.partitions is None else self.partitions.rounds
+
+    def edges(self, k: int = -1) -> list[tuple[int, int]]:
+        """All pairs of clients that are together in the k-th of `clusters`.
+
+        Where clusters are maximal cliques (HetoFedBandit, DyClu), these are the edges of the graph of tests.
+        """
+        found = self.clusters[k] if self.clusters else []
+        return sorted({pair for cluster in found for pair in combinations(sorted(cluster), 2)})
+
+    @property
+    def served(self) -> list[Service]:
+        """Whom a server with a queue has served: (round, cluster, waited), in the order of time; [] without a queue."""
+        return [] if self.services is None else self.services.done
 
     def rand_index(self, partition: ArrayLike) -> list[float]:
         """The adjusted Rand index of each of `clusters` with the true label of every client (`env.partition`)."""
@@ -195,7 +211,9 @@ class Result:
             "downloads": self.communication.per_round_downloads,
             **({} if self.privacy is None else self.privacy.arrays()),
         }
-        return write_arrays(path, header, arrays | ({} if self.partitions is None else self.partitions.arrays()))
+        for kept in (self.partitions, self.services):
+            arrays |= {} if kept is None else kept.arrays()
+        return write_arrays(path, header, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:
@@ -217,6 +235,7 @@ class Result:
                 guarantee=Guarantee(**header["guarantee"]),
                 parameters=header["parameters"],
                 partitions=Partitions.from_arrays(arrays) if "clusters.rounds" in arrays else None,
+                services=Services.from_arrays(arrays) if "served.rounds" in arrays else None,
                 privacy=read_ledger(header, arrays),
             )
         except KeyError as missing:

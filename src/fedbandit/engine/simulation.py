@@ -203,6 +203,7 @@ class Simulation:
             guarantee=self.system.guarantee,
             parameters=self.system.parameters(),
             partitions=self.learner.clusters,
+            services=self.learner.services,
             privacy=self.learner.ledger(),
             engine=self.engine,
         )
