@@ -150,6 +150,8 @@ class SynchronousCoordinator(Coordinator):
                 return self.welcome(message)
             case Request(member):
                 self.check_member(member)
+                if self.pool is not None and self.pool.ignores_request():
+                    return []
                 group = set(np.asarray(self.sharing.affected(member)).tolist())
                 busy = any(not group.isdisjoint(call.members) for call in self.calls.values())
                 return [] if busy else self.collect(group)
