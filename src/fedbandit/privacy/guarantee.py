@@ -10,7 +10,6 @@ from fedbandit.privacy.calibration import gaussian_epsilon
 
 Basis = Literal["proven", "as published", "none"]
 DEFINITIONS = {
-    "": "",
     "given later records": "What the client chooses later because of it is taken as given, and not covered.",
     "joint": "What is chosen for others because of it is covered; the arm of its own round tells its own contexts.",
     "local": "Everything that follows from it is covered.",
@@ -96,7 +95,7 @@ at most e^1; ten of one person: e^10. NOT PRIVATE IN USE: this noise is for simu
         if self.unit == "one interaction" and (self.delta == 0 or self.mu is not None):
             text += f"; ten of one person: {_power(self.epsilon_at(self.delta, 10))}"
         text += f". Not hidden: {', '.join(self.public)}." if self.public else "."
-        if DEFINITIONS[self.definition]:
+        if self.definition in DEFINITIONS:
             text += f" {DEFINITIONS[self.definition]}"
         return text if self.noise == "secure" else f"{text} NOT PRIVATE IN USE: this noise is for simulations."
 

@@ -57,6 +57,7 @@ class PoolNoise:
     failure: float = 0.05
     theta_bound: float = 1.0
     published: NoiseBounds | None = None
+    mixing: str = "worth"
 
     @property
     def weighed(self) -> bool:
@@ -73,9 +74,11 @@ class PoolNoise:
         return 0.0 if releases == 0 else float(std[min(releases, std.size) - 1]) ** 2
 
     def known(self, variance: float) -> Slack:
-        """Λ and ν of a sum whose entries have this variance."""
-        spectrum, noise = self.bounds(math.sqrt(variance))
-        return Slack(noise=noise, spectrum=spectrum)
+        """Λ, ν, and by worth the standard deviation of h − Nθ, of a sum whose entries have this variance."""
+        s = math.sqrt(variance)
+        spectrum, noise = self.bounds(s)
+        spread = math.hypot(self.theta_bound, 1 / self.reward_weight)
+        return Slack(bias=s * spread if self.mixing == "worth" else 0.0, noise=noise, spectrum=spectrum)
 
     def repair(self, V: Array, releases: Mapping[int, int], ridge: float) -> tuple[Array, Slack]:
         """A matrix to use in place of the noisy sum V of these clients' releases, and what is to be known about it."""
