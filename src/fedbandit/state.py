@@ -88,11 +88,42 @@ class Reader(NamedTuple):
     entry: Callable[[bytes], bytes] = _same
 
 
+def _running_sums(state: State) -> State:
+    """Exchanges, wherever they are in a state, kept every upload by itself before they had running sums."""
+    arrays = dict(state.arrays)
+
+    def converted(header: Any, prefix: str) -> Any:
+        header = dict(header)
+        if "not_downloaded" in header:
+            d = header["dim"]
+            header["settled"] = [0, 0]
+            arrays[f"{prefix}settled.V"], arrays[f"{prefix}settled.b"] = np.zeros((d, d)), np.zeros(d)
+        for name in ("machine", "learner"):
+            if isinstance(header.get(name), dict):
+                header[name] = converted(header[name], prefix)
+        parts = header.get("parts", {})
+        return header | {"parts": {k: converted(v, f"{prefix}{k}/") for k, v in parts.items()}} if parts else header
+
+    return State(converted(state.header, ""), arrays)
+
+
+def _client_1(state: State) -> State:
+    """Format 1 had no running sums, no total of uploads, and knew no tokens."""
+    header, arrays = _running_sums(state)
+    d, sequence = header["machine"]["dim"], header["machine"]["sequence"]
+    mine = {"uploaded.V": np.zeros((d, d)), "uploaded.b": np.zeros(d), "redeemed": np.zeros(0, dtype=np.int64)}
+    uploaded = {"all": sequence == 0, "n": 0, "releases": 0}
+    return State({**header, "uploaded": uploaded}, {**arrays, **mine})
+
+
 READERS: dict[tuple[str, int], Reader] = {
-    ("client", 1): Reader(),
+    ("client", 1): Reader(_client_1),
+    ("client", 2): Reader(),
     ("coordinator", 1): Reader(),
-    ("peer", 1): Reader(),
-    ("checkpoint", 1): Reader(),
+    ("peer", 1): Reader(_running_sums),
+    ("peer", 2): Reader(),
+    ("checkpoint", 1): Reader(_running_sums),
+    ("checkpoint", 2): Reader(),
 }
 """Readers by kind and number. The largest number of a kind is the one that is written."""
 
@@ -101,7 +132,7 @@ def newest(kind: str) -> int:
     """The format number in which a kind is written.
 
     >>> newest("client")
-    1
+    2
     """
     return max(number for name, number in READERS if name == kind)
 

@@ -39,6 +39,15 @@ class Sums(NamedTuple):
     n: int
 
 
+def add(one: Sums, other: Sums) -> Sums:
+    """The statistics of both.
+
+    >>> add(Sums(np.eye(2), np.ones(2), 2), Sums(np.eye(2), np.ones(2), 3)).n
+    5
+    """
+    return Sums(one.V + other.V, one.b + other.b, one.n + other.n)
+
+
 def zero_sums(dim: int) -> Sums:
     """The statistics of no observations."""
     return Sums(np.zeros((dim, dim)), np.zeros(dim), 0)

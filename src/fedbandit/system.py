@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
+from types import FunctionType
 
 from fedbandit.errors import FedbanditError, number
-from fedbandit.policies import UCB, Policy, Uniform
+from fedbandit.policies import UCB, Policy, Uniform, Widest
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
 from fedbandit.protocols import Coordinator, MessageProtocol, Never
 from fedbandit.sharing import Groups, Noise, Others, Sharing
 from fedbandit.streams import Purpose, generator
 from fedbandit.structures import Alone, Clustering, Everyone, GlobalLocal, OnGraph, Structure
 from fedbandit.world import World
-
-WIDEST = 1e3
-"""A width beside which means do not matter."""
 
 
 @dataclass(frozen=True)
@@ -237,7 +235,7 @@ class System:
     @property
     def explorer(self) -> Policy:
         """How clients choose while a structure has them explore: at random, or what they know least about."""
-        return UCB(alpha=WIDEST) if self.structure.explore == "widest" else Uniform()
+        return Widest() if self.structure.explore == "widest" else Uniform()
 
     def pool_noise(self) -> Noise | None:
         """What a coordinator knows about the noise in sums of uploads; of a system that was told the world."""
@@ -264,5 +262,14 @@ class System:
                 for parameter in fields(part):
                     value = getattr(part, parameter.name)
                     if not isinstance(value, World):
-                        flat[f"{role}.{parameter.name}"] = value.tolist() if hasattr(value, "tolist") else value
+                        flat[f"{role}.{parameter.name}"] = plain_value(value)
         return flat
+
+
+def plain_value(value: object) -> object:
+    """A parameter as it is written down: arrays as lists, functions by their names."""
+    if isinstance(value, FunctionType):
+        return f"{value.__module__}.{value.__qualname__}"
+    if callable(value) and not is_dataclass(value):
+        return type(value).__name__
+    return value.tolist() if hasattr(value, "tolist") else value

@@ -24,7 +24,7 @@ from fedbandit.engine.simulation import Engine, Simulation
 from fedbandit.environments.recorded import RecordedStream
 from fedbandit.machines.link import Carrier, Link
 from fedbandit.machines.local_server import ServedUsers
-from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, SquaredBonus, Uniform
+from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, SquaredBonus, Uniform, Widest
 from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Synchronous
 from fedbandit.structures import FixedGroups
 from fedbandit.sums import Sums
@@ -39,6 +39,7 @@ POLICIES: dict[str, tuple[Policy, naive.Policy]] = {
     "ucb-wide": (UCB(noise=1.0, confidence=0.01), naive.Policy("ucb", sigma=1.0, delta=0.01)),
     "ucb-fixed": (UCB(alpha=0.3), naive.Policy("ucb", alpha=0.3)),
     "squared": (SquaredBonus(), naive.Policy("squared")),
+    "widest": (Widest(), naive.Policy("widest")),
     "greedy": (Greedy(), naive.Policy("greedy")),
     "lints": (LinTS(), naive.Policy("lints")),
     "lints-fixed": (LinTS(alpha=0.2), naive.Policy("lints", alpha=0.2)),

@@ -48,7 +48,10 @@ class Log(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """Which arm to pull: "ucb", "squared", "greedy", "lints", "linphe", "uniform"; with `alpha` the width is fixed."""
+    """Which arm to pull: "ucb", "squared", "widest", "greedy", "lints", "linphe" or "uniform".
+
+    With `alpha` the width is fixed.
+    """
 
     kind: str = "ucb"
     alpha: float | None = None
@@ -114,6 +117,8 @@ def choose(policy: Policy, V: Array, b: Array, X: Array, ridge: float, seed: int
         scores = [float(x @ theta + alpha * math.sqrt(x @ inverse @ x)) for x in X]
     elif policy.kind == "squared":
         scores = [float(x @ theta + alpha * (x @ inverse @ x)) for x in X]
+    elif policy.kind == "widest":  # the arm that is known least, whatever its mean
+        scores = [math.sqrt(x @ inverse @ x) for x in X]
     elif policy.kind == "greedy":
         scores = [float(x @ theta) for x in X]
     elif policy.kind == "lints":

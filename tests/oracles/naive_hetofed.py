@@ -1,5 +1,7 @@
 """Slow, obvious oracles for clusters that are found while running, written from HetoFedBandit and the docstrings.
 
+`to_the_letter` is Alg. 1–5 of the paper as printed; `queue` has the deviations that `ServerQueue` lists.
+
 Raw histories are kept and every estimate is a `pinv`; nothing is incremental. Conventions as in `naive`. In each
 round every client acts once, in the order of their numbers; what happens between rounds belongs to its last action.
 """
@@ -76,11 +78,11 @@ def statistic(first: Client, second: Client, sigma: float, dim: int) -> tuple[fl
     return float(s), r1 + r2 - r12
 
 
-def critical(level: float, n: int, df: int, psi: float) -> float:
-    """F⁻¹(1 − δ/N²; df, ψ)."""
+def critical(tail: float, df: int, psi: float) -> float:
+    """F⁻¹(1 − tail; df, ψ)."""
     if df == 0:
         return math.inf
-    return float(chi2.isf(level / n**2, df) if psi == 0 else ncx2.isf(level / n**2, df, psi))
+    return float(chi2.isf(tail, df) if psi == 0 else ncx2.isf(tail, df, psi))
 
 
 def data_psi(first: Client, second: Client, n: int, sigma: float, dim: int) -> float:
@@ -104,16 +106,19 @@ def maximal_cliques(edges: set[tuple[int, int]], n: int) -> list[list[int]]:
     return sorted(found)
 
 
-def cluster(clients: Sequence[Client], sigma: float, dim: int, level: float, margin: str) -> list[list[int]]:
-    """Alg. 1 or 4."""
+def cluster(
+    clients: Sequence[Client], sigma: float, dim: int, level: float, margin: str, *, per_pair: bool = False
+) -> list[list[int]]:
+    """Alg. 1 or 4; the level is that of all pairs together, δ/N² for each, or `per_pair`."""
     n = len(clients)
+    tail = level if per_pair else level / n**2
     edges = set()
     for i, j in itertools.combinations(range(n), 2):
         s, df = statistic(clients[i], clients[j], sigma, dim)
-        psi = {"tight": 1 / (n * sigma) ** 2, "published": 1 / sigma**2}.get(margin)
+        psi = {"tight": 1 / (n * sigma) ** 2, "published": 1 / sigma**2, "none": 0.0}.get(margin)
         if psi is None:
             psi = data_psi(clients[i], clients[j], n, sigma, dim)
-        if s <= critical(level, n, df, psi):
+        if s <= critical(tail, df, psi):
             edges.add((i, j))
     return maximal_cliques(edges, n)
 
@@ -148,6 +153,7 @@ def queue(
     margin: str,
     sigma: float = 0.1,
     level: float = 0.01,
+    per_pair: bool = False,
     seed: int = 0,
     explorer: Policy | None = None,
 ) -> Run:
@@ -196,7 +202,7 @@ def queue(
                 collect(i)
             uploaded = set(range(n))
             run.uploads[-1] += n
-            groups = run.clusters = cluster(clients, sigma, d, level, margin)
+            groups = run.clusters = cluster(clients, sigma, d, level, margin, per_pair=per_pair)
             for i in range(n):
                 clients[i].threshold = limit(largest(i))
             before, waiting = waiting, []
@@ -208,7 +214,7 @@ def queue(
                         line_up(group)
             for group in due:
                 line_up(group)
-        if waiting:
+        if waiting and t + 1 != exploration:
             group = waiting[0]
             if order == "priority":
                 group = max(waiting, key=lambda g: sum(growth[i] for i in g))
@@ -224,6 +230,100 @@ def queue(
                 fresh[i], growth[i], served[i] = 0, 0.0, logdet(V, RIDGE) - nothing
                 (mixed.add if any(j != i and clients[j].X for j in group) else mixed.discard)(i)
             run.downloads[-1] += len(group)
+    return run
+
+
+def to_the_letter(
+    log: Log,
+    *,
+    exploration: int,
+    order: str,
+    recluster: bool,
+    limit: Callable[[int], float],
+    margin: str,
+    level: float = 0.1,
+    shares: str = "buffers",
+    sigma: float = 0.1,
+    seed: int = 0,
+) -> Run:
+    """Alg. 2 with 1 and 3, or Alg. 5 with 4 (`recluster`), line by line, with the papers' buffers ΔV, Δb, Δt.
+
+    Where the text leaves something open: growth is compared with D by >; a cluster stands in Q once; in Alg. 5 the
+    server shares what it was sent in line 13, and what a client has observed since then stays in its buffer.
+    shares="models" replaces lines 20–21: everyone is given the sum of all own data of the cluster instead.
+    """
+    n, d = log.n_clients, log.dim
+    clients = [Client() for _ in range(n)]  # own histories H; `sent` is what the server has of them
+    V, b = [np.zeros((d, d)) for _ in range(n)], [np.zeros(d) for _ in range(n)]
+    dV, db, dt = [np.zeros((d, d)) for _ in range(n)], [np.zeros(d) for _ in range(n)], [0] * n
+    first = [0] * n  # the first own observation that is in the buffer
+    C = [[i] for i in range(n)]
+    Q: list[list[int]] = []
+    run = Run([], [], [], C)
+
+    def growth(i: int) -> float:
+        return dt[i] * (logdet(V[i], RIDGE) - logdet(V[i] - dV[i], RIDGE))
+
+    known = [0.0] * n  # the growth of each, as the server knows it: from uploads and requests
+    passed: list[set[float]] = [set() for _ in range(n)]  # the thresholds that each has exceeded
+
+    def send_all() -> None:
+        for i in range(n):
+            clients[i].sent, known[i] = len(clients[i].X), growth(i)
+        run.uploads[-1] += n
+
+    for t in range(len(log.clients) // n):
+        for i in range(n):
+            s = t * n + i
+            policy = Policy("uniform") if t < exploration else Policy(sigma=sigma)
+            a = choose(policy, V[i], b[i], log.arms[s], RIDGE, seed, i, t)
+            x, y = log.arms[s][a], float(log.rewards[s][a])
+            clients[i].X.append(x)
+            clients[i].y.append(y)
+            V[i], b[i] = V[i] + np.outer(x, x), b[i] + x * y
+            dV[i], db[i], dt[i] = dV[i] + np.outer(x, x), db[i] + x * y, dt[i] + 1
+            run.arms.append(a)
+            run.uploads.append(0)
+            run.downloads.append(0)
+            if t < exploration:
+                continue
+            mine = [c for c in C if i in c]
+            if not recluster:  # Alg. 2 lines 11–15
+                for c in mine:
+                    if growth(i) > limit(len(c)) + TIE:
+                        if limit(len(c)) not in passed[i]:  # a request, by which the server knows
+                            passed[i].add(limit(len(c)))
+                            known[i] = growth(i)
+                        if c not in Q:
+                            Q.append(c)
+            elif growth(i) > min(limit(len(c)) for c in mine) + TIE:  # Alg. 5 lines 11–16
+                Q = []
+                send_all()
+                C = run.clusters = cluster(clients, sigma, d, level, margin)
+                Q = [c for c in C if i in c]
+        if t + 1 == exploration:
+            send_all()
+            C = run.clusters = cluster(clients, sigma, d, level, margin)
+        elif Q:
+            c = max(Q, key=lambda c: sum(known[i] for i in c)) if order == "priority" else Q[0]
+            Q.remove(c)
+            if not recluster:
+                for j in c:
+                    clients[j].sent = len(clients[j].X)
+                run.uploads[-1] += len(c)
+            run.downloads[-1] += len(c)
+            buffers = {j: clients[j].own(d, clients[j].sent, first[j]) for j in c}
+            sync_V = sum((buffers[j][0] for j in c), np.zeros((d, d)))
+            sync_b = sum((buffers[j][1] for j in c), np.zeros(d))
+            for i in c:
+                if shares == "buffers":
+                    V[i], b[i] = V[i] + sync_V - buffers[i][0], b[i] + sync_b - buffers[i][1]
+                dV[i], db[i] = clients[i].own(d, start=clients[i].sent)
+                if shares == "models":
+                    V[i] = dV[i] + sum((clients[j].own(d, clients[j].sent)[0] for j in c), np.zeros((d, d)))
+                    b[i] = db[i] + sum((clients[j].own(d, clients[j].sent)[1] for j in c), np.zeros(d))
+                passed[i].clear()
+                first[i], dt[i], known[i] = clients[i].sent, len(clients[i].X) - clients[i].sent, 0.0
     return run
 
 
@@ -318,7 +418,7 @@ def neighbourhoods(log: Log, *, retest: float = 1.0, sigma: float = 0.1, level: 
             for j in range(n):
                 if j != i:
                     value, df = statistic(client, clients[j], sigma, d)
-                    near[i, j] = near[j, i] = value <= critical(level, n, df, 0.0)
+                    near[i, j] = near[j, i] = value <= critical(level / n**2, df, 0.0)
     return run
 
 

@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.stats import ncx2
 
 import fedbandit as fb
 from fedbandit.engine.result import Result
@@ -25,6 +28,7 @@ from fedbandit.sharing import Members
 from fedbandit.structures import Everyone, EvidenceClusters, HomogeneityCliques, Neighbourhoods
 from fedbandit.structures.cliques import cliques
 from fedbandit.structures.evidence_clusters import likeliest
+from fedbandit.structures.exploration import theorem_rounds
 from fedbandit.structures.homogeneity import Weighted, pairwise, weighted
 from fedbandit.sums import Sums
 from tests.oracles import naive_hetofed
@@ -70,7 +74,7 @@ def limit_of(rule: str) -> Callable[[int], float]:
     return lambda size: RULES[rule](world, size)
 
 
-WIDEST = Policy(alpha=1e3)
+WIDEST = Policy("widest")
 PAPER, CODE = "T log(|C|T)/(d|C|)", "T/(|C| d log T)"
 QUEUES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "fifo": ("hetofedbandit", {"exploration": 6}, {"margin": "tight", "level": 0.5, "explorer": WIDEST}),
@@ -100,6 +104,116 @@ def test_queue_equals_its_oracle(case: str, rule: str) -> None:
             **facts,
         )
         agree(simulate(getattr(fb, name)(threshold=rule, **keywords), log), run)
+
+
+OVERLAPPING, OVERLAPPING_FACTS = {"margin": "none", "test_level": 0.99}, {"margin": "none", "level": 0.99}
+LETTER: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "alg2": ("hetofedbandit", {"exploration": 6}, {"margin": "published"}),
+    "alg2-pq": ("hetofedbandit_pq", {"exploration": 4} | OVERLAPPING, OVERLAPPING_FACTS),
+    "alg2-overlaps": ("hetofedbandit", {"exploration": 6} | OVERLAPPING, OVERLAPPING_FACTS),
+    "alg2-models": ("hetofedbandit", {"exploration": 6, "shares": "models"} | OVERLAPPING, OVERLAPPING_FACTS),
+    "alg5": ("hetofedbandit_e", {}, {"margin": "data"}),
+    "alg5-fifo": ("hetofedbandit_dr", {"exploration": 3}, {"margin": "data"}),
+    "alg5-models": ("hetofedbandit_e", {"shares": "models"}, {"margin": "data"}),
+}
+
+
+@pytest.mark.parametrize("rule", [CODE, PAPER])
+@pytest.mark.parametrize("case", LETTER)
+def test_as_printed_is_the_paper_to_the_letter(case: str, rule: str) -> None:
+    """Also where cliques overlap: tests that find true clusters unlike, and few arms to go by."""
+    name, keywords, facts = LETTER[case]
+    overlapping = 0
+    for seed, few in ((0, False), (1, True), (2, False), (3, False)):
+        log = round_log(seed, few=few, n_clusters=2 + seed % 2)
+        run = naive_hetofed.to_the_letter(
+            log,
+            exploration=keywords.get("exploration", 0),
+            order="priority" if name.endswith(("_pq", "_e")) else "fifo",
+            recluster=name.endswith(("_dr", "_e")),
+            limit=limit_of(rule),
+            shares=keywords.get("shares", "buffers"),
+            **facts,
+        )
+        agree(simulate(getattr(fb, name)(as_printed=True, threshold=rule, **keywords), log), run)
+        overlapping += sum(map(len, run.clusters)) > N
+    assert overlapping or "margin" not in keywords
+
+
+def test_a_level_per_pair_is_that_of_each_test() -> None:
+    log = round_log(1, few=True, n_clusters=3)
+    keywords: dict[str, Any] = {"exploration": 6, "explore": "random", "margin": "none", "threshold": CODE}
+    run = naive_hetofed.queue(
+        log,
+        exploration=6,
+        order="fifo",
+        recluster=False,
+        limit=limit_of(CODE),
+        margin="none",
+        level=0.2,
+        per_pair=True,
+    )
+    agree(simulate(fb.hetofedbandit(pair_level=0.2, **keywords), log), run)
+    with pytest.raises(fb.FedbanditError, match="both given"):
+        fb.hetofedbandit(pair_level=0.2, test_level=0.1)
+
+
+def test_the_widest_arm_does_not_depend_on_rewards() -> None:
+    """Rewards in other units do not make exploration greedy."""
+    log = round_log(0)
+    larger = log._replace(means=[1e4 * m for m in log.means], rewards=[1e4 * r for r in log.rewards])
+    explores = fb.hetofedbandit(exploration=ROUNDS + 1)
+    np.testing.assert_array_equal(simulate(explores, log).arms, simulate(explores, larger).arms)
+
+
+@pytest.mark.parametrize(("n_clusters", "gap"), [(1, 0.85), (4, 0.85), (4, 0.3)])
+def test_the_theorem_s_exploration_is_that_of_its_formula(n_clusters: int, gap: float) -> None:
+    n, d, T, sigma, delta = 10, 5, 500, 0.1, 0.1
+    v = ncx2.isf(delta / n**2, d, 1 / sigma**2)
+    psi = brentq(lambda psi: ncx2.cdf(v, d, psi) - delta / n**2 / max(n_clusters - 1, 1), 1, 10_000)
+    expected = min(16 * psi * sigma**2 * d / gap**2, 64 * d / 3 * math.log(2 * T * d / delta))
+    assert theorem_rounds(fb.World(n, d, n * T), gap, n_clusters) == math.ceil(expected)
+    printed = fb.hetofedbandit(as_printed=True, gap=gap, n_clusters=n_clusters).structure
+    assert isinstance(printed, HomogeneityCliques)
+    assert printed.rounds(fb.World(n, d, n * T)) == math.ceil(expected)
+    with pytest.raises(fb.FedbanditError, match="say gap"):
+        fb.hetofedbandit(exploration="theorem")
+
+
+def test_the_doubling_trick_explores_again() -> None:
+    """Widest arms in its phases and only there, and clusters are looked for at the end of each."""
+    log = round_log(3, rounds=75)
+    system = fb.hetofedbandit(exploration="doubling", threshold=1e9)
+    result = simulate(system, log)
+    first = math.ceil(1.65 * DIM)
+    exploring = [t for start, end in ((0, first), (4 * first, 6 * first)) for t in range(start, end)]
+    clients = [Client() for _ in range(N)]
+    for t in range(75):
+        for i in range(N):
+            policy = WIDEST if t in exploring else Policy()
+            assert naive_hetofed.act(clients[i], i, log, t * N + i, policy, 0) == result.arms[t, i]
+    per_round = result.communication.per_round_uploads
+    assert np.flatnonzero(per_round == N).tolist() == [first - 1, 6 * first - 1]
+    assert system.structure.explores_again(fb.World(N, DIM, 75 * N), 4 * first)
+
+
+def test_an_own_test_says_who_is_alike() -> None:
+    """The hook: whatever function says, its cliques share."""
+
+    def odd_and_even(members: Members, world: fb.World) -> NDArray[np.bool_]:
+        assert members.n.sum() == world.n_clients * 6
+        parity = np.arange(world.n_clients) % 2
+        return parity[:, None] == parity
+
+    def one_way(members: Members, world: fb.World) -> NDArray[np.bool_]:  # noqa: ARG001 - it looks at nothing
+        return np.triu(np.ones((world.n_clients, world.n_clients), dtype=bool))
+
+    log = round_log(0)
+    result = simulate(fb.hetofedbandit(exploration=6, test=odd_and_even), log)
+    assert result.clusters[-1] == [[0, 2, 4], [1, 3, 5]]
+    assert "odd_and_even" in str(result.parameters["structure.test"])
+    with pytest.raises(fb.FedbanditError, match="symmetric"):
+        simulate(fb.hetofedbandit(exploration=6, test=one_way), log)
 
 
 @pytest.mark.parametrize("odds", [0.0, 6.0])

@@ -17,7 +17,7 @@ from fedbandit.network.addresses import bind, is_loopback, parse_address
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from fedbandit.network.client.client import Arm
+    from fedbandit.network.client.choices import Arm
     from fedbandit.network.peer.rounds import PeerRounds
 
 SUMMARY = "Run one peer of a federation without a coordinator: decentralised FedUCB."
@@ -57,15 +57,16 @@ class Agent:
 
     def select(self, arms: ArrayLike) -> Arm:
         """Choose one of the arms."""
-        from fedbandit.network.client.client import Arm
+        from fedbandit.network.client.choices import Arm, id_of
 
         choice = self.machine.select(arms)
-        return Arm(choice.arm, choice.number)
+        return Arm(choice.arm, id_of(choice.number))
 
-    def observe(self, reward: float, id: int | None = None) -> None:
+    def observe(self, reward: float, choice: Arm | str) -> None:
         """Learn the reward of a choice."""
-        assert id is not None
-        self.machine.observe(id, reward)
+        from fedbandit.network.client.choices import number_of
+
+        self.machine.observe(number_of(choice), reward)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit.machines.client import ClientMachine
-from fedbandit.network.client.client import Arm
+from fedbandit.network.client.choices import Arm
 from fedbandit.presets import linucb
 from fedbandit.streams import Purpose, generator
 from fedbandit.types import Array
@@ -24,7 +24,7 @@ class Serving(Protocol):
         """Choose one of the arms."""
         ...
 
-    def observe(self, reward: float, id: int | None = None) -> None:
+    def observe(self, reward: float, choice: Arm | str) -> None:
         """Learn the reward of a choice."""
         ...
 
@@ -50,7 +50,7 @@ class User:
         X, noise = self._draw()
         means = X @ self.theta
         arm = client.select(X)
-        client.observe(float(means[arm]) + noise, arm.id)
+        client.observe(float(means[arm]) + noise, arm)
         lone = self.alone.select(X)
         self.alone.observe(lone.number, float(means[lone.arm]) + noise)
         self.regret += float(means.max() - means[arm])

@@ -14,7 +14,7 @@ from fedbandit.environments.block import Environment
 from fedbandit.errors import FedbanditError
 from fedbandit.files import read_arrays, write_arrays
 from fedbandit.state import State, read, require_arrays_like, restoring, stamp
-from fedbandit.system import System
+from fedbandit.system import System, plain_value
 
 if TYPE_CHECKING:
     from fedbandit.engine.simulation import Simulation
@@ -36,7 +36,7 @@ def fingerprint(system: System, env: Environment, horizon: int, seed: int) -> st
                 digest.update(field.name.encode())
                 add(getattr(thing, field.name))
         else:
-            digest.update(repr(thing).encode())
+            digest.update(repr(plain_value(thing)).encode())  # a function's repr is where it is in memory
 
     add(system)
     add(env)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit.environments.kernels import scale_rows
-from fedbandit.environments.synthetic import Synthetic
+from fedbandit.environments.synthetic import Contexts, Synthetic
 from fedbandit.errors import FedbanditError, number, require, whole_number
 from fedbandit.types import Array, Ints
 
@@ -41,7 +41,7 @@ class Fclub(Synthetic):
     n_clients: int = 40
     dim: int = 10
     n_arms: int = 10
-    contexts: Literal["ball", "sphere"] = "sphere"
+    contexts: Contexts = "sphere"
     rewards: Literal["gaussian", "bernoulli"] = "bernoulli"
     n_clusters: int = 5
     n_servers: int = 5

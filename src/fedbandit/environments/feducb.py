@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from fedbandit.environments.kernels import turn_rows
-from fedbandit.environments.synthetic import Synthetic, SyntheticStream, unit_vectors
+from fedbandit.environments.synthetic import Contexts, Synthetic, SyntheticStream, unit_vectors
 from fedbandit.errors import FedbanditError, number, require, whole_number
 from fedbandit.types import Array, Ints
 
@@ -35,7 +35,7 @@ class FedUCB(Synthetic):
     n_arms: int = 0
     rounds: Literal["one", "all"] = "all"
     rewards: Literal["gaussian", "bernoulli"] = "bernoulli"
-    contexts: Literal["ball", "sphere"] = "sphere"
+    contexts: Contexts = "sphere"
     gap: float = 0.1
 
     name: ClassVar[str] = "feducb"
@@ -46,6 +46,7 @@ class FedUCB(Synthetic):
             object.__setattr__(self, "n_arms", whole_number("dim", self.dim, 2) ** 2)
         super().__post_init__()
         require(self.dim >= 2, "dim", self.dim, "a whole number ≥ 2")
+        require(self.contexts == "sphere", "contexts", self.contexts, "'sphere', as FedUCB's arms are of norm 1")
         require(0 <= number(self.gap, "gap", "in [0, 0.3]") <= 0.3, "gap", self.gap, "between 0 and 0.3")
         if self.pool is not None or self.rewards != "bernoulli" or self.drift:
             raise FedbanditError("The environment feducb has fresh arms, Bernoulli rewards and no pool or drift.")

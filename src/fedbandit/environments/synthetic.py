@@ -17,6 +17,8 @@ ZIPF = 1.5
 """How skewed "skewed" arrivals are: with 1,000 clients, the busiest one acts in two of five rounds."""
 
 
+Contexts = Literal["ball", "sphere", "decaying"]
+
 LATEST = 10**12
 """The latest round that anything can happen in."""
 
@@ -30,7 +32,9 @@ class Synthetic(Unstructured):
     pool: None for fresh arms each round, or the size of a fixed pool from which K distinct arms are offered.
     arrivals: "uniform", "round-robin", "skewed" (Zipf: client i with probability ∝ (i+1)^-1.5), or N probabilities.
     rounds: "one" client acts a round, or "all" do, in the order of their numbers, each with arms of its own.
-    contexts: uniform in the unit "ball" or on the unit "sphere".
+    contexts: uniform in the unit "ball" or on the unit "sphere"; "decaying" ones are on the sphere too, but entry i of
+        d had the variance (d − i)/d, i = 0, 1, …, before they were normalised: so are the pools of the codes of
+        Async-LinUCB and HetoFedBandit.
     rewards: "gaussian", or "bernoulli" (contexts and parameters are then non-negative, so that means are in [0, 1]).
     delay: rounds until a reward is seen, a number, or (shortest, longest) for a random one. It is learnt from just
         before the action that many rounds later, so that with one client a round 1 is as good as 0.
@@ -44,7 +48,7 @@ class Synthetic(Unstructured):
     pool: int | None = None
     arrivals: Literal["uniform", "round-robin", "skewed"] | tuple[float, ...] = "uniform"
     rounds: Literal["one", "all"] = "one"
-    contexts: Literal["ball", "sphere"] = "ball"
+    contexts: Contexts = "ball"
     rewards: Literal["gaussian", "bernoulli"] = "gaussian"
     delay: int | tuple[int, int] = 0
     drift: tuple[int, ...] = ()
@@ -64,7 +68,7 @@ class Synthetic(Unstructured):
             object.__setattr__(self, "pool", pool)
         for field, choices in (
             ("rounds", ("one", "all")),
-            ("contexts", ("ball", "sphere")),
+            ("contexts", ("ball", "sphere", "decaying")),
             ("rewards", ("gaussian", "bernoulli")),
         ):
             value = getattr(self, field)
@@ -137,6 +141,8 @@ class Synthetic(Unstructured):
     def draw_contexts(self, rng: np.random.Generator, n: int) -> Array:
         """n contexts."""
         x = rng.standard_normal((n, self.dim))
+        if self.contexts == "decaying":
+            x *= np.sqrt(1 - np.arange(self.dim) / self.dim)
         scale_rows(x, rng.random(n) ** (1 / self.dim) if self.contexts == "ball" else 1.0)
         return np.abs(x, out=x) if self.rewards == "bernoulli" else x
 

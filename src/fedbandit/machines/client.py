@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -73,6 +75,7 @@ class ClientMachine(Exchange):
         """Arms chosen so far: the counter of the policy's random stream."""
         self._key = policy_key(seed)
         self._explorer = told.explorer.told(world)
+        self._explores_again = partial(told.structure.explores_again, world)
         rule = told.privacy.reward_rule
         self._source, self._reward_scale = source, rule.scale
         self._rewards = reward_plan(rule if source is None else rule._replace(scale=0.0), seed)
@@ -87,7 +90,8 @@ class ClientMachine(Exchange):
     def select(self, arms: ArrayLike) -> Choice:
         """Choose one of the arms, given as a (K, d) array of contexts."""
         X = self.checked(arms)
-        policy = self._explorer if self.exploring else self._policy
+        again = not self.exploring and self._explores_again(self.steps)
+        policy = self._explorer if self.exploring or again else self._policy
         a = policy.choose(self.model, X, Draw(self._key, self._number, self.steps))
         self.steps += 1
         self._choices += 1
@@ -123,8 +127,8 @@ class ClientMachine(Exchange):
             self.forget(next(iter(self._chosen)))
 
     def number_choices_from(self, number: int) -> None:
-        """The next choice gets the number after this one, if that is a new number."""
-        self._choices = max(self._choices, number)
+        """The next choice gets the number after this one."""
+        self._choices = number
 
     def waits_for(self, choice: int) -> Array | None:
         """The context of a choice whose reward has not come."""
@@ -186,13 +190,18 @@ class ClientMachine(Exchange):
 
     # How it is kept
 
-    def state(self) -> State:
+    def capture(self) -> Callable[[], State]:
         """Also what was chosen and has no reward yet."""
-        header, arrays = super().state()
-        header |= {"choices": self._choices, "steps": self.steps, "clipped": self.clipped}
-        arrays["waiting"] = np.array(list(self._chosen), dtype=np.int64)
-        arrays["contexts"] = np.array(list(self._chosen.values()), dtype=np.float64).reshape(-1, self.context_dim)
-        return State(header, arrays)
+        finish_exchange, chosen = super().capture(), dict(self._chosen)
+        more = {"choices": self._choices, "steps": self.steps, "clipped": self.clipped}
+
+        def finish() -> State:
+            header, arrays = finish_exchange()
+            arrays["waiting"] = np.array(list(chosen), dtype=np.int64)
+            arrays["contexts"] = np.array(list(chosen.values()), dtype=np.float64).reshape(-1, self.context_dim)
+            return State(header | more, arrays)
+
+        return finish
 
     def varying(self) -> Varying:
         """Also choices whose reward has not come, and their contexts."""

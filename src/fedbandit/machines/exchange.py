@@ -13,7 +13,9 @@ Theory of operation
 
 An upload is applied exactly once: it is numbered, its noise is drawn once, and it stays in `outbox`, unchanged, until
 the coordinator acknowledges it; send it as often as you like. Until a *download* contains it, it is also kept to be put
-on top of downloads, which receipts may overtake.
+on top of downloads, which receipts may overtake: the last ones by themselves, those before them as one running sum, so
+that a client that is sent no downloads does not grow. A download that was overtaken by so many receipts is as good as
+lost.
 
 A download is adopted when the model is next looked at (`model`): of several that come in between, only the last one
 costs an inverse.
@@ -46,13 +48,16 @@ from fedbandit.messages import (
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.protocols.protocol import known_by, says_what_it_knows
-from fedbandit.protocols.trigger import timed_growth
+from fedbandit.protocols.trigger import Growing, Watched, timed_growth
 from fedbandit.sharing import LocalModel, Sharing, prior_share
 from fedbandit.state import State, StateError, Varying, require_like
 from fedbandit.streams import Purpose, generator
-from fedbandit.sums import Sums, zero_sums
+from fedbandit.sums import Sums, add, nothing, zero_sums
 from fedbandit.system import System
 from fedbandit.world import World
+
+ON_TOP = 8
+"""Acknowledged uploads that are kept by themselves until a download contains them."""
 
 
 class Exchange:
@@ -91,9 +96,13 @@ class Exchange:
         self._counts_only = system.counts_only
         self._model = model
         self._unread: Download | None = None
-        self._on_top: dict[int, Upload] = {}  # uploads that no download has contained yet
+        self._on_top: dict[int, Upload] = {}  # uploads that no download has contained yet, the last ones
+        self._settled = nothing(self.dim)  # the sum of those before them
+        self._settled_to = 0  # the last of these
         self._epoch = 0
         self._told = zero_sums(self.dim)  # what a peer has told the others itself
+        # Observations uploaded and log det when it was last served; None where triggers look at what is pending.
+        self._served: tuple[int, float] | None = (0, 0.0) if system.protocol.since_served else None
         drawn = source or partial(generator, seed, Purpose.NOISE, member if number is None else number)
         trusted = system.privacy.site == "coordinator"
         self.stream = None if trusted else system.privacy.stream(member, drawn)
@@ -123,7 +132,8 @@ class Exchange:
     def speak(self) -> list[Message]:
         """What to send now, if the trigger says so and the privacy budget allows it."""
         model = self.model
-        if self.exploring or model.silent or not self.trigger.fires(model, self.threshold):
+        seen = self._watched(model)
+        if self.exploring or model.silent or not self.trigger.fires(seen, self.threshold):
             return []
         if self.spent:
             self.exhausted = True
@@ -132,9 +142,16 @@ class Exchange:
             return [self.upload()]
         if not self.protocol.one_by_one:
             return [Request(self.member)]
-        growth = timed_growth(model)
+        growth = timed_growth(seen)
         self.threshold = 2 * growth  # it has asked, and waits; it asks again if nobody has answered by then
         return [Request(self.member, growth)]
+
+    def _watched(self, model: LocalModel) -> Growing:
+        """What the trigger looks at: what is pending, or all that has been observed since the model was last served."""
+        if self._served is None:
+            return model
+        n, logdet = self._served
+        return Watched(model.n_own, model.n_own - n, model.logdet, logdet)
 
     def upload(self) -> Upload:
         """Number what is pending, noised if there is a mechanism, to be sent until it is acknowledged."""
@@ -153,6 +170,13 @@ class Exchange:
         self.outbox[self.sequence] = self._on_top[self.sequence] = upload
         return upload
 
+    def repeat(self, upload: Upload) -> None:
+        """After a crash: make the upload that is on record, in place of one that would be made now."""
+        if upload.sequence > self.sequence:
+            self.upload()
+        require(upload.sequence == self.sequence, "the number of an upload", upload.sequence, f"{self.sequence}")
+        self.outbox[self.sequence] = self._on_top[self.sequence] = upload
+
     def receive(self, message: Message) -> list[Message]:
         """Take a message from the coordinator, and say what to send."""
         require(message.member == self.member, "the addressee", message.member, f"client {self.member}")
@@ -163,10 +187,13 @@ class Exchange:
                 self.threshold = self._agreed = threshold
             case Download():
                 require(message.sums.b.size == self.dim, "the dimension", message.sums.b.size, f"{self.dim}")
+                if message.acknowledged < self._settled_to:
+                    return []  # overtaken by ON_TOP receipts: what it lacks cannot be told apart any more
                 self.threshold = self._agreed
                 self._acknowledged(message.acknowledged)
                 if message.version > self.version:
                     self._on_top = {n: upload for n, upload in self._on_top.items() if n > message.acknowledged}
+                    self._settled = nothing(self.dim)
                     self._unread = message
             case Collect(_, epoch) if epoch > self._epoch:
                 self._epoch = epoch
@@ -183,6 +210,7 @@ class Exchange:
         """Take what peers have told, given what this one told itself: as a download, but nothing is acknowledged."""
         self.outbox.clear()
         self._on_top.clear()
+        self._settled = nothing(self.dim)
         self._told = told
         self._unread = message
 
@@ -192,6 +220,9 @@ class Exchange:
 
     def _acknowledged(self, sequence: int) -> None:
         self.outbox = {number: upload for number, upload in self.outbox.items() if number > sequence}
+        while len(self._on_top) - len(self.outbox) > ON_TOP:
+            self._settled_to = min(self._on_top)
+            self._settled = add(self._settled, self._on_top.pop(self._settled_to).sums)
 
     def _adopt(self, message: Download) -> None:
         """What coordinator and model have in common: the download, and uploads that it does not contain."""
@@ -201,16 +232,17 @@ class Exchange:
             mixed, slack = mix(own, message.sums, message.slack, self.ridge, width)
             self._model.adopt(mixed, slack, message.version)
             return
-        sums = message.sums
+        sums = add(message.sums, self._settled) if self._settled.n > 0 else message.sums
         for upload in self._on_top.values():
-            V, b, n = upload.sums
-            sums = Sums(sums.V + V, sums.b + b, sums.n + n)
+            sums = add(sums, upload.sums)
         self._model.adopt(sums, message.slack, message.version)
+        if self._served is not None:
+            self._served = self._model.n_own - self._model.n_pending, self._model.shared_logdet
 
     # How it is kept
 
-    def state(self) -> State:
-        """All that an exchange with the same arguments needs in order to go on; uploads as the bytes that are sent."""
+    def capture(self) -> Callable[[], State]:
+        """The state as it is now; what takes long is done when the function that is returned is called."""
         numbers, statistics = self.model.dump()
         header: dict[str, Any] = {
             "member": self.member,
@@ -220,16 +252,27 @@ class Exchange:
             "epoch": self._epoch,
             "unacknowledged": list(self.outbox),
             "not_downloaded": list(self._on_top),
+            "settled": [self._settled_to, self._settled.n],
             "exploring": self.exploring,
             "exhausted": self.exhausted,
             "threshold": [self.threshold, self._agreed],
+            **({} if self._served is None else {"served": list(self._served)}),
         }
         arrays: dict[str, NDArray[Any]] = {f"model.{name}": array for name, array in statistics.items()}
-        for sequence, upload in self._on_top.items():
-            arrays[f"upload.{sequence}"] = np.frombuffer(encode(upload), dtype=np.uint8)
+        arrays |= {"settled.V": self._settled.V, "settled.b": self._settled.b}
+        uploads = list(self._on_top.items())
         if self.stream is not None:
-            arrays |= {f"stream.{key}": np.asarray(value) for key, value in self.stream.state().items()}
-        return State(header, arrays)
+            arrays |= {f"stream.{key}": np.array(value) for key, value in self.stream.state().items()}
+
+        def finish() -> State:
+            sent = {f"upload.{n}": np.frombuffer(encode(upload), dtype=np.uint8) for n, upload in uploads}
+            return State(header, arrays | sent)
+
+        return finish
+
+    def state(self) -> State:
+        """All that an exchange with the same arguments needs in order to go on; uploads as the bytes that are sent."""
+        return self.capture()()
 
     def varying(self) -> Varying:
         """The arrays of a state that depend on what has happened."""
@@ -247,6 +290,8 @@ class Exchange:
         self.sequence, self._epoch = header["sequence"], header["epoch"]
         self.exploring, self.exhausted = header["exploring"], header["exhausted"]
         self.threshold, self._agreed = header["threshold"]
+        if self._served is not None:
+            self._served = header["served"][0], header["served"][1]
         self._on_top = {}
         for data in _named(arrays, "upload.").values():
             upload = decode(data.tobytes())
@@ -256,6 +301,8 @@ class Exchange:
         if list(self._on_top) != header["not_downloaded"] or not self._on_top.keys() >= set(header["unacknowledged"]):
             raise StateError(f"The stored uploads are {list(self._on_top)}, but must be {header['not_downloaded']}.")
         self.outbox = {number: self._on_top[number] for number in header["unacknowledged"]}
+        self._settled_to, settled = header["settled"]
+        self._settled = Sums(arrays["settled.V"], arrays["settled.b"], settled)
         if self.stream is not None:
             self.stream.restore(_named(arrays, "stream."))
 

@@ -9,7 +9,7 @@ bytes of SHA-256. An upload says on which chain it stands, so a client whose his
 applied is recognised at its next upload. **terms** is the digest that the invitation gave of what the federation has
 agreed on: a client that was invited under other terms is recognised when it joins.
 
-    magic "FE" · format 2 · 0 · epoch (u32) · incarnation (u64) · nonce (u64) · sequence (u64) · chain · terms  (16 each)
+    magic "FE" · format 2 · 0 · epoch (u32) · incarnation (u64) · nonce (u64) · sequence (u64) · chain (16) · terms (16)
 
 64 bytes, little endian; docs/protocol.md. Format 1, of 40 bytes, had no terms and a chain of 8 bytes: coordinators'
 journals have whole frames, and uploads that were made then are sent unchanged, so it is still read.

@@ -14,6 +14,7 @@ from fedbandit.policies.squared_bonus import SquaredBonus
 from fedbandit.policies.thompson import LinTS
 from fedbandit.policies.ucb import UCB
 from fedbandit.policies.uniform import Uniform
+from fedbandit.policies.widest import Widest
 
 __all__ = [
     "IGW",
@@ -25,6 +26,7 @@ __all__ = [
     "Policy",
     "SquaredBonus",
     "Uniform",
+    "Widest",
     "WidthRule",
     "best",
 ]

@@ -34,6 +34,8 @@ class Policy(Protocol):
     """What it is called on the command line."""
     randomness: ClassVar[Randomness] = "unknown"
     """How propensities are known: they are 0 and 1, exact, or estimated."""
+    only_explores: ClassVar[bool] = False
+    """Whether it does not look at rewards: nobody expects it to earn more than random arms."""
 
     def choose(self, model: Model, contexts: Array, draw: Draw) -> int:
         """The index of the arm to pull: a row of `contexts` (K, d). All randomness comes from `draw`."""

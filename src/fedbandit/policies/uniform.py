@@ -20,6 +20,7 @@ class Uniform(Policy):
     """Pull each offered arm with equal probability, from the client's own counter-based stream."""
 
     name: ClassVar[str] = "uniform"
+    only_explores: ClassVar[bool] = True
     randomness: ClassVar[Randomness] = "known"
 
     def choose(self, model: Model, contexts: Array, draw: Draw) -> int:  # noqa: ARG002 - it learns nothing

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, wraps
-from typing import Any, NamedTuple, ParamSpec, TypedDict, Unpack, get_type_hints
+from typing import Any, NamedTuple, ParamSpec, TypedDict, Unpack, get_args, get_type_hints
 
 from fedbandit.errors import FedbanditError, shown, unknown
 from fedbandit.policies import POLICIES, Policy
@@ -42,7 +42,7 @@ def preset(function: Callable[P, System]) -> Callable[P, System]:
     # Not that of what it wraps: a decorator may take more, and says so by **keywords.
     own = inspect.signature(function, follow_wrapped=False).parameters.values()
     rest = next((parameter for parameter in own if parameter.kind is parameter.VAR_KEYWORD), None)
-    any_keyword = rest is not None and rest.annotation not in ("Unpack[Common]", Unpack[Common])
+    any_keyword = rest is not None and "Unpack[" not in _as_text(rest.annotation)
 
     @wraps(function)
     def named(*args: P.args, **kwargs: P.kwargs) -> System:
@@ -73,12 +73,12 @@ class Keyword(NamedTuple):
     @property
     def is_switch(self) -> bool:
         """Whether it is only ever on or off."""
-        return isinstance(self.default, bool)
+        return isinstance(self.default, bool) or self.annotation == "bool"
 
 
 @cache
 def keywords_of(function: Callable[..., Any]) -> dict[str, Keyword]:
-    """All keywords of a function by name; `**rest` stands for the common ones.
+    """All keywords of a function by name; `**rest` stands for those of its TypedDict, or the common ones.
 
     >>> import fedbandit as fb
     >>> list(keywords_of(fb.sync_linucb))
@@ -95,8 +95,10 @@ def keywords_of(function: Callable[..., Any]) -> dict[str, Keyword]:
             annotation = _as_text(hints.get(parameter.name, plain))
             required = parameter.default is parameter.empty
             found[parameter.name] = Keyword(parameter.name, required, parameter.default, annotation)
-    if _rest_of(function) is not None:
-        found |= {name: Keyword(name, False, None, _as_text(hint)) for name, hint in get_type_hints(Common).items()}
+    rest = _rest_of(function)
+    if rest is not None:
+        kind = next(iter(get_args(hints.get(rest.name))), Common)
+        found |= {name: Keyword(name, False, None, _as_text(hint)) for name, hint in get_type_hints(kind).items()}
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any, Unpack
 
 from fedbandit.presets.compose import Common, compose, preset
 from fedbandit.privacy import Privacy
@@ -15,9 +15,10 @@ from fedbandit.protocols import (
     Scheduled,
     ServerQueue,
 )
-from fedbandit.protocols.queue import Order
+from fedbandit.protocols.queue import Order, Recluster, Requests, Shares
 from fedbandit.structures import EvidenceClusters, HomogeneityCliques, Neighbourhoods
-from fedbandit.structures.homogeneity_cliques import Margin
+from fedbandit.structures.exploration import Exploration
+from fedbandit.structures.homogeneity_cliques import Margin, Test
 from fedbandit.structures.structure import Explore
 from fedbandit.system import System
 
@@ -25,104 +26,105 @@ ONCE_LEVEL = 0.5
 """δ of tests where clusters are found once: to join two that differ costs more than to miss an edge."""
 
 
-def _queued(
-    order: Order,
-    recluster: bool,
-    exploration: int | None,
-    test_level: float | None,
-    test_threshold: float | None,
-    threshold: float | str | None,
-    margin: Margin,
-    explore: Explore,
-    common: Common,
-) -> System:
-    if not recluster and test_level is None and test_threshold is None:
-        test_level = ONCE_LEVEL
-    structure = HomogeneityCliques(
-        exploration, test_level, test_threshold, margin, noise=common.get("noise"), explore=explore
-    )
-    return compose(ServerQueue(threshold, order, recluster), structure, **common)
+class Queued(Common, total=False):
+    """Keywords of HetoFedBandit and its variants.
+
+    exploration: T₀, a number, "theorem" (with `gap` and `n_clusters`) or "doubling"; by default 1.65 d (42 rounds for
+        d = 25), none in -E. The authors' code has 70, which alone costs more regret than the paper's Table 1 shows for
+        one or four clusters; fewer find wrong clusters.
+    explore: "widest" arms (default), or "random" ones as in Alg. 3, of which 1.9 d are needed.
+    test_level, pair_level or test_threshold: δ of all tests together (default 0.5 where clusters are found once, 0.01
+        where they are formed anew; the paper has 0.1), δ of one test (the authors' code has 0.01), or vᶜ itself.
+    margin: ψᶜ; where clusters are found once, by default the proof's "tight" 1/(Nσ)²; "published" is 1/σ².
+    gap, n_clusters, regularity: what Theorem 3.3 must know: γ, M and λ_c.
+    test: an own test of who is like whom (`HomogeneityCliques`).
+    threshold: D of a cluster, by default the authors' T/(|C| d log T); "T log(|C|T)/(d|C|)" is the paper's, which is
+        some eighty times larger.
+    recluster, shares, requests: how the queue is kept (`ServerQueue`, where the deviations are listed).
+    as_printed: the paper to the letter, unless another keyword says otherwise: random exploration, for T₀ of Theorem
+        3.3 if `gap` and `n_clusters` are given; δ = 0.1; ψᶜ = 1/σ², or that of Alg. 4; the paper's D; buffers added;
+        requests for every cluster; and clusters formed anew at each request, where they are.
+    """
+
+    exploration: Exploration
+    explore: Explore
+    test_level: float | None
+    pair_level: float | None
+    test_threshold: float | None
+    margin: Margin
+    gap: float | None
+    n_clusters: int | None
+    regularity: float | None
+    test: Test | None
+    threshold: float | str | None
+    recluster: Recluster
+    shares: Shares
+    requests: Requests
+    as_printed: bool
+
+
+def _queued(order: Order, anew: bool, given: Queued, **default: Unpack[Queued]) -> System:
+    """Queue and cliques with what is given, what the paper prints, or these defaults, in this order.
+
+    anew: whether clusters are formed anew while running.
+    """
+    common: Any = {key: value for key, value in given.items() if key in Common.__annotations__}
+    own: dict[str, Any] = {key: value for key, value in given.items() if key not in common}
+    chosen: dict[str, Any] = {"recluster": anew, "explore": "widest", **default}
+    if own.pop("as_printed", False):
+        chosen |= {"explore": "random", "test_level": 0.1, "threshold": "T log(|C|T)/(d|C|)"}
+        chosen |= {"shares": "buffers", "requests": "all", "recluster": "request" if anew else False}
+        chosen["margin"] = "data" if anew else "published"
+        if chosen["exploration"] is None and {"gap", "n_clusters"} <= own.keys():
+            chosen["exploration"] = "theorem"
+    if any(own.get(name) is not None for name in ("test_level", "pair_level", "test_threshold")):
+        chosen["test_level"] = None
+    chosen |= own
+    queue = {key: chosen.pop(key) for key in ("threshold", "recluster", "shares", "requests") if key in chosen}
+    structure = HomogeneityCliques(noise=common.get("noise"), **chosen)
+    return compose(ServerQueue(order=order, **queue), structure, **common)
 
 
 @preset
-def hetofedbandit(
-    *,
-    exploration: int | None = None,
-    test_level: float | None = None,
-    test_threshold: float | None = None,
-    threshold: float | str | None = None,
-    margin: Margin = "tight",
-    explore: Explore = "widest",
-    **common: Unpack[Common],
-) -> System:
+def hetofedbandit(**keywords: Unpack[Queued]) -> System:
     """HetoFedBandit: exploration, one clustering by tests, then a FIFO queue of clusters (Alg. 1–3).
 
-    exploration: T₀; by default 1.65 d (42 rounds for d = 25). The authors' code has 70, which alone costs more regret
-        than the paper's Table 1 shows for one or four clusters; fewer find wrong clusters.
-    explore: "widest" arms, or "random" ones as in Alg. 3, of which 1.9 d are needed.
-    test_level or test_threshold: δ (default 0.5; the paper has 0.1) or vᶜ itself (`HomogeneityCliques`).
-    threshold: D of a cluster, by default the authors' T/(|C| d log T); "T log(|C|T)/(d|C|)" is the paper's, which is
-        some eighty times larger (`ServerQueue`, where the other deviations are listed).
-    margin: ψᶜ, by default the proof's "tight" 1/(Nσ)²; "published" is 1/σ².
+    The defaults are tuned, not the paper's: widest arms, δ = 0.5, ψᶜ = 1/(Nσ)², the code's D, models replaced.
+    `as_printed=True` has the paper's. Keywords: `Queued`.
     """
-    return _queued("fifo", False, exploration, test_level, test_threshold, threshold, margin, explore, common)
+    return _queued("fifo", False, keywords, exploration=None, margin="tight", test_level=ONCE_LEVEL)
 
 
 @preset
-def hetofedbandit_pq(
-    *,
-    exploration: int | None = None,
-    test_level: float | None = None,
-    test_threshold: float | None = None,
-    threshold: float | str | None = None,
-    margin: Margin = "tight",
-    explore: Explore = "widest",
-    **common: Unpack[Common],
-) -> System:
+def hetofedbandit_pq(**keywords: Unpack[Queued]) -> System:
     """HetoFedBandit with a priority queue: the cluster that has learnt most is served first (App. G)."""
-    return _queued("priority", False, exploration, test_level, test_threshold, threshold, margin, explore, common)
+    return _queued("priority", False, keywords, exploration=None, margin="tight", test_level=ONCE_LEVEL)
 
 
 @preset
-def hetofedbandit_dr(
-    *,
-    exploration: int | None = None,
-    test_level: float | None = None,
-    test_threshold: float | None = None,
-    threshold: float | str | None = None,
-    margin: Margin = "data",
-    explore: Explore = "widest",
-    **common: Unpack[Common],
-) -> System:
+def hetofedbandit_dr(**keywords: Unpack[Queued]) -> System:
     """HetoFedBandit with data-dependent re-clustering at each collaboration (Alg. 4, App. G), and a FIFO queue."""
-    return _queued("fifo", True, exploration, test_level, test_threshold, threshold, margin, explore, common)
+    return _queued("fifo", True, keywords, exploration=None, margin="data")
 
 
 @preset
-def hetofedbandit_e(
-    *,
-    exploration: int | None = 0,
-    test_level: float | None = None,
-    test_threshold: float | None = None,
-    threshold: float | str | None = None,
-    margin: Margin = "data",
-    explore: Explore = "widest",
-    **common: Unpack[Common],
-) -> System:
+def hetofedbandit_e(**keywords: Unpack[Queued]) -> System:
     """HetoFedBandit-E: re-clustering at each collaboration and a priority queue, without exploration (Alg. 5)."""
-    return _queued("priority", True, exploration, test_level, test_threshold, threshold, margin, explore, common)
+    return _queued("priority", True, keywords, exploration=0, margin="data")
 
 
 @preset
 def hetofedbandit_async(
     *,
-    exploration: int | None = 0,
+    exploration: Exploration = 0,
     test_level: float | None = None,
+    pair_level: float | None = None,
     test_threshold: float | None = None,
     recluster: float = 1.3,
     gamma_upload: Factor = 2.0,
     gamma_download: Factor = 2.0,
     margin: Margin = "data",
+    test: Test | None = None,
     privacy: Privacy | None = None,
     **common: Unpack[Common],
 ) -> System:
@@ -135,7 +137,14 @@ def hetofedbandit_async(
     when it has `gamma_upload` times as many as it has sent.
     """
     structure = HomogeneityCliques(
-        exploration, test_level, test_threshold, margin, recluster=recluster, noise=common.get("noise")
+        exploration,
+        test_level,
+        test_threshold,
+        margin,
+        recluster=recluster,
+        noise=common.get("noise"),
+        pair_level=pair_level,
+        test=test,
     )
     if privacy is not None and privacy.perturbs == "statistics":
         protocol: MessageProtocol = CountTriggered(gamma_upload, gamma_download, batch=16)
@@ -148,12 +157,13 @@ def hetofedbandit_async(
 def dyclu(
     *,
     test_level: float | None = None,
+    pair_level: float | None = None,
     test_threshold: float | None = None,
     retest: float = 1.02,
     **common: Unpack[Common],
 ) -> System:
     """DyClu for parameters that do not change: all data in one place, everybody learns with those who test alike."""
-    structure = Neighbourhoods(test_level, test_threshold, retest, common.get("noise"))
+    structure = Neighbourhoods(test_level, test_threshold, retest, common.get("noise"), pair_level)
     return compose(Never(), structure, **common)
 
 

@@ -45,6 +45,11 @@ class MessageProtocol(Protocol):
         """Whether its coordinator serves members one by one, by their growth; who has asked waits to be called."""
         return False
 
+    @property
+    def since_served(self) -> bool:
+        """Whether a trigger looks at all that was observed since the last download, not only at what is pending."""
+        return False
+
     def told(self, world: World) -> MessageProtocol:  # noqa: ARG002 - nothing is open
         """The protocol with every parameter that was left open settled for this world."""
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -43,6 +43,15 @@ class Growing(Protocol):
     def shared_logdet(self) -> float:
         """log det (V − ΔV)(λ)/det λI: without what is pending."""
         ...
+
+
+class Watched(NamedTuple):
+    """These numbers."""
+
+    n_own: int
+    n_pending: int
+    logdet: float
+    shared_logdet: float
 
 
 class Trigger(Protocol):

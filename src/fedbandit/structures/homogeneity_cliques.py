@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.errors import FedbanditError, number, require, whole_number
+from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
 from fedbandit.schedule import next_growth, own_rounds
 from fedbandit.sharing import NEVER, Members, Noise, Share, Sharing, share_of
 from fedbandit.structures.cliques import MOST_CLIQUES, cliques
+from fedbandit.structures.exploration import Exploration, doubling_phases, theorem_rounds
 from fedbandit.structures.homogeneity import (
     LEAST_NOISE,
     Pairs,
@@ -26,7 +27,11 @@ from fedbandit.structures.homogeneity import (
 from fedbandit.structures.structure import Explore, Structure
 from fedbandit.world import World
 
-Margin = Literal["data", "tight", "published"]
+Margin = Literal["data", "tight", "published", "none"]
+MARGINS = ("data", "tight", "published", "none")
+
+Test = Callable[[Members, World], NDArray[np.bool_]]
+"""Who is like whom, (N, N), given what everybody has released so far: `members.V`, `.b`, `.n`."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +40,16 @@ class HomogeneityCliques(Structure):
 
     exploration: T₀, the times that every client first explores, in silence (Alg. 3); then clusters are found. None for
         1.9 d, or 1.65 d with explore="widest": fewer observations tell too little, more cost more than they help.
+        "theorem" is T₀ of Theorem 3.3 (`theorem_rounds`), for which `gap` γ and `n_clusters` M must be known;
+        "doubling" explores again and again, ever longer and ever more seldom (`doubling_phases`).
     explore: how: "random" arms as in Alg. 3, or "widest", the arm with the largest ‖x‖_{V(λ)⁻¹} (D5).
     test_level: δ of vᶜ = F⁻¹(1 − δ/N²; df, ψᶜ), df = rank X₁ + rank X₂ − rank [X₁; X₂].
+    pair_level: δ of one pair instead, vᶜ = F⁻¹(1 − δ; df, ψᶜ), as in the authors' code, which has 0.01.
     test_threshold: vᶜ itself, instead.
+    test: an own test instead, see `Test`.
     margin: ψᶜ, how unlike members of a cluster may be: "data" (Alg. 4, ε = 1/(N √λ_max(XᵀX)) for the data there are),
-        "tight" 1/(Nσ)², which the proof of Theorem 3.1 gives, or "published" 1/σ², which it is rounded up to.
+        "tight" 1/(Nσ)², which the proof of Theorem 3.1 gives, "published" 1/σ², which it is rounded up to, or "none",
+        0, as in the authors' code.
     recluster: None, or the factor by which the rounds grow between one look at everybody's statistics and the next.
     noise: σ of the test, by default what the world declares.
 
@@ -60,27 +70,80 @@ class HomogeneityCliques(Structure):
             Theorem 3.1 and T₀ rest, grows faster than with random arms, so that fewer rounds will do.
     """
 
-    exploration: int | None = 0
+    exploration: Exploration = 0
     test_level: float | None = None
     test_threshold: float | None = None
     margin: Margin = "data"
     recluster: float | None = None
     noise: float | None = None
     explore: Explore = "random"
+    pair_level: float | None = None
+    gap: float | None = None
+    n_clusters: int | None = None
+    regularity: float | None = None
+    test: Test | None = None
 
     by_member: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check every parameter."""
-        if self.exploration is not None:
-            whole_number("exploration", self.exploration, 0)
+        self._check_exploration()
         require(self.explore in ("random", "widest"), "explore", self.explore, "'random' or 'widest'")
-        check_test(self.test_level, self.test_threshold)
-        require(self.margin in ("data", "tight", "published"), "margin", self.margin, "'data', 'tight' or 'published'")
+        check_test(self.test_level, self.test_threshold, self.pair_level)
+        require(self.margin in MARGINS, "margin", self.margin, f"one of {', '.join(map(repr, MARGINS))}")
+        if self.test is not None and not callable(self.test):
+            raise FedbanditError(f"test is {self.test!r}, but must be a function of members and world.")
         if self.recluster is not None:
             number(self.recluster, "recluster", "a finite number ≥ 1, or None", at_least=1.0)
         if self.noise is not None:
             number(self.noise, "noise", "a finite number ≥ 0, or None", at_least=0.0)
+
+    def _check_exploration(self) -> None:
+        for name in ("gap", "regularity"):
+            value = getattr(self, name)
+            if value is not None:
+                require(number(value, name, "a finite number > 0") > 0, name, value, "a finite number > 0")
+        if self.n_clusters is not None:
+            whole_number("n_clusters", self.n_clusters)
+        if isinstance(self.exploration, str):
+            rules = ("theorem", "doubling")
+            if self.exploration not in rules:
+                raise unknown("rule for exploration", self.exploration, rules)
+        elif self.exploration is not None:
+            whole_number("exploration", self.exploration, 0)
+        if self.exploration == "theorem" and (self.gap is None or self.n_clusters is None):
+            raise FedbanditError(
+                "exploration is 'theorem', whose T₀ depends on the distance and the number of true clusters; say gap=… "
+                "and n_clusters=…, or use 'doubling', which needs neither."
+            )
+
+    def rounds(self, world: World) -> int:
+        """T₀, or how long the first phase of the doubling trick explores, in actions of each client."""
+        if isinstance(self.exploration, int):
+            return self.exploration
+        if self.exploration != "theorem":
+            return math.ceil(EXPLORE[self.explore] * world.dim)
+        assert self.gap is not None
+        assert self.n_clusters is not None
+        sigma = max(world.noise if self.noise is None else self.noise, LEAST_NOISE)
+        level = LEVEL if self.test_level is None else self.test_level
+        psi = {"published": sigma**-2, "none": 0.0}.get(self.margin, (world.n_clients * sigma) ** -2)
+        return theorem_rounds(
+            world,
+            self.gap,
+            self.n_clusters,
+            level=level,
+            noncentrality=psi,
+            sigma=sigma,
+            regularity=self.regularity,
+        )
+
+    def explores_again(self, world: World, acted: int) -> bool:
+        """In the later phases of the doubling trick."""
+        if self.exploration != "doubling":
+            return False
+        phases = doubling_phases(self.rounds(world))
+        return next(start <= acted < end for start, end in phases if acted < end)
 
     def sharing(self, world: World, ridge: float) -> Cliques:  # noqa: ARG002 - tests know no ridge
         """Everybody alone, exploring if there is a time for that."""
@@ -94,15 +157,23 @@ LEVEL = 0.01
 """δ of tests unless another is given. At 0.1 one run in ten may miss an edge."""
 
 
-def check_test(level: float | None, threshold: float | None) -> None:
-    """Refuse a level that is no probability, a threshold that nobody can pass, or both."""
-    if level is not None and threshold is not None:
-        raise FedbanditError(f"test_level {level} and test_threshold {threshold} were both given; one says it all.")
-    if level is not None:
-        between = "a probability strictly between 0 and 1"
-        require(0 < number(level, "test_level", between) < 1, "test_level", level, between)
+def check_test(level: float | None, threshold: float | None, pair_level: float | None) -> None:
+    """Refuse a level that is no probability, a threshold that nobody can pass, or several of them."""
+    given = {"test_level": level, "pair_level": pair_level, "test_threshold": threshold}
+    said = [f"{name} {value}" for name, value in given.items() if value is not None]
+    if len(said) > 1:
+        raise FedbanditError(f"{' and '.join(said)} were both given; one says it all.")
+    for name in ("test_level", "pair_level"):
+        value, between = given[name], "a probability strictly between 0 and 1"
+        if value is not None:
+            require(0 < number(value, name, between) < 1, name, value, between)
     if threshold is not None:
         number(threshold, "test_threshold", "a finite number ≥ 0", at_least=0.0)
+
+
+def tail_of(level: float | None, pair_level: float | None, n_clients: int) -> float:
+    """The probability with which a test of one pair may be wrong: what is given for a pair, or δ/N²."""
+    return (LEVEL if level is None else level) / n_clients**2 if pair_level is None else pair_level
 
 
 class Cliques(Sharing):
@@ -112,8 +183,7 @@ class Cliques(Sharing):
         self.structure = structure
         self.world = world
         self.sigma = max(world.noise if structure.noise is None else structure.noise, LEAST_NOISE)
-        given = structure.exploration
-        self.exploration = math.ceil(EXPLORE[structure.explore] * world.dim) if given is None else given
+        self.exploration = structure.rounds(world)
         self.exploring = self.exploration > 0
         self._form([[i] for i in range(world.n_clients)], np.zeros(world.n_clients))
 
@@ -134,6 +204,9 @@ class Cliques(Sharing):
         end = own_rounds(self.exploration, self.world)
         if done < end:
             return end
+        if self.structure.exploration == "doubling":
+            ends = (own_rounds(last, self.world) for _, last in doubling_phases(self.exploration))
+            return next(last for last in ends if last > done)
         if self.structure.recluster is None:
             return NEVER
         return next_growth(done, max(self.exploration, 1), self.structure.recluster, 1, self.world)
@@ -142,7 +215,11 @@ class Cliques(Sharing):
         """Test everybody against everybody; True if cliques have changed."""
         self.exploring = False
         before = self._cliques
-        found = cliques(self.edges(weighted(members, self.sigma, noise)), MOST_CLIQUES)
+        if self.structure.test is None:
+            edges = self.edges(weighted(members, self.sigma, noise))
+        else:
+            edges = symmetric(self.structure.test(members, self.world), self.world.n_clients)
+        found = cliques(edges, MOST_CLIQUES)
         self._form(found, members.n)
         return found != before
 
@@ -152,7 +229,7 @@ class Cliques(Sharing):
         if self.structure.test_threshold is not None:
             return np.asarray((pairs.s <= self.structure.test_threshold) | (pairs.df == 0))
         largest = 1 / (self.sigma if self.structure.margin == "published" else self.world.n_clients * self.sigma) ** 2
-        alike = pairs.s <= self._thresholds(pairs, largest)
+        alike = pairs.s <= self._thresholds(pairs, 0.0 if self.structure.margin == "none" else largest)
         if self.structure.margin == "data":
             # ψᶜ is between 0 and 1/(Nσ)²: its eigenvalues matter only where vᶜ of the two differ in their verdict.
             undecided = alike & (pairs.s > self._thresholds(pairs, 0.0))
@@ -163,8 +240,7 @@ class Cliques(Sharing):
 
     @property
     def _tail(self) -> float:
-        level = LEVEL if self.structure.test_level is None else self.structure.test_level
-        return level / self.world.n_clients**2
+        return tail_of(self.structure.test_level, self.structure.pair_level, self.world.n_clients)
 
     def _thresholds(self, pairs: Pairs, noncentrality: float) -> NDArray[np.float64]:
         values = [critical_value(self._tail, df, noncentrality) for df in range(self.world.dim + 1)]
@@ -192,3 +268,14 @@ class Cliques(Sharing):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
         self.exploring, self._cliques, self._home = state["exploring"], state["cliques"], state["home"]
+
+
+def symmetric(edges: object, n_clients: int) -> NDArray[np.bool_]:
+    """What an own test found, if it is a graph."""
+    found = np.asarray(edges)
+    if found.shape != (n_clients, n_clients) or found.dtype != np.bool_ or not (found == found.T).all():
+        raise FedbanditError(
+            f"test gave {found.dtype} of shape {found.shape}, but must give a symmetric ({n_clients}, {n_clients}) "
+            "array of booleans: who is like whom."
+        )
+    return found

@@ -13,7 +13,7 @@ from fedbandit.sharing import NoiseOnGraph
 from fedbandit.state import State, stored
 from fedbandit.structures.cliques import cliques
 from fedbandit.structures.homogeneity import LEAST_NOISE, compare, critical_value, eliminate
-from fedbandit.structures.homogeneity_cliques import LEVEL, check_test
+from fedbandit.structures.homogeneity_cliques import check_test, tail_of
 from fedbandit.structures.serving import Serving
 from fedbandit.structures.structure import Structure
 from fedbandit.sums import Sums
@@ -26,6 +26,7 @@ class Neighbourhoods(Structure):
     """A user's arms are scored with the statistics of all users j for which s(i, j) ≤ v, summed; all data are central.
 
     test_level: δ of v = F⁻¹(1 − δ/N²; df), χ² with df = rank X_i + rank X_j − rank [X_i; X_j].
+    pair_level: δ of one pair instead, v = F⁻¹(1 − δ; df), as in the authors' code.
     test_threshold: v itself, instead.
     retest: a user is tested against all others when the number of its observations has grown by this factor; 1 for
         after each observation.
@@ -42,12 +43,13 @@ class Neighbourhoods(Structure):
     test_threshold: float | None = None
     retest: float = 1.02
     noise: float | None = None
+    pair_level: float | None = None
 
     separate: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check every parameter."""
-        check_test(self.test_level, self.test_threshold)
+        check_test(self.test_level, self.test_threshold, self.pair_level)
         number(self.retest, "retest", "a finite number ≥ 1", at_least=1.0)
         if self.noise is not None:
             number(self.noise, "noise", "a finite number ≥ 0, or None", at_least=0.0)
@@ -56,7 +58,7 @@ class Neighbourhoods(Structure):
         """v for df = 0, …, d; without degrees of freedom nothing is tested."""
         if self.test_threshold is not None:
             return np.array([np.inf] + [self.test_threshold] * world.dim)
-        tail = (LEVEL if self.test_level is None else self.test_level) / world.n_clients**2
+        tail = tail_of(self.test_level, self.pair_level, world.n_clients)
         return np.array([critical_value(tail, df, 0.0) for df in range(world.dim + 1)])
 
     def serve(self, world: World, users: Ints, ridge: float, noise: NoiseOnGraph | None = None) -> Serving:  # noqa: ARG002

@@ -50,6 +50,10 @@ class Structure(Protocol):
         """How clients choose while `Sharing.exploring`."""
         return "random"
 
+    def explores_again(self, world: World, acted: int) -> bool:  # noqa: ARG002 - once is enough
+        """Whether a client that has acted so often explores, though clusters have been found before."""
+        return False
+
     def groups(self, world: World) -> Ints:  # noqa: ARG002 - one for all
         """The group of each client, numbered from 0, for groups that are known beforehand; (1,) if it holds for all."""
         return np.zeros(1, dtype=np.int64)

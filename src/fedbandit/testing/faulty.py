@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbandit.messages import Download, Message, decode, encode
-from fedbandit.network.client.durable import DurableClient
+from fedbandit.network.client.durable import DurableClient, Frame
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.envelope import unseal
 from fedbandit.network.invitation import Agreement
@@ -97,6 +97,8 @@ class FaultyNetwork:
             self.say(node)
         elif action < 0.5 + faults.ticks:
             self.tick()
+        elif action < 0.51 + faults.ticks:
+            self.compact(node)
         else:
             self.deliver()
 
@@ -129,7 +131,11 @@ class FaultyNetwork:
     def speak(self, node: Node) -> None:
         """A client sends the first thing it has to send; now and then it does not wait for the answer to the first."""
         if node.live is not None:
-            for frame in node.live.outgoing(self.random.choice((1, 1, 1, 3))):
+            frames: list[Frame] = []
+            most = self.random.choice((1, 1, 1, 3))
+            self._survive(node, lambda live: frames.extend(live.outgoing(most)))
+            self.oracle.note_uploads(node)
+            for frame in frames:
                 self._send(node.name, "", frame.data)
 
     def deliver(self) -> bool:
@@ -148,6 +154,12 @@ class FaultyNetwork:
         else:
             self._to_client(self.nodes[target], data)
         return True
+
+    def compact(self, node: Node) -> None:
+        """A client writes a snapshot."""
+        if node.live is not None:
+            self._survive(node, lambda live: live._snapshot(durable=False))
+            self.oracle.note_uploads(node)
 
     def tick(self) -> None:
         """The time of a round has passed."""

@@ -22,7 +22,7 @@ from fedbandit.cli.main import main
 from fedbandit.errors import FedbanditError
 from fedbandit.network.certificates import init_keys
 from fedbandit.network.client import client as client_module
-from fedbandit.network.client.client import Client, _Features
+from fedbandit.network.client.client import Client
 from fedbandit.network.coordinator.config import FederationConfig, ServerConfig, on_a_network
 from fedbandit.network.coordinator.host import Host
 from fedbandit.network.credentials import add_credential, revoke_credential
@@ -35,8 +35,8 @@ from tests.network.servers import CONFIG, WORLD, Coordinator, get_json, known, m
 
 def visit(client: Client, rng: np.random.Generator, visits: int) -> None:
     for _ in range(visits):
-        client.select(rng.uniform(-0.5, 0.5, (5, 3)))
-        client.observe(float(rng.uniform(-1, 1)))
+        arm = client.select(rng.uniform(-0.5, 0.5, (5, 3)))
+        client.observe(float(rng.uniform(-1, 1)), arm)
 
 
 def eventually(condition: Any, seconds: float = 30.0) -> None:
@@ -116,32 +116,19 @@ def test_offline_for_days_then_back(tmp_path: Path) -> None:
 
 def test_late_rewards_forgotten_choices_and_bad_ones() -> None:
     with served(make_host()) as url, Client(url, federation="shops", name="a") as client:
-        with pytest.raises(FedbanditError, match="call select first"):
-            client.observe(1.0)
         first, second = client.select(np.eye(3)), client.select(np.eye(3) / 2)
-        assert (int(first), first.id + 1) == (0, second.id)
+        assert int(first) == 0
+        assert re.fullmatch("[0-9a-f]{16}", first.id)
+        assert first.id != second.id
         client.forget(second)
         client.observe(0.25, first)
-        for wrong, sentence in ((second.id, "not waiting"), (12345, "not waiting")):
+        for wrong, sentence in ((second.id, "not waiting"), ("12345", "not waiting"), ("?", "must be what select")):
             with pytest.raises(FedbanditError, match=sentence):
                 client.observe(0.5, wrong)
         with pytest.raises(FedbanditError, match="within ±10"):
             client.observe(1000.0, client.select(np.eye(3)).id)
         with pytest.raises(FedbanditError, match="shape of arms"):
             client.select(np.eye(2))
-
-
-def test_features_with_intercept_and_scaling_have_the_declared_norm() -> None:
-    plain = _Features(3, 1.0, False, None)
-    np.testing.assert_array_equal(plain.transform(np.eye(3)), np.eye(3))
-    scaled = _Features(3, 1.0, False, 50.0).transform(50 * np.eye(3))
-    np.testing.assert_allclose(scaled, np.eye(3))
-    with_constant = _Features(4, 2.0, True, 50.0).transform(50 * np.eye(3))
-    np.testing.assert_allclose(np.linalg.norm(with_constant, axis=1), 2.0)
-    assert (with_constant[:, -1] == with_constant[0, -1]).all()
-    np.testing.assert_allclose(np.linalg.norm(_Features(4, 1.0, True, None).transform(np.eye(3) / 2**0.5), axis=1), 1.0)
-    with pytest.raises(FedbanditError, match="longest"):
-        _Features(3, 1.0, False, -1.0)
 
 
 def test_a_warm_start_from_past_logs() -> None:

@@ -31,8 +31,8 @@ def test_the_page_shows_what_the_metrics_say(tmp_path: Path) -> None:
     host = make_host()
     with served(host) as url, Client(url, federation="shops", name="<b>shop</b>", report=True) as client:
         for _ in range(80):
-            client.select(rng.uniform(-0.5, 0.5, (5, 3)))
-            client.observe(float(rng.uniform(-1, 1)))
+            arm = client.select(rng.uniform(-0.5, 0.5, (5, 3)))
+            client.observe(float(rng.uniform(-1, 1)), arm)
         assert client.flush()
         seen = browse(tmp_path, url + "/", "--dump-dom")
         numbers = dict(re.findall(r'data-number="(\w+)">([^<]*)<', seen))

@@ -9,7 +9,7 @@ import fedbandit as fb
 from fedbandit.cli.population import User
 from fedbandit.machines.peer import PeerMachine
 from fedbandit.messages import Tell
-from fedbandit.network.client.client import Arm
+from fedbandit.network.client.choices import Arm, id_of, number_of
 
 RING: dict[int, tuple[int, ...]] = {0: (1, 3), 1: (0, 2), 2: (1, 3), 3: (0, 2)}
 LINE: dict[int, tuple[int, ...]] = {0: (1,), 1: (0, 2), 2: (1,)}
@@ -31,11 +31,10 @@ class Agent:
 
     def select(self, arms: Any) -> Arm:
         choice = self.machine.select(arms)
-        return Arm(choice.arm, choice.number)
+        return Arm(choice.arm, id_of(choice.number))
 
-    def observe(self, reward: float, id: int | None = None) -> None:
-        assert id is not None
-        self.machine.observe(id, reward)
+    def observe(self, reward: float, choice: Arm | str) -> None:
+        self.machine.observe(number_of(choice), reward)
 
 
 def simulated(graph: dict[int, tuple[int, ...]], epsilon: float) -> tuple[list[PeerMachine], int]:

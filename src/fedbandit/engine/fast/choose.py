@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit.engine.fast.algebra import dot_each
-from fedbandit.engine.fast.choose_ucb import choose_squared, choose_ucb
+from fedbandit.engine.fast.choose_ucb import choose_squared, choose_ucb, choose_widest
 from fedbandit.engine.fast.coarse import Coarse, coarse_copy, no_copy
 from fedbandit.engine.fast.jit import compiled_apart, compiled_inline, compiled_lean
 from fedbandit.engine.fast.packed import multiply_packed
@@ -19,7 +19,7 @@ from fedbandit.engine.fast.ties import winner
 from fedbandit.types import Array, Ints
 
 UNIFORM, GREEDY, UCB = int(Code.UNIFORM), int(Code.GREEDY), int(Code.UCB)
-THOMPSON, SQUARED = int(Code.THOMPSON), int(Code.SQUARED)
+THOMPSON, SQUARED, WIDEST = int(Code.THOMPSON), int(Code.SQUARED), int(Code.WIDEST)
 
 
 class Scratch(NamedTuple):
@@ -64,6 +64,8 @@ def choose_other(plan: PolicyPlan, row: Array, client: int, step: int, X: Array,
         a = choose_best_mean(theta_of(row, d), X, arms, work.scores)
     elif plan.code == SQUARED:
         a = choose_squared(plan, row, X, arms, work.scores, work.u)
+    elif plan.code == WIDEST:
+        a = choose_widest(inverse_of(row, d), X, arms, work.scores)
     else:
         normal(plan.key, client, step, work.z)
         if plan.code == THOMPSON:

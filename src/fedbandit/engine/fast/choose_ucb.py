@@ -1,4 +1,4 @@
-"""LinUCB and FCLUB's bonus, compiled."""
+"""LinUCB, FCLUB's bonus and the widest arm, compiled."""
 
 from __future__ import annotations
 
@@ -148,4 +148,12 @@ def choose_squared(plan: PolicyPlan, row: Array, X: Array, arms: Ints, scores: A
         x = X[arms[a]]
         multiply_packed(inverse_of(row, d), x, u)
         scores[a] += alpha * dot(x, u)
+    return winner(scores, arms.shape[0])
+
+
+@compiled_lean
+def choose_widest(inverse: Array, X: Array, arms: Ints, scores: Array) -> int:
+    """The lowest index within TIE of the largest ‖x‖_{V(λ)⁻¹}."""
+    for a in range(arms.shape[0]):
+        scores[a] = math.sqrt(max(square_packed(inverse, X[arms[a]]), 0.0))
     return winner(scores, arms.shape[0])

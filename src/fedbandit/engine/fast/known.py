@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, SquaredBonus, Uniform
+from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, SquaredBonus, Uniform, Widest
 from fedbandit.privacy import (
     NoisyRewards,
     NoPrivacy,
@@ -31,7 +31,7 @@ from fedbandit.structures import (
 )
 from fedbandit.system import System
 
-POLICIES = {UCB, Greedy, LinPHE, LinTS, SquaredBonus, Uniform}
+POLICIES = {UCB, Greedy, LinPHE, LinTS, SquaredBonus, Uniform, Widest}
 PROTOCOLS = {CountTriggered, EventTriggered, Gossip, Never, Scheduled, ServerQueue, Synchronous}
 STRUCTURES = {
     Alone,
@@ -78,6 +78,12 @@ def _unknown_pair(system: System) -> str | None:
     policy, structure = type(system.policy).__name__, type(system.structure).__name__
     if isinstance(system.structure, Laplacian | WeightedGraph) and not system.structure.separate:
         return f"the structure {structure} with all users in one place"
+    if system.protocol.since_served:
+        return (
+            f"the protocol {type(system.protocol).__name__} to the letter, whose triggers look at more than is pending"
+        )
+    if isinstance(system.structure, HomogeneityCliques) and system.structure.exploration == "doubling":
+        return f"the structure {structure} that explores again"
     compiled = isinstance(system.protocol, EventTriggered | CountTriggered | Never)
     if isinstance(system.structure, Clustering) and (not compiled or system.privacy.perturbs == "statistics"):
         other = system.protocol if not compiled else system.privacy

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedbandit.engine.fast.jit import compiled_inline
 from fedbandit.engine.fast.statistics import BIAS, INFLATION, LOGDET, NOISE, SPECTRAL
 from fedbandit.model import Width
-from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, SquaredBonus, Uniform, WidthRule
+from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, SquaredBonus, Uniform, Widest, WidthRule
 from fedbandit.sums import Sums
 from fedbandit.types import Array
 from fedbandit.world import World
@@ -27,6 +27,7 @@ class Code(IntEnum):
     THOMPSON = 3
     PERTURBED = 4
     SQUARED = 5
+    WIDEST = 6
 
 
 CODES: dict[type[Policy], Code] = {
@@ -36,6 +37,7 @@ CODES: dict[type[Policy], Code] = {
     LinTS: Code.THOMPSON,
     LinPHE: Code.PERTURBED,
     SquaredBonus: Code.SQUARED,
+    Widest: Code.WIDEST,
 }
 """The policies that have a kernel. A subclass may choose otherwise, so it has none."""
 

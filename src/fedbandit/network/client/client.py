@@ -3,8 +3,12 @@
 ```python
 with fb.Client("https://host:8765", federation="shops", token=token, state="client.db") as client:
     arm = client.select(arms)          # an index of `arms`; never waits for the network
-    client.observe(reward)             # or later, or elsewhere: client.observe(reward, arm.id)
+    client.observe(reward, arm)        # or arm.id: later, out of order, after a restart
 ```
+
+An application with several workers has a client, a state and a name for each of them. A reward that may come to another
+worker than the one that chose travels as a token: `token = client.export(arm)` there, `client.observe(reward, token)`
+here, with the same `choice_key` in all of them.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import logging
 import os
 import secrets
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -24,9 +29,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedbandit.errors import FedbanditError, require
+from fedbandit.errors import FedbanditError
+from fedbandit.network.client.choices import Arm, Exported, id_of, is_token, number_of, sign, verify
 from fedbandit.network.client.connection import Address, Connection
 from fedbandit.network.client.durable import DurableClient, stored_agreement
+from fedbandit.network.client.features import Features, OutOfRange
 from fedbandit.network.stores import StoreError, open_store
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.noise import Source
@@ -34,18 +41,6 @@ from fedbandit.system import System
 from fedbandit.types import Array
 
 log = logging.getLogger("fedbandit.client")
-
-
-class Arm(int):
-    """The index of the arm that was chosen; its `id` names the choice when the reward comes."""
-
-    id: int
-
-    def __new__(cls, index: int, id: int) -> Arm:
-        """An index with an id."""
-        arm = super().__new__(cls, index)
-        arm.id = id
-        return arm
 
 
 class Client:
@@ -58,6 +53,12 @@ class Client:
     of the longest feature vector there can be; features are scaled by a constant so that it gets the declared norm L.
     `report=True` tells the coordinator's live page how many rewards were seen and their sum; in a private federation it
     is refused. There, noise is drawn by OpenDP (extra `fedbandit[secure]`) from the system's randomness.
+
+    `out_of_range` says what becomes of a feature vector that is longer than declared: `"refuse"`, `"clip"` or `"scale"`
+    (`Features`). `choice_key`, a secret of 16 bytes or more that all workers have, signs tokens (`export`).
+
+    Methods may be called from any thread. A client belongs to the process that opened it: after a fork, and after
+    `close`, it refuses to choose and to learn.
     """
 
     def __init__(
@@ -71,9 +72,12 @@ class Client:
         ca: str | None = None,
         intercept: bool = False,
         longest: float | None = None,
+        out_of_range: OutOfRange = "refuse",
+        choice_key: str | bytes | None = None,
         report: bool = False,
         timeout: float = 10.0,
     ) -> None:
+        self._key = _key(choice_key)
         if token is None and name is None:
             name = _lasting_name(state)
         self._address = Address(url, federation, token, name, ca)
@@ -86,9 +90,14 @@ class Client:
             self._store.close()
             raise
         world = self.agreement.world
-        self._features = _Features(world.dim, world.bound, intercept, longest)
+        try:
+            self._features = Features(
+                world.dim, world.bound, intercept=intercept, longest=longest, out_of_range=out_of_range
+            )
+        except BaseException:
+            self._store.close()
+            raise
         self._one_at_a_time = threading.RLock()  # for whatever touches the disk; select does not
-        self._last: int | None = None
         self.reward = 0.0
         self.facts: dict[str, float] = {}
         """For demonstrations, where the best arm is known: `regret` and `alone` are reported too."""
@@ -96,31 +105,33 @@ class Client:
         if report:
             self._connection.report = self._report
         self._thread = threading.Thread(target=self._talk, name="fedbandit-client", daemon=True)
-        self._closed = False
+        self._closed, self._process = False, os.getpid()
+        _open_clients.add(self)
         self._thread.start()
 
     # Choosing and learning
 
     def select(self, arms: ArrayLike) -> Arm:
         """Choose one of the arms, given by their features as a (K, d) array, K as you like."""
-        X = self._features.transform(arms)
-        choice = self._durable.select(X)
-        self._last = choice.number
-        return Arm(choice.arm, choice.number)
+        self._check_open()
+        choice = self._durable.select(self._features.transform(arms))
+        return Arm(choice.arm, id_of(choice.number))
 
-    def observe(self, reward: float, id: int | None = None) -> None:
-        """Learn the reward of a choice: the last one, or the one with this id, whenever it comes.
+    def observe(self, reward: float, choice: Arm | str) -> None:
+        """Learn the reward of a choice, whenever it comes: of an arm, of its id, or of a token.
 
         It is on disk when this returns, unless the disk is full: then it is kept in memory, `problem` says so, and
         everything is written as soon as there is room again.
         """
-        choice = self._last if id is None else int(getattr(id, "id", id))
-        if choice is None:
-            raise FedbanditError("There is no choice to observe the reward of: call select first.")
+        self._check_open()
         with self._locked():
             before = self._durable.machine.sequence
             try:
-                self._durable.observe(choice, float(reward))
+                if is_token(choice):
+                    number, x = verify(self._signing_key(), self._terms, str(choice), self._durable.machine.context_dim)
+                    self._durable.redeem(number, x, reward)
+                else:
+                    self._durable.observe(number_of(choice), reward)
             except StoreError as error:
                 self._trouble(error)
             self.reward += float(reward)
@@ -129,12 +140,27 @@ class Client:
             self._connection.settled.clear()
             self._connection.wake()
 
-    def forget(self, id: int) -> None:
+    def export(self, choice: Arm | str) -> str:
+        """Hand a choice over as a token, with its context: any client with the same `choice_key` takes its reward.
+
+        From now on the reward is learnt where the token is observed, and nowhere else. A client takes a token once; it
+        remembers the last 50,000. Two clients that are given the same token both learn it.
+        """
+        self._check_open()
+        key = self._signing_key()
+        if self._durable.machine.guarantee.basis != "none":
+            raise FedbanditError("A token would carry a context that this federation keeps private.")
+        number = number_of(choice)
+        return sign(key, self._terms, Exported(number, self._durable.export(number)))
+
+    def forget(self, choice: Arm | str) -> None:
         """The reward of this choice will never come."""
-        self._durable.forget(int(getattr(id, "id", id)))
+        self._check_open()
+        self._durable.forget(number_of(choice))
 
     def learn(self, contexts: ArrayLike, rewards: ArrayLike) -> None:
         """A warm start from past logs: features (n, d) of what was chosen, and rewards (n,). Do it once."""
+        self._check_open()
         X, y = self._features.transform(contexts), np.asarray(rewards, dtype=np.float64)
         with self._locked():
             self._durable.learn(X, y)
@@ -168,6 +194,7 @@ class Client:
                 "pending": machine.pending,
                 "outbox": sum(upload.sums.n for upload in machine.outbox.values()),
                 "uploads": machine.sequence,
+                "out_of_range": self._features.changed,
                 "connected": self.connected,
                 "problem": self.problem,
             }
@@ -180,6 +207,7 @@ class Client:
 
     def flush(self, timeout: float = 10.0) -> bool:
         """Wait until everything that was to be sent has been acknowledged; False if it takes too long."""
+        self._check_open()
         with self._locked():
             self._durable.flush()
             waits = bool(self._durable.machine.outbox)
@@ -190,9 +218,10 @@ class Client:
 
     def close(self) -> None:
         """Stop talking and close the state; what was not sent is sent when the state is opened again."""
-        if self._closed:
+        if self._closed or os.getpid() != self._process:
             return
         self._closed = True
+        _open_clients.discard(self)
         self._connection.close()
         self._thread.join(10.0)
         try:
@@ -212,6 +241,24 @@ class Client:
         self.close()
 
     # How
+
+    def _check_open(self) -> None:
+        if os.getpid() != self._process:
+            raise FedbanditError(
+                "This client was opened before a fork, in another process: open one in each process, with a state of "
+                "its own."
+            )
+        if self._closed:
+            raise FedbanditError("The client has been closed.")
+
+    @property
+    def _terms(self) -> bytes:
+        return self._durable.terms
+
+    def _signing_key(self) -> bytes:
+        if self._key is None:
+            raise FedbanditError("A token needs choice_key=…, a secret that all workers have.")
+        return self._key
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -240,7 +287,7 @@ class AsyncClient:
     ```python
     async with fb.AsyncClient(url, federation="shops", token=token, state="client.db") as client:
         arm = client.select(arms)
-        await client.observe(reward, arm.id)
+        await client.observe(reward, arm)
     ```
     """
 
@@ -270,9 +317,17 @@ class AsyncClient:
         """Choose one of the arms."""
         return self._open.select(arms)
 
-    async def observe(self, reward: float, id: int | None = None) -> None:
+    async def observe(self, reward: float, choice: Arm | str) -> None:
         """Learn the reward of a choice."""
-        await asyncio.to_thread(self._open.observe, reward, id)
+        await asyncio.to_thread(self._open.observe, reward, choice)
+
+    def export(self, choice: Arm | str) -> str:
+        """Hand a choice over as a token."""
+        return self._open.export(choice)
+
+    def forget(self, choice: Arm | str) -> None:
+        """The reward of this choice will never come."""
+        self._open.forget(choice)
 
     async def learn(self, contexts: ArrayLike, rewards: ArrayLike) -> None:
         """A warm start from past logs."""
@@ -286,29 +341,36 @@ class AsyncClient:
         """Plain numbers."""
         return self._open.status()
 
+    @property
+    def problem(self) -> str | None:
+        """A sentence if a person has to do something."""
+        return self._open.problem
 
-class _Features:
-    """From a service's features to contexts with ‖x‖ ≤ L: x = c·(features, longest), scaled by a constant c."""
+    @property
+    def guarantee(self) -> Guarantee:
+        """What privacy holds for what leaves this client."""
+        return self._open.guarantee
 
-    def __init__(self, dim: int, bound: float, intercept: bool, longest: float | None) -> None:
-        self.given = dim - intercept
-        require(self.given >= 1, "the number of features", self.given, "at least 1 beside the intercept")
-        require(longest is None or longest > 0, "longest", longest, "a number > 0")
-        self.intercept = intercept
-        self.longest = bound if longest is None else float(longest)
-        if longest is None and intercept:
-            self.longest = bound / 2**0.5
-        self.scale = bound / (self.longest * (2**0.5 if intercept else 1.0))
 
-    def transform(self, features: ArrayLike) -> Array:
-        """The contexts of (K, d) features."""
-        F = np.asarray(features, dtype=np.float64)
-        require(
-            F.ndim == 2 and len(F) > 0 and F.shape[1] == self.given, "the shape of arms", F.shape, f"(K, {self.given})"
-        )
-        if self.intercept:
-            F = np.column_stack([F, np.full(len(F), self.longest)])
-        return F if self.scale == 1.0 else F * self.scale
+_open_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def _abandon_in_child() -> None:
+    """After a fork the child must not touch the parent's files, not even by closing them."""
+    for client in list(_open_clients):
+        client._store.abandon()
+    _open_clients.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_in_child)
+
+
+def _key(choice_key: str | bytes | None) -> bytes | None:
+    key = choice_key.encode() if isinstance(choice_key, str) else choice_key
+    if key is not None and not (isinstance(key, bytes) and len(key) >= 16):
+        raise FedbanditError("choice_key must be a secret of 16 bytes or more, the same for all workers.")
+    return key
 
 
 def _source(system: System, report: bool, *, lasts: bool) -> Source | None:

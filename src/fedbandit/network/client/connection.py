@@ -198,7 +198,10 @@ class Connection:
     async def _send_next(self, ws: Any) -> int | None:
         """Send the next frame, if there is one; what is awaited then (`Frame.awaits`)."""
         with self.lock():
-            frames = self.client.outgoing()
+            try:
+                frames = self.client.outgoing()
+            except StoreError as error:  # what is not in the store is not sent; the next turn tries again
+                self.problem, frames = str(error), []
             if not frames and not self.client.machine.outbox:
                 self.settled.set()
         if not frames:
@@ -225,5 +228,6 @@ class Connection:
         try:
             with self.lock():
                 self.client.flush()
+                self.client.compact()
         except StoreError as error:
             self.problem = str(error)

@@ -2,13 +2,29 @@
 
 Theory of operation
 -------------------
-A choice and a reward are entries of the journal. Making an upload replaces the journal by a snapshot: the upload is in
-the store, with the noise that was drawn for it, before it can be sent. From then on the same bytes are sent until they
-are acknowledged. Opening a state increments its epoch, in the store, before anything else happens. Nothing here knows
-a network: `greeting` and `outgoing` give the frames to send, `receive` takes a message.
+The journal is a snapshot and the entries since. Whatever changes the machine is an entry: a choice, a reward, an
+upload, a message that was taken. So what is written grows with what happens, not with what there is. The snapshot is
+written anew (`compact`) when the entries since the last one are larger than it: each byte is then rewritten a constant
+number of times. Only an upload that carries noise for privacy is written as a snapshot, since the mechanism's own state
+has changed in ways that nothing else repeats.
 
-Threads: `select` and `forget` may be called at any time and never wait for the store; of the other methods the caller
-runs one at a time.
+An upload is in the store, with its noise, before it can be sent, and the store has been told to survive a power cut
+(`outgoing`). From then on the same bytes are sent until they are acknowledged. Opening a state increments its epoch,
+in the store, before anything else happens. Nothing here knows a network: `greeting` and `outgoing` give the frames to
+send, `receive` takes a message.
+
+Threads: `select`, `forget` and `export` may be called at any time and never wait for the store; of the other methods
+the caller runs one at a time.
+
+| entry      | bytes after its kind (u8)                                             |
+|------------|-----------------------------------------------------------------------|
+| 1 chosen   | number (u64), arms chosen so far (u64), context (d floats)            |
+| 2 rewarded | number (u64), the reward as it was perceived (f64)                    |
+| 3 gone     | number (u64), 0.0: forgotten, or handed over as a token               |
+| 4 made     | the chain before (16 bytes), the upload as it is sent                 |
+| 5 took     | the message as it came                                                |
+| 6 redeemed | number (u64), perceived reward (f64), context: the choice was a token |
+| 7 sending  | number (u64) of the last upload that may be sent                      |
 """
 
 from __future__ import annotations
@@ -16,29 +32,34 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from fedbandit.errors import FedbanditError, require
+from fedbandit.errors import FedbanditError, number, require
 from fedbandit.machines.client import Choice, ClientMachine
-from fedbandit.messages import Download, Message, Request, Upload, encode
-from fedbandit.network.envelope import Envelope, extend, seal
+from fedbandit.messages import Download, Message, Request, Threshold, Upload, decode, encode
+from fedbandit.network.envelope import UNSAID, Envelope, extend, seal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import Store
 from fedbandit.privacy.noise import Source
 from fedbandit.state import State, pack, pack_entry, require_like, restoring, unpack, unpack_entry
+from fedbandit.sums import add, zero_sums
 from fedbandit.types import Array
 
 KIND = "client"
 JOURNAL = "client"
-SNAPSHOT_EVERY = 1000
 _CHOICE = struct.Struct("<BQQ")  # kind, number, arms chosen so far
 _REWARD = struct.Struct("<BQd")
-_CHOSEN, _REWARDED, _FORGOTTEN = 1, 2, 3
+_CHOSEN, _REWARDED, _GONE, _MADE, _TOOK, _REDEEMED, _SENDING = 1, 2, 3, 4, 5, 6, 7
+_CHAIN = 16
+COMPACT_AFTER = 2**20
+"""Bytes of entries after which a snapshot may be written; more if the last snapshot was larger."""
 MOST_UNWRITTEN = 4096
-"""Choices that may wait in memory for the next write."""
+"""Entries that may wait in memory while the store cannot be written; beyond that a snapshot takes their place."""
+MOST_REDEEMED = 50_000
+"""Tokens that are remembered, so that none of them is taken twice."""
 
 
 class Frame(NamedTuple):
@@ -69,6 +90,8 @@ class DurableClient:
         self.store = store
         self.agreement = agreement
         self._agreed = agreement.as_json()
+        self.terms = UNSAID
+        """The digest of what was agreed on."""
         self.lock = threading.Lock()
         """Held while the machine is touched, never while the store is written."""
         self.machine = ClientMachine(member, agreement.build(), agreement.world, agreement.seed, source=source)
@@ -78,18 +101,24 @@ class DurableClient:
         self.chain = 0
         self.asking: Request | None = None
         """A request that has to be sent."""
-        self._encoded: dict[int, tuple[int, bytes]] = {}  # unacknowledged upload → the chain before it, its bytes
+        self.uploaded = zero_sums(self.machine.dim)
+        """The sum of all uploads of this incarnation, if `all_uploads` are in it (not in states of format 1)."""
+        self.all_uploads = True
+        self.releases = 0
+        """Uploads that carried something."""
+        self._made: dict[int, tuple[int, bytes]] = {}  # unacknowledged upload → the chain before it, its bytes
+        self._redeemed: dict[int, None] = {}  # tokens that were taken, the latest last
         self._unwritten: list[bytes] = []
-        self._entries = 0
-        self._kept = 0  # uploads up to this number are in the store, and may be sent
+        self._bytes = self._snapshot_bytes = 0  # of entries since the last snapshot, and of that
+        self._safe = 0  # uploads up to this number are in the store and survive a power cut: these may be sent
         self._complete = True  # the last greeting was sent with an empty outbox
-        self._overdue = False  # a snapshot could not be written
+        self._overdue = False  # a snapshot has to take the place of entries
         self._recover()
         if self.incarnation == 0:
             self.incarnation = entropy() | 1  # zero stands for none
         self.epoch += 1
         self.nonce = entropy()
-        self.machine.number_choices_from(self.epoch << 32)  # numbers that a crash has lost are never given again
+        self.machine.number_choices_from(entropy() >> 1)  # of 62 random bits: no other client or opening has them
         self._snapshot(durable=True)
 
     # What the service asks
@@ -100,36 +129,47 @@ class DurableClient:
             choice = self.machine.select(arms)
             x = self.machine.waits_for(choice.number)
             assert x is not None
-            if len(self._unwritten) < MOST_UNWRITTEN:
-                chosen = _CHOICE.pack(_CHOSEN, choice.number, self.machine.steps) + x.tobytes()
-                self._unwritten.append(pack_entry(KIND, chosen))
-            else:
-                self._overdue = True  # the store has not been written for long: a snapshot has them all
+            self._add(_CHOICE.pack(_CHOSEN, choice.number, self.machine.steps) + x.tobytes())
         return choice
 
     def observe(self, choice: int, reward: float) -> None:
         """Learn the reward of a choice; it is in the store when this returns."""
-        most = self.agreement.reward_bound
-        require(abs(reward) <= most, "reward", reward, f"within ±{most:g}, which this federation has agreed on")
-        if self.machine.waits_for(choice) is None:
-            raise FedbanditError(f"Choice {choice} is not waiting for a reward.")
+        self._check(reward)
         with self.lock:
+            if self.machine.waits_for(choice) is None:
+                raise not_waiting(choice)
             perceived = self.machine.perceive(reward)  # the journal has the noised reward: noise is drawn once
+            self._add(_REWARD.pack(_REWARDED, choice, perceived))
             self._note(self.machine.take(choice, perceived))
-            if not self.machine.sequence > self._kept:
-                self._unwritten.append(pack_entry(KIND, _REWARD.pack(_REWARDED, choice, perceived)))
-        if self.machine.sequence > self._kept:
-            self._snapshot(durable=True)
-            return
         self._append()
-        if self._entries >= SNAPSHOT_EVERY:
-            self._snapshot(durable=False)
+
+    def redeem(self, choice: int, x: Array, reward: float) -> None:
+        """Learn the reward of a choice that was made elsewhere, or exported here; each is taken once."""
+        self._check(reward)
+        x = self.machine.checked(x[None])[0]
+        with self.lock:
+            if choice in self._redeemed:
+                raise FedbanditError(f"The reward of choice {choice:016x} has been learnt here already.")
+            perceived = self.machine.perceive(reward)
+            self._add(_REWARD.pack(_REDEEMED, choice, perceived) + x.tobytes())
+            self._note(self._redeem(choice, x, perceived))
+        self._append()
 
     def forget(self, choice: int) -> None:
         """The reward of this choice will never come."""
         with self.lock:
             self.machine.forget(choice)
-            self._unwritten.append(pack_entry(KIND, _REWARD.pack(_FORGOTTEN, choice, 0.0)))
+            self._add(_REWARD.pack(_GONE, choice, 0.0))
+
+    def export(self, choice: int) -> Array:
+        """The context of a choice that is handed over: from now on only a token brings its reward."""
+        with self.lock:
+            x = self.machine.waits_for(choice)
+            if x is None:
+                raise not_waiting(choice)
+            self.machine.forget(choice)
+            self._add(_REWARD.pack(_GONE, choice, 0.0))
+        return x
 
     def learn(self, contexts: Array, rewards: Array) -> None:
         """Learn from past logs: a warm start. Uploads follow when the trigger says so."""
@@ -142,6 +182,8 @@ class DurableClient:
         require(longest <= bound * (1 + 1e-9), "the norm of a context", longest, f"at most {bound:g}")
         largest = float(np.abs(y).max(initial=0.0))
         require(largest <= most, "the largest |reward|", largest, f"at most {most:g}")
+        with self.lock:
+            self._defer()  # one snapshot instead of an entry each
         for x, reward in zip(X, y, strict=True):
             with self.lock:
                 self.machine.learn(x, self.machine.perceive(float(reward)))
@@ -152,6 +194,16 @@ class DurableClient:
         """Write what waits in memory."""
         if self._unwritten or self._overdue:
             self._append()
+
+    def compact(self) -> None:
+        """Write a snapshot if the entries since the last one are larger than it. For a thread that has the time."""
+        if self._bytes > max(COMPACT_AFTER, self._snapshot_bytes):
+            self._snapshot(durable=False)
+
+    def _check(self, reward: float) -> None:
+        most = self.agreement.reward_bound
+        y = number(reward, "reward", "a finite number")
+        require(abs(y) <= most, "reward", reward, f"within ±{most:g}, which this federation has agreed on")
 
     # What the network asks
 
@@ -164,8 +216,10 @@ class DurableClient:
     def outgoing(self, most: int = 1) -> list[Frame]:
         """The first frames that have to be sent, in this order, until they are acknowledged."""
         if self.machine.outbox:
-            numbers = [n for n in sorted(self.machine.outbox)[:most] if n <= self._kept]
-            return [Frame(self._seal(*self._encoded[n]), n) for n in numbers]
+            numbers = sorted(self.machine.outbox)[:most]
+            if numbers[0] > self._safe:
+                self._make_safe()
+            return [Frame(self._seal(*self._made[n]), n) for n in numbers if n <= self._safe]
         if not self._complete:
             greeting = self.greeting()  # once more, now that nothing is open: what was missed is sent after this
             return [] if greeting is None else [Frame(greeting, 0)]
@@ -173,32 +227,45 @@ class DurableClient:
         return [] if request is None else [Frame(self._seal(self.chain, encode(request)), None)]
 
     def receive(self, message: Message) -> None:
-        """Take a message from the coordinator."""
-        before = self.machine.version, len(self.machine.outbox)
+        """Take a message from the coordinator. What it changes may be lost: the coordinator sends it again."""
         with self.lock:
+            before = self.machine.version, len(self.machine.outbox)
             messages = self.machine.receive(message)
-            self._note(messages)
-        if messages:
-            self._snapshot(durable=True)
-        elif before != (self.machine.version, len(self.machine.outbox)):
-            if isinstance(message, Download):
+            changed = before != (self.machine.version, len(self.machine.outbox)) or isinstance(message, Threshold)
+            if changed:
+                self._add(bytes([_TOOK]) + encode(message))
+            if changed and isinstance(message, Download):
                 self.asking = None
-            self._snapshot(durable=False)  # the coordinator can send it again
+            self._note(messages)
+        if changed:
+            self._append()
 
     # How it is kept
 
     def state(self) -> State:
         """All that has to survive."""
-        header, arrays = self.machine.state()
-        mine = {
+        return self._capture()()
+
+    def _capture(self) -> Callable[[], State]:
+        finish_machine, made, redeemed = self.machine.capture(), dict(self._made), list(self._redeemed)
+        mine: dict[str, Any] = {
             "agreement": self._agreed,
             "member": self.machine.member,
             "incarnation": self.incarnation,
             "epoch": self.epoch,
             "chain": self.chain,
-            "chains": [[n, chain] for n, (chain, _) in self._encoded.items()],
+            "chains": [[n, chain] for n, (chain, _) in made.items()],
+            "uploaded": {"all": self.all_uploads, "n": self.uploaded.n, "releases": self.releases},
         }
-        return State({**mine, "machine": header}, arrays)
+        total = {"uploaded.V": self.uploaded.V, "uploaded.b": self.uploaded.b}
+
+        def finish() -> State:
+            header, arrays = finish_machine()
+            sent = {f"upload.{n}": np.frombuffer(data, dtype=np.uint8) for n, (_, data) in made.items()}
+            own: dict[str, NDArray[Any]] = {**total, "redeemed": np.array(redeemed, dtype=np.int64)}
+            return State({**mine, "machine": header}, {**arrays, **sent, **own})
+
+        return finish
 
     def _recover(self) -> None:
         snapshot, entries = self.store.read(JOURNAL)
@@ -212,60 +279,142 @@ class DurableClient:
                     f"The client's state in {self.store.where} belongs to a federation with another agreement; "
                     "every federation needs a file of its own."
                 )
+            mine = {name: arrays.pop(name) for name in ("uploaded.V", "uploaded.b", "redeemed")}
+            d, uploaded = self.machine.dim, header["uploaded"]
+            fresh = {"uploaded.V": np.zeros((d, d)), "uploaded.b": np.zeros(d), "redeemed": np.zeros(0, dtype=np.int64)}
+            require_like(State({}, mine), State({}, fresh), {"redeemed": (np.int64, ("k",))})
             self.machine.restore(State(header["machine"], arrays))
-            self._encoded = {n: (chain, encode(self.machine.outbox[n])) for n, chain in header["chains"]}
+            self._made = {n: (chain, arrays[f"upload.{n}"].tobytes()) for n, chain in header["chains"]}
+            self.uploaded = self.uploaded._replace(V=mine["uploaded.V"], b=mine["uploaded.b"], n=uploaded["n"])
+            self.all_uploads, self.releases = uploaded["all"], uploaded["releases"]
+            self._redeemed = dict.fromkeys(mine["redeemed"].tolist())
         self.incarnation, self.epoch, self.chain = header["incarnation"], header["epoch"], header["chain"]
         for entry in entries:
             self._replay(unpack_entry(KIND, entry, self.store.where))
 
     def _replay(self, entry: bytes) -> None:
-        kind, number, value = _REWARD.unpack_from(entry)
+        kind = entry[0]
         if kind == _CHOSEN:
             _, number, self.machine.steps = _CHOICE.unpack_from(entry)
-            self.machine.await_reward(number, np.frombuffer(entry, dtype=np.float64, offset=_CHOICE.size).copy())
-            return
-        x = self.machine.waits_for(number)
-        self.machine.forget(number)
-        if kind == _REWARDED and x is not None:
-            self.machine.learn(x, value)
+            self.machine.await_reward(number, np.frombuffer(entry, dtype="<f8", offset=_CHOICE.size).copy())
+        elif kind == _MADE:
+            upload = decode(entry[1 + _CHAIN :])
+            assert isinstance(upload, Upload)
+            self.machine.repeat(upload)
+            self.chain = int.from_bytes(entry[1 : 1 + _CHAIN], "little")
+            self._note_upload(upload, entry[1 + _CHAIN :])
+        elif kind == _TOOK:
+            self.machine.receive(decode(entry[1:]))
+            self._forget_acknowledged()
+        elif kind == _REDEEMED:
+            _, number, value = _REWARD.unpack_from(entry)
+            self._redeem(number, np.frombuffer(entry, dtype="<f8", offset=_REWARD.size).copy(), value, speak=False)
+        elif kind in (_REWARDED, _GONE):
+            _, number, value = _REWARD.unpack_from(entry)
+            x = self.machine.waits_for(number)
+            self.machine.forget(number)
+            if kind == _REWARDED and x is not None:
+                self.machine.learn(x, value)
+
+    def _redeem(self, choice: int, x: Array, perceived: float, *, speak: bool = True) -> list[Message]:
+        self.machine.forget(choice)
+        self.machine.learn(x, perceived)
+        self._redeemed[choice] = None
+        if len(self._redeemed) > MOST_REDEEMED:
+            del self._redeemed[next(iter(self._redeemed))]
+        return self.machine.speak() if speak else []
 
     def _note(self, messages: list[Message]) -> None:
         """Take messages of the machine that have to be sent: an upload extends the chain."""
         for message in messages:
             if isinstance(message, Upload):
                 data = encode(message)
-                self._encoded[message.sequence] = self.chain, data
-                self.chain = extend(self.chain, data)
+                if self.machine.stream is None or message.sums.n == 0:
+                    self._add(bytes([_MADE]) + self.chain.to_bytes(_CHAIN, "little") + data)
+                else:
+                    self._defer()
+                self._note_upload(message, data)
                 self.asking = None
             elif isinstance(message, Request):
                 self.asking = message
-        self._encoded = {n: kept for n, kept in self._encoded.items() if n in self.machine.outbox}
+        self._forget_acknowledged()
 
-    def _append(self) -> None:
+    def _note_upload(self, upload: Upload, data: bytes) -> None:
+        self._made[upload.sequence] = self.chain, data
+        self.chain = extend(self.chain, data)
+        if upload.sums.n > 0:
+            self.uploaded = add(self.uploaded, upload.sums)
+            self.releases += 1
+
+    def _forget_acknowledged(self) -> None:
+        if len(self._made) > len(self.machine.outbox):
+            self._made = {n: made for n, made in self._made.items() if n in self.machine.outbox}
+
+    def _add(self, entry: bytes) -> None:
+        """Note an entry, to be written soon. The lock is held."""
+        if self._overdue:
+            return  # a snapshot will have it
+        if len(self._unwritten) < MOST_UNWRITTEN:
+            self._unwritten.append(pack_entry(KIND, entry))
+        else:
+            self._defer()
+
+    def _defer(self) -> None:
+        """The next write is a snapshot, which has everything. The lock is held."""
+        self._overdue = True
+        self._unwritten.clear()
+
+    def _make_safe(self) -> None:
+        """Write all there is, such that it survives a power cut."""
         if self._overdue:
             self._snapshot(durable=True)
             return
         with self.lock:
+            self._add(struct.pack("<BQ", _SENDING, self.machine.sequence))
+        self._append(durable=True)
+
+    def _append(self, *, durable: bool = False) -> None:
+        if self._overdue:
+            self._snapshot(durable=durable)
+            return
+        with self.lock:
             entries, self._unwritten = self._unwritten, []
+            sequence = self.machine.sequence
         try:
-            self.store.append(JOURNAL, entries, durable=False)
+            self.store.append(JOURNAL, entries, durable=durable)
         except BaseException:
             with self.lock:
                 self._unwritten = entries + self._unwritten
+                if self._overdue or len(self._unwritten) > MOST_UNWRITTEN:
+                    self._defer()
             raise
-        self._entries += len(entries)
+        self._bytes += sum(map(len, entries))
+        self._safe = sequence if durable else self._safe
 
     def _snapshot(self, *, durable: bool) -> None:
-        self._overdue = True
         with self.lock:
-            state, covered, sequence = pack(KIND, self.state()), len(self._unwritten), self.machine.sequence
-        self.store.replace(JOURNAL, state, durable=durable)
-        with self.lock:
-            del self._unwritten[:covered]
-        self._overdue = False
-        self._kept = sequence
-        self._entries = 0
+            self._defer()
+            finish, sequence = self._capture(), self.machine.sequence
+            self._overdue = False  # entries from now on are after this snapshot
+        try:
+            data = pack(KIND, finish())
+            self.store.replace(JOURNAL, data, durable=durable)
+        except BaseException:
+            with self.lock:
+                self._defer()
+            raise
+        self._bytes, self._snapshot_bytes = 0, len(data)
+        self._safe = sequence if durable else self._safe
 
     def _seal(self, chain: int, message: bytes) -> bytes:
-        envelope = Envelope(self.incarnation, self.epoch, self.nonce, self.machine.sequence, chain)
-        return seal(envelope, message)
+        return seal(
+            Envelope(self.incarnation, self.epoch, self.nonce, self.machine.sequence, chain, self.terms), message
+        )
+
+
+def not_waiting(choice: int) -> FedbanditError:
+    """The error for a reward that nobody waits for."""
+    return FedbanditError(
+        f"Choice {choice:016x} is not waiting for a reward here: it was made by another client, has its reward, "
+        "was forgotten, or was exported as a token."
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -64,6 +65,10 @@ class PostgresStore:
         """End the connection."""
         if self._db is not None:
             self._db.close()
+
+    def abandon(self) -> None:
+        """In a child that was forked: the connection is the parent's."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
 
     def _connection(self) -> Any:
         if self._db is None or self._db.closed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sqlite3
 import threading
@@ -72,6 +73,10 @@ class SQLiteStore:
     def close(self) -> None:
         """Close the file."""
         self._db.close()
+
+    def abandon(self) -> None:
+        """In a child that was forked: never touch the file, which is the parent's; closing it would end its log."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))  # so that nothing ever closes it here
 
     @contextmanager
     def _transaction(self, durable: bool) -> Iterator[None]:

@@ -42,6 +42,10 @@ class Store(typing.Protocol):
         """Let others open it."""
         ...
 
+    def abandon(self) -> None:
+        """Never touch it again, not even to close it: this process is a fork of the one that opened it."""
+        ...
+
 
 class MemoryStore:
     """A store in memory, for clients without a file and for tests."""
@@ -65,6 +69,9 @@ class MemoryStore:
         self.journals[journal] = (snapshot, [])
 
     def close(self) -> None:
+        """Nothing to do."""
+
+    def abandon(self) -> None:
         """Nothing to do."""
 
     def copy(self) -> MemoryStore:

@@ -1,0 +1,102 @@
+"""Choices as an application holds them: an id that nobody else gives, and a signed token that any process takes.
+
+An **id** is 16 hexadecimal digits, unique across workers, restarts and members; only the client that made the choice
+can take its reward. A **token** carries the context, so that any client of the federation that has the same key can
+learn the reward: with several workers, a click may come to another one than the choice was made by.
+
+    magic "FC" · format 1 · 0 · terms (16) · number (u64) · context (d floats) · HMAC-SHA-256 of all before (32)
+
+little endian, in base64url without padding. It is signed, not encrypted: whoever holds it can read the features.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import struct
+from typing import NamedTuple
+
+import numpy as np
+
+from fedbandit.errors import FedbanditError, shown
+from fedbandit.types import Array
+
+_HEAD = struct.Struct("<2sBx16sQ")
+_FORMAT = 1
+_SIGNATURE = 32
+
+
+class Arm(int):
+    """The index of the arm that was chosen; its `id` names the choice when the reward comes."""
+
+    id: str
+
+    def __new__(cls, index: int, id: str) -> Arm:
+        """An index with an id."""
+        arm = super().__new__(cls, index)
+        arm.id = id
+        return arm
+
+
+class Exported(NamedTuple):
+    """What a token says: which choice, and its context."""
+
+    number: int
+    x: Array
+
+
+def id_of(number: int) -> str:
+    """The id of a choice.
+
+    >>> id_of(255)
+    '00000000000000ff'
+    """
+    return f"{number:016x}"
+
+
+def number_of(choice: Arm | str | int) -> int:
+    """The number of a choice that is named by its arm, by its id, or as ids were before: by a number.
+
+    >>> number_of(Arm(3, "00000000000000ff")), number_of("ff")
+    (255, 255)
+    """
+    name = choice.id if isinstance(choice, Arm) else choice
+    if isinstance(name, int) and not isinstance(name, bool) and 0 <= name < 2**63:
+        return name
+    if isinstance(name, str) and 0 < len(name) <= 16:
+        try:
+            return int(name, 16)
+        except ValueError:
+            pass
+    raise FedbanditError(f"The choice is {shown(choice)}, but must be what select returned, its id, or a token.")
+
+
+def sign(key: bytes, terms: bytes, exported: Exported) -> str:
+    """The token of a choice."""
+    data = _HEAD.pack(b"FC", _FORMAT, terms, exported.number) + exported.x.astype("<f8").tobytes()
+    token = base64.urlsafe_b64encode(data + hmac.digest(key, data, hashlib.sha256))
+    return token.rstrip(b"=").decode()
+
+
+def is_token(choice: object) -> bool:
+    """Whether this looks like a token rather than an id."""
+    return isinstance(choice, str) and len(choice) > 16
+
+
+def verify(key: bytes, terms: bytes, token: str, dim: int) -> Exported:
+    """What a token says, if it was signed with this key under these terms."""
+    try:
+        data = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raise FedbanditError(f"The token {shown(token)} is not one that export made.") from None
+    signed, signature = data[:-_SIGNATURE], data[-_SIGNATURE:]
+    if not hmac.compare_digest(hmac.digest(key, signed, hashlib.sha256), signature):
+        raise FedbanditError("The token was signed with another key, or was changed: all workers need one choice_key.")
+    if len(signed) != _HEAD.size + 8 * dim or signed[:3] != b"FC\x01":
+        raise FedbanditError(f"The token is not one of a federation with contexts of length {dim}.")
+    _, _, theirs, number = _HEAD.unpack_from(signed)
+    if theirs != terms:
+        raise FedbanditError("The token was made under other terms than this federation has now.")
+    return Exported(number, np.frombuffer(signed, dtype="<f8", offset=_HEAD.size).astype(np.float64))

@@ -1,0 +1,94 @@
+"""From a service's features to contexts: x = c·(features, constant) with ‖x‖ ≤ L."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedbandit.errors import FedbanditError, require, shown, unknown
+from fedbandit.types import Array
+
+OutOfRange = Literal["refuse", "clip", "scale"]
+
+
+class Features:
+    """How features become contexts.
+
+    `intercept` adds a constant; `longest` is the norm of the longest feature vector there can be: it is scaled to the
+    declared norm L. What is longer all the same is out of range:
+
+    - `"refuse"`: an error that says so;
+    - `"clip"`: each entry of such a vector is cut to ±longest/√d: one wild feature does not drown the others;
+    - `"scale"`: such a vector is shortened, its direction stays.
+
+    Where it is not refused, NaN counts as 0 and an infinite feature as a very large one.
+
+    >>> Features(2, 1.0, out_of_range="scale").transform([[3.0, 4.0], [0.5, 0.0]]).round(3).tolist()
+    [[0.6, 0.8], [0.5, 0.0]]
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        bound: float,
+        *,
+        intercept: bool = False,
+        longest: float | None = None,
+        out_of_range: OutOfRange = "refuse",
+    ) -> None:
+        self.given = dim - intercept
+        require(self.given >= 1, "the number of features", self.given, "at least 1 beside the intercept")
+        require(longest is None or longest > 0, "longest", longest, "a number > 0")
+        if out_of_range not in get_args(OutOfRange):
+            raise unknown("way out_of_range", str(out_of_range), get_args(OutOfRange))
+        self.intercept = intercept
+        self.longest = bound if longest is None else float(longest)
+        if longest is None and intercept:
+            self.longest = bound / 2**0.5
+        self.scale = bound / (self.longest * (2**0.5 if intercept else 1.0))
+        self.out_of_range = out_of_range
+        self.changed = 0
+        """Feature vectors so far that were out of range, and were changed."""
+
+    def transform(self, features: ArrayLike) -> Array:
+        """The contexts of (K, d) features."""
+        F = self._numbers(features)
+        if self.out_of_range != "refuse":
+            F = self._within(F)
+        if self.intercept:
+            F = np.column_stack([F, np.full(len(F), self.longest)])
+        return F if self.scale == 1.0 else F * self.scale
+
+    def _numbers(self, features: ArrayLike) -> Array:
+        wanted = f"(K, {self.given})"
+        if hasattr(features, "toarray"):  # SciPy's sparse matrices
+            kind = type(features).__name__
+            raise FedbanditError(f"arms is a sparse {kind}, but must be a {wanted} array: use .toarray().")
+        try:
+            given = np.asarray(features)
+        except (TypeError, ValueError, OverflowError):
+            given = np.asarray(None)
+        if given.dtype.kind not in "biuf":
+            raise FedbanditError(f"arms is {shown(features)}, but must be a {wanted} array of numbers.")
+        F: Array = given.astype(np.float64)
+        require(F.ndim == 2 and len(F) > 0 and F.shape[1] == self.given, "the shape of arms", F.shape, wanted)
+        return F
+
+    def _within(self, F: Array) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):
+            norms = np.sqrt((F * F).sum(axis=1))
+        far = ~(norms <= self.longest * (1 + 1e-9))
+        if not far.any():
+            return F
+        self.changed += int(far.sum())
+        F = F.copy()
+        wild = np.nan_to_num(F[far], nan=0.0, posinf=1e100, neginf=-1e100).clip(-1e100, 1e100)
+        if self.out_of_range == "clip":
+            most = self.longest / self.given**0.5
+            F[far] = wild.clip(-most, most)
+        else:
+            lengths = np.sqrt((wild * wild).sum(axis=1, keepdims=True))
+            F[far] = wild * np.minimum(1.0, self.longest / np.maximum(lengths, 1e-300))
+        return F

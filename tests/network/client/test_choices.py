@@ -1,0 +1,204 @@
+"""Rewards reach their own choice: ids, tokens, threads, workers, forks and closed clients."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedbandit.errors import FedbanditError
+from fedbandit.network.client.choices import Exported, sign, verify
+from fedbandit.network.client.client import Client
+from tests.network.client.test_client import host_of
+from tests.network.servers import WORLD, make_host, served
+
+KEY, TERMS = b"sixteen bytes or more", bytes(range(16))
+
+
+@given(st.integers(0, 2**62), st.lists(st.floats(-1, 1), min_size=3, max_size=3))
+def test_a_token_says_what_was_signed(number: int, x: list[float]) -> None:
+    token = sign(KEY, TERMS, Exported(number, np.array(x)))
+    back = verify(KEY, TERMS, token, 3)
+    assert (back.number, back.x.tolist()) == (number, x)
+
+
+def test_a_token_that_was_changed_or_is_of_another_federation_is_refused() -> None:
+    token = sign(KEY, TERMS, Exported(7, np.ones(3)))
+    data = bytearray(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    for k in range(len(data)):
+        data[k] ^= 1
+        with pytest.raises(FedbanditError, match="another key, or was changed"):
+            verify(KEY, TERMS, base64.urlsafe_b64encode(data).rstrip(b"=").decode(), 3)
+        data[k] ^= 1
+    for key, terms, dim, sentence in (
+        (KEY + b"!", TERMS, 3, "another key"),
+        (KEY, bytes(16), 3, "other terms"),
+        (KEY, TERMS, 4, "contexts of length 4"),
+    ):
+        with pytest.raises(FedbanditError, match=sentence):
+            verify(key, terms, token, dim)
+    with pytest.raises(FedbanditError, match="not one that export made"):
+        verify(KEY, TERMS, "§" * 40, 3)
+
+
+def test_four_workers_and_clicks_that_come_anywhere(tmp_path: Path) -> None:
+    """Each reward is learnt once, on its own context, whichever worker it comes to; ids of others are refused."""
+    rng, theta = np.random.default_rng(0), np.array([0.5, -0.25, 0.125])
+    with served(make_host()) as url:
+        workers = [
+            Client(url, federation="shops", name=f"w{k}", state=tmp_path / f"{k}.db", choice_key=KEY) for k in range(3)
+        ]
+        ids, wrong = set(), 0
+        for _ in range(60):
+            X = rng.uniform(-0.5, 0.5, (4, 3))
+            maker, taker = rng.integers(3, size=2)
+            arm = workers[maker].select(X)
+            assert arm.id not in ids
+            ids.add(arm.id)
+            if maker != taker:
+                with pytest.raises(FedbanditError, match="made by another client"):
+                    workers[taker].observe(0.5, arm)
+                wrong += 1
+            token = workers[maker].export(arm)
+            workers[taker].observe(float(X[arm] @ theta), token)
+            with pytest.raises(FedbanditError, match="learnt here already"):
+                workers[taker].observe(0.5, token)
+            with pytest.raises(FedbanditError, match="exported as a token"):
+                workers[maker].observe(0.5, arm)
+        assert wrong > 0
+        assert sum(worker.status()["observed"] for worker in workers) == 60
+        for worker in workers:  # rewards are exactly linear in contexts: any mistake shows in θ̂
+            machine = worker._durable.machine
+            V, b, _ = machine.model.in_common()
+            pending = machine.model.pending()
+            np.testing.assert_allclose((V + pending.V) @ theta, b + pending.b, atol=1e-9)
+        for worker in workers:
+            worker.close()
+        with Client(url, federation="shops", name="w0", state=tmp_path / "0.db", choice_key=KEY) as again:
+            last = again.export(again.select(np.eye(3)))
+            again.observe(0.5, last)
+        with (
+            Client(url, federation="shops", name="w0", state=tmp_path / "0.db", choice_key=KEY) as again,
+            pytest.raises(FedbanditError, match="learnt here already"),
+        ):
+            again.observe(0.5, last)
+
+
+def test_threads_do_not_mix_their_choices() -> None:
+    theta = np.array([0.5, -0.25, 0.125])
+    with served(make_host()) as url, Client(url, federation="shops", name="a") as client:
+
+        def work(seed: int) -> None:
+            rng = np.random.default_rng(seed)
+            for _ in range(50):
+                X = rng.uniform(-0.5, 0.5, (4, 3))
+                arm = client.select(X)
+                client.observe(float(X[arm] @ theta), arm)
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert client.status()["observed"] == 300
+        machine = client._durable.machine
+        V, b, _ = machine.model.in_common()
+        pending = machine.model.pending()
+        np.testing.assert_allclose((V + pending.V) @ theta, b + pending.b, atol=1e-9)
+
+
+def test_tokens_need_a_key_and_an_open_federation() -> None:
+    with served(make_host()) as url:
+        with pytest.raises(FedbanditError, match="16 bytes or more"):
+            Client(url, federation="shops", name="a", choice_key="short")
+        with Client(url, federation="shops", name="a") as client:
+            with pytest.raises(FedbanditError, match="needs choice_key"):
+                client.export(client.select(np.eye(3)))
+            with pytest.raises(FedbanditError, match="needs choice_key"):
+                client.observe(0.5, "x" * 40)
+    pytest.importorskip("opendp", reason="OpenDP is not installed")
+    from fedbandit.network.invitation import Agreement
+
+    private = Agreement("count-linucb", {"privacy": {"noises": "statistics", "epsilon": 2.0}}, WORLD)
+    with (
+        served(host_of(private)) as url,
+        Client(url, federation="shops", name="a", choice_key=KEY) as client,
+        pytest.raises(FedbanditError, match="keeps private"),
+    ):
+        client.export(client.select(np.eye(3)))
+
+
+@pytest.mark.parametrize("reward", [None, "0.5", float("nan"), float("inf"), [0.5], np.ones(2)])
+def test_what_is_no_reward_gets_one_sentence(reward: Any) -> None:
+    with served(make_host()) as url, Client(url, federation="shops", name="a") as client:
+        arm = client.select(np.eye(3))
+        with pytest.raises(FedbanditError, match="reward is"):
+            client.observe(reward, arm)
+        client.observe(np.float64(0.5), arm)
+        assert client.status()["observed"] == 1
+
+
+def test_a_closed_client_refuses() -> None:
+    with served(make_host()) as url:
+        client = Client(url, federation="shops", name="a", choice_key=KEY)
+        arm = client.select(np.eye(3))
+        client.close()
+        client.close()
+        uses = (
+            lambda: client.select(np.eye(3)),
+            lambda: client.observe(0.5, arm),
+            lambda: client.forget(arm),
+            lambda: client.export(arm),
+            lambda: client.learn(np.eye(3), np.zeros(3)),
+            client.flush,
+        )
+        for use in uses:
+            with pytest.raises(FedbanditError, match="has been closed"):
+                use()
+        assert client.status()["observed"] == 0
+
+
+FORK = """
+import os, sys
+import numpy as np
+import fedbandit as fb
+client = fb.Client(sys.argv[1], federation="shops", name="a", state=sys.argv[2])
+def visit(times):
+    for _ in range(times):
+        client.observe(0.5, client.select(np.eye(3)))
+visit(20)
+for _ in range(2):
+    if os.fork() == 0:
+        for use in (lambda: client.select(np.eye(3)), client.flush, lambda: client.forget("1")):
+            try:
+                use()
+            except fb.FedbanditError as error:
+                assert "before a fork" in str(error)
+            else:
+                os._exit(1)
+        client.close()
+        del client
+        sys.exit(0)  # what gunicorn's workers do: everything is torn down
+assert {os.wait()[1] for _ in range(2)} == {0}
+visit(20)
+assert client.flush()
+client.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_fork_leaves_the_file_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with served(make_host()) as url:
+        subprocess.run([sys.executable, "-W", "ignore", "-c", FORK, url, str(path)], check=True, timeout=120)
+        with Client(url, federation="shops", name="a", state=path) as client:
+            assert client.status()["observed"] == 40
