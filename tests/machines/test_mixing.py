@@ -89,7 +89,7 @@ def test_by_worth_too_much_noise_is_learning_alone() -> None:
     own, others = observed(rng, 200, np.zeros(DIM)), observed(rng, 2_000, np.zeros(DIM))
     mixed, slack = mix(own, others, Slack(bias=1e6, noise=1e7, spectrum=1e7), RIDGE, Width(1.0, SIGMA))
     np.testing.assert_allclose(mixed.V, own.V, atol=1e-5)
-    assert slack.offset == pytest.approx(0.0, abs=1e-6)
+    assert slack.offset == pytest.approx(0.0, abs=1e-4)
     many = Sums(1e6 * others.V, 1e6 * others.b, 10**6)
     mixed, slack = mix(own, many, Slack(bias=1.0, noise=5.0, spectrum=5.0), RIDGE, Width(1.0, SIGMA))
     _, logdet = np.linalg.slogdet(mixed.V / RIDGE + np.eye(DIM))

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from fedbandit.audit.attack import run_stream
+from fedbandit.audit.likelihood import run_stream
 from fedbandit.errors import FedbanditError
 from fedbandit.privacy.calibration import gaussian_multiplier
 from fedbandit.privacy.factorisation import decoder

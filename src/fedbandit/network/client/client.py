@@ -84,7 +84,7 @@ class Client:
         self._store = open_store(state)
         try:
             self.agreement, member = stored_agreement(self._store) or self._address.invitation(timeout)
-            source = _source(self.agreement.build(), report, lasts=state is not None)
+            source = noise_source(self.agreement.build(), report=report, lasts=state is not None)
             self._durable = DurableClient(self._store, self.agreement, member, lambda: secrets.randbits(63), source)
         except BaseException:
             self._store.close()
@@ -373,7 +373,7 @@ def _key(choice_key: str | bytes | None) -> bytes | None:
     return key
 
 
-def _source(system: System, report: bool, *, lasts: bool) -> Source | None:
+def noise_source(system: System, *, report: bool, lasts: bool) -> Source | None:
     """Where the noise of a client comes from, if it draws any."""
     if system.privacy.site != "client":
         return None
