@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         uniform,
     )
     from fedbandit.privacy import Guarantee
+    from fedbandit.studies.compare import Comparison, compare
     from fedbandit.system import System
     from fedbandit.world import World
 
@@ -61,6 +62,8 @@ _NAMES = {
     "FedbanditError": "errors",
     "AsyncClient": "network.client.client",
     "Client": "network.client.client",
+    "Comparison": "studies.compare",
+    "compare": "studies.compare",
     "ClientMachine": "machines.client",
     "Guarantee": "privacy",
     "System": "system",
@@ -72,6 +75,7 @@ __all__ = [
     "AsyncClient",
     "Client",
     "ClientMachine",
+    "Comparison",
     "FedbanditError",
     "Guarantee",
     "Result",
@@ -85,6 +89,7 @@ __all__ = [
     "club",
     "clustered_linucb",
     "colin",
+    "compare",
     "composed",
     "count_linucb",
     "dislinucb",
@@ -121,14 +126,16 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"fedbandit.{name}")
-    if name in _NAMES:
-        return getattr(import_module(f"fedbandit.{_NAMES[name]}"), name)
-    if name in __all__:  # what remains are the presets
-        return getattr(import_module("fedbandit.presets"), name)
-    raise AttributeError(f"module 'fedbandit' has no attribute {name!r}")
+if not TYPE_CHECKING:  # or a type checker would let every name pass
+
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return import_module(f"fedbandit.{name}")
+        if name in _NAMES:
+            return getattr(import_module(f"fedbandit.{_NAMES[name]}"), name)
+        if name in __all__:  # what remains are the presets
+            return getattr(import_module("fedbandit.presets"), name)
+        raise AttributeError(f"module 'fedbandit' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

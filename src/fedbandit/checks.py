@@ -176,7 +176,7 @@ def bytes_agree(system: System) -> None:
         link = Link(system, world, 3, encoded=encoded)
         arms.append([])
         for s, i in enumerate(block.clients.tolist()):
-            choice, a = link.select(i, block.X[block.arms[s]])
+            choice, a, _ = link.select(i, block.X[block.arms[s]])
             link.observe(i, choice, float(block.means[s, a] + block.noise[s]))
             if link.next_wake(s) == s + 1:
                 link.end_round(s + 1)

@@ -103,7 +103,8 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> FedbanditError:
     There is no system 'async-linubc'; did you mean 'async-linucb'?
     """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    folded = {other.lower(): other for other in reversed(names)}
+    near = [folded[key] for key in difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)]
     there_are = f"there are: {', '.join(names)}." if names else "there is none."
     hint = f"did you mean {near[0]!r}?" if near else there_are
     return FedbanditError(f"There is no {kind} {name!r}; {hint}")

@@ -5,7 +5,7 @@ a given dimension d, so that a simulation can count the bytes it did not send:
 
     magic "FB" · format version · kind · d · member · two whole numbers · one float     (40 bytes, little endian)
     then, for messages that carry statistics: n, b (d floats), the lower triangle of V (d(d+1)/2 floats),
-    and in downloads the six numbers of `Slack`
+    and in downloads the six numbers of `Slack`; in contributions n and d(d+3)/2 whole numbers modulo 2⁶⁴
 
 Statistics are counted as the papers do (one upload = 1, one download = 1), as scalars (b and the triangle of V), and as
 encoded bytes. Joining and receipts are not counted.
@@ -35,14 +35,16 @@ _SLACK = struct.Struct("<6d")
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Client → coordinator: I am here, and the last download I have is `version` (0: none).
+    """Client → coordinator: I am here; the last download I have is `version`, the last call `epoch` (0: none).
 
-    The first one makes a member of the client; any other asks for what has been missed, and changes nothing else.
+    The first one makes a member of the client; any other asks for what has been missed, and changes nothing else,
+    unless the coordinator was restored from a backup and does not know that version or call any more.
     """
 
     kind: ClassVar[int] = 1
     member: int
     version: int = 0
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +101,15 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Collect:
-    """Coordinator → client: send what you have, even if it is nothing."""
+    """Coordinator → client: send what you have, even if it is nothing.
+
+    In secure sums `included` is the last epoch whose sum your contribution is in (0: none).
+    """
 
     kind: ClassVar[int] = 6
     member: int
     epoch: int
+    included: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +148,53 @@ class Threshold:
     threshold: float
 
 
-Message: TypeAlias = Join | Upload | Receipt | Download | Request | Collect | Ask | Tell | Threshold
+@dataclass(frozen=True, slots=True, eq=False)
+class Contribution:
+    """Client → coordinator: my part of the secure sum of this epoch; of `n` interactions, counting all before.
+
+    On a network `words` are masked, so that nothing but the sum over many clients can be read (`machines.secure_sum`).
+    """
+
+    kind: ClassVar[int] = 10
+    member: int
+    epoch: int
+    n: int
+    words: NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Coordinator → client: I have your uploads up to `sequence` only, although I may have acknowledged more."""
+
+    kind: ClassVar[int] = 20
+    member: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restate:
+    """Client → coordinator: all that I have uploaded up to `sequence`, in so many releases; the answer to a Recall.
+
+    It is the sum of what was uploaded, as it was: with the same noise, and at no further cost to privacy.
+    """
+
+    kind: ClassVar[int] = 21
+    member: int
+    sequence: int
+    releases: int
+    sums: Sums
+    known: float
+
+
+Message: TypeAlias = (
+    Join | Upload | Receipt | Download | Request | Collect | Ask | Tell | Threshold | Contribution | Recall | Restate
+)
 KINDS: dict[int, type[Message]] = {
-    k.kind: k for k in (Join, Upload, Receipt, Download, Request, Collect, Ask, Tell, Threshold)
+    k.kind: k
+    for k in (
+        *(Join, Upload, Receipt, Download, Request, Collect, Ask, Tell, Threshold),
+        *(Contribution, Recall, Restate),
+    )
 }
 
 
@@ -157,37 +207,64 @@ def statistics_scalars(dim: int) -> int:
     return dim * (dim + 1) // 2 + dim
 
 
+def dim_of(scalars: int) -> int:
+    """The d with so many numbers in a transfer of statistics.
+
+    >>> dim_of(350)
+    25
+    """
+    return (math.isqrt(9 + 8 * scalars) - 3) // 2
+
+
 def encoded_size(kind: type[Message], dim: int) -> int:
     """Bytes of an encoded message of this kind.
 
     >>> encoded_size(Request, 25), encoded_size(Upload, 25)
     (40, 2848)
     """
-    if kind in (Upload, Download, Tell):
+    if kind in (Upload, Download, Tell, Contribution, Restate):
         slack = _SLACK.size if kind is Download else 0
         return _HEADER.size + _COUNT.size + 8 * statistics_scalars(dim) + slack
     return _HEADER.size
+
+
+def on_grid(known: float) -> float:
+    """What an upload says of what is known, to the nearest multiple of 2⁻³⁰: less than `TIE`.
+
+    Log-determinants differ in their last bits from one machine to another. Whole uploads should not.
+
+    >>> on_grid(0.1) == on_grid(0.1 + 1e-12), on_grid(-1e300)
+    (True, -1e+300)
+    """
+    return round(known * 2**30) / 2**30 if abs(known) < 2**20 else known
 
 
 def encode(message: Message) -> bytes:
     """The message as bytes."""
     match message:
         case Upload(member, sequence, sums, known):
-            return _header(message, member, sequence, 0, known, sums.b.size) + _encode_sums(sums)
+            return _header(message, member, sequence, 0, on_grid(known), sums.b.size) + _encode_sums(sums)
         case Download(member, version, acknowledged, sums, slack, own):
             header = _header(message, member, version, acknowledged, float(own), sums.b.size)
             return header + _encode_sums(sums) + _SLACK.pack(*slack)
         case Receipt(member, sequence):
             return _header(message, member, sequence)
-        case Collect(member, epoch):
-            return _header(message, member, epoch)
+        case Collect(member, epoch, included):
+            return _header(message, member, epoch, included)
+        case Contribution(member, epoch, n, words):
+            header = _header(message, member, epoch, dim=dim_of(words.size))
+            return header + _COUNT.pack(n) + words.astype("<u8").tobytes()
         case Ask(member, estimator, epoch, hops):
             return _header(message, member, epoch, estimator, float(hops))
         case Tell(member, estimator, sequence, hops, sums):
             header = _header(message, member, sequence, estimator, float(hops), sums.b.size)
             return header + _encode_sums(sums)
-        case Join(member, version):
-            return _header(message, member, version)
+        case Join(member, version, epoch):
+            return _header(message, member, version, epoch)
+        case Recall(member, sequence):
+            return _header(message, member, sequence)
+        case Restate(member, sequence, releases, sums, known):
+            return _header(message, member, sequence, releases, known, sums.b.size) + _encode_sums(sums)
         case Threshold(member, threshold):
             return _header(message, member, real=threshold)
         case Request(member, growth):
@@ -226,10 +303,18 @@ def decode(data: bytes) -> Message:
     if kind == Receipt.kind:
         return Receipt(member, first)
     if kind == Collect.kind:
-        return Collect(member, first)
+        return Collect(member, first, second)
+    if kind == Contribution.kind:
+        (n,) = _COUNT.unpack_from(data, _HEADER.size)
+        words = np.frombuffer(data, "<u8", statistics_scalars(dim), _HEADER.size + _COUNT.size)
+        return Contribution(member, first, n, words.astype(np.uint64))
     if kind == Threshold.kind:
         return Threshold(member, real)
-    return Join(member, first) if kind == Join.kind else Request(member, real)
+    if kind == Recall.kind:
+        return Recall(member, first)
+    if kind == Restate.kind:
+        return Restate(member, first, second, _decode_sums(data, dim), real)
+    return Join(member, first, second) if kind == Join.kind else Request(member, real)
 
 
 def is_a(kind: type[Message], data: bytes) -> bool:

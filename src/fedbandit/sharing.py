@@ -30,6 +30,11 @@ class Noise(Protocol):
         """Whether members keep their own data as they are, and weigh what the others released (`mixing`)."""
         ...
 
+    @property
+    def with_own(self) -> bool:
+        """Whether what members weigh has their own releases in it, because they learn from nothing else."""
+        ...
+
     def variance(self, member: int, releases: int) -> float:
         """The variance of an entry of a member's V after that many releases."""
         ...
@@ -103,6 +108,8 @@ class Members:
     b: Array  # (slots, d)
     n: Ints  # (N,)
     releases: Ints  # (N,) uploads that carried something
+    variance: float | None = None  # of an entry of V, where the noise is in one total of everybody's
+    changes: int = 0
     _shares: dict[Hashable, Share] = field(default_factory=dict, repr=False)
 
     def add(self, member: int, slot: int, sums: Sums) -> None:
@@ -117,6 +124,7 @@ class Members:
 
     def forget_shares(self) -> None:
         """Statistics have changed."""
+        self.changes += 1
         self._shares.clear()
 
     def once(self, key: Hashable, share: Callable[[], Share]) -> Share:
@@ -161,10 +169,10 @@ def summed(members: Members, group: Sequence[int], noise: Noise | None, ridge: f
 
 
 def share_of(member: int, members: Members, group: Sequence[int], noise: Noise | None, ridge: float) -> Share:
-    """What a member is sent of its group: the sum, or if there is noise to weigh, the others' sum and its noise."""
+    """What a member is sent of its group: the sum, or if there is noise to weigh, that or the others' and its noise."""
     if noise is None or not noise.weighed:
         return summed(members, group, noise, ridge)
-    who = np.array([j for j in group if j != member], dtype=np.int64)
+    who = np.array([j for j in group if noise.with_own or j != member], dtype=np.int64)
     sums = Sums(members.V[who].sum(axis=0), members.b[who].sum(axis=0), int(members.n[who].sum()))
     variance = sum(noise.variance(int(j), int(members.releases[j])) for j in who)
     return Share(sums, noise.known(variance), own=False)
@@ -263,8 +271,7 @@ class Others(Sharing):
 
     def _total(self, g: int, members: Members, noise: Noise | None) -> tuple[Array, Array, int, float]:
         """The sums of a group, computed once after each change."""
-        who = self._groups[g]
-        stamp = int(members.releases[who].sum())
+        who, stamp = self._groups[g], members.changes
         if g not in self._totals or self._totals[g][0] != stamp:
             variance = 0.0 if noise is None else sum(noise.variance(i, int(members.releases[i])) for i in who)
             self._totals[g] = stamp, members.V[who].sum(axis=0), members.b[who].sum(axis=0), variance

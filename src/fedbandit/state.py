@@ -119,7 +119,8 @@ def _client_1(state: State) -> State:
 READERS: dict[tuple[str, int], Reader] = {
     ("client", 1): Reader(_client_1),
     ("client", 2): Reader(),
-    ("coordinator", 1): Reader(),
+    ("coordinator", 1): Reader(),  # converted by network/coordinator/register.py
+    ("coordinator", 2): Reader(),
     ("peer", 1): Reader(_running_sums),
     ("peer", 2): Reader(),
     ("checkpoint", 1): Reader(_running_sums),

@@ -33,6 +33,7 @@ class Purpose(IntEnum):
     DELAYS = 4
     POLICY = 5
     NOISE = 6  # privacy
+    ABSENCES = 7  # of clients that are called
 
 
 def generator(seed: int, purpose: Purpose, *part: int) -> np.random.Generator:

@@ -36,7 +36,7 @@ from tests.cli.command_line import recorded_arrays, refusal, write_my_file
         ("simulate linucb --horizon 1e25", "but must be a whole number ≤ 1000000000000."),
         ("simulate linucb --dim 1e9", "dim is 1000000000, but must be a whole number ≤ 100000."),
         ("simulate linucb --delay 1e30", "delay is 1"),
-        ("simulate linucb --drift 1e30", "drift is (1000"),
+        ("simulate linucb --drift 1e30", "drift is (1e+30"),
         ("simulate linucb --checkpoint a --checkpoint-every 0", "checkpoint_every is 0, but must be a whole number"),
         ("simulate linucb --horizon 0", "horizon is 0, but must be a whole number ≥ 1."),
         ("simulate linucb --horizon long", "'long' is not a whole number"),

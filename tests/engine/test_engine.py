@@ -119,7 +119,7 @@ def test_checkpoint_of_another_simulation_is_refused(tmp_path: Path) -> None:
         fb.simulate(fb.linucb(ridge=0.2), env, 1000, checkpoint=path)
     header, arrays = read_arrays(path)
     write_arrays(path, header | {"format": 7}, arrays)
-    with pytest.raises(FedbanditError, match=r"is of format 7, .* reads format 1; .* or remove the file"):
+    with pytest.raises(FedbanditError, match=r"is of format 7, .* reads format 1 or 2; .* or remove the file"):
         fb.simulate(fb.linucb(), env, 1000, checkpoint=path)
     path.write_bytes(b"not a checkpoint")
     with pytest.raises(FedbanditError, match="not a file that fedbandit wrote"):
@@ -177,7 +177,7 @@ def test_communication_is_counted_as_messages_scalars_and_bytes() -> None:
     link = Heard(system, world_of(env, 120), 3, encoded=True)
     block = env.open(3).block(0, 120)
     for s, i in enumerate(block.clients.tolist()):
-        choice, a = link.select(i, block.X[block.arms[s]])
+        choice, a, _ = link.select(i, block.X[block.arms[s]])
         link.observe(i, choice, float(block.means[s, a] + block.noise[s]))
     c = result.communication
     assert c.uploads == sum(isinstance(message, Upload) for message in link.heard) > 0

@@ -50,13 +50,19 @@ class Log(NamedTuple):
 class Policy:
     """Which arm to pull: "ucb", "squared", "widest", "greedy", "lints", "linphe" or "uniform".
 
-    With `alpha` the width is fixed.
+    With `alpha` the width is fixed. Those that sample scatter as the posterior of a Gaussian model does,
+    N(θ̂, σ² V⁻¹), unless it is given.
     """
 
     kind: str = "ucb"
     alpha: float | None = None
     sigma: float = 0.1
     delta: float = 0.1
+
+    def __post_init__(self) -> None:
+        """The posterior's scatter."""
+        if self.alpha is None and self.kind in ("lints", "linphe"):
+            object.__setattr__(self, "alpha", self.sigma)
 
 
 @dataclass(frozen=True)

@@ -371,7 +371,7 @@ def test_rewards_out_of_range_are_refused_in_a_sentence() -> None:
                 "structure": WeightedGraph(central=False, fresh=False),
                 "privacy": RewardSums(),
             },
-            "reads counts",
+            "read counts",
         ),
         ({"protocol": Never(), "structure": WeightedGraph(), "privacy": PrivateStatistics()}, "on a graph of users"),
         ({"protocol": Never(), "structure": WeightedGraph(central=False)}, "need a protocol in which they upload"),

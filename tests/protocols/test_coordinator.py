@@ -280,7 +280,7 @@ def test_a_restart_at_any_point_changes_nothing(name: str, sharing: type[Pairs])
 class Lifting:
     """Noise that is made usable by adding I for each release, and is 10 in b for each of those."""
 
-    weighed = False
+    weighed = with_own = False
 
     def variance(self, member: int, releases: int) -> float:  # noqa: ARG002
         return float(releases)

@@ -143,7 +143,9 @@ def test_complete_graph_with_one_hop_has_the_central_systems_statistics() -> Non
     [
         {"topology": "complete", "epsilon": math.inf},
         {"topology": "line", "ttl": 2, "epsilon": 3.0},
-        {"topology": "ring", "ttl": 3, "epsilon": (1.0, 2.0, 3.0, math.inf, 5.0)},
+        {"topology": "ring", "ttl": 2, "epsilon": (1.0, 2.0, 3.0, math.inf, 5.0)},
+        {"topology": "line", "ttl": 2, "epsilon": math.inf, "cliques": True},
+        {"topology": "line", "ttl": 3, "epsilon": math.inf, "subsample": False},
         {"topology": "star", "ttl": 2, "calibration": "published"},
     ],
 )
@@ -189,6 +191,66 @@ def test_a_peer_whose_budget_is_spent_stops_telling_and_goes_on_learning() -> No
 def test_topologies_that_are_refused(topology: object, n: int, sentence: str) -> None:
     with pytest.raises(FedbanditError, match=sentence):
         neighbours_of(topology, n)
+
+
+def test_what_is_passed_on_for_others_does_not_enter_a_peers_sums() -> None:
+    """A line of three with 0 and 2 in a group: 1 relays and is not asked, 0 and 2 share."""
+    groups = [frozenset({0, 2}), frozenset({1}), frozenset({0, 2})]
+    nodes = [PeerNode(i, near, 2, DIM, groups[i]) for i, near in enumerate(neighbours_of("line", 3))]
+    nodes[0].tell(0, one())
+    nodes[0].ask(0)
+    answers = []
+    for _ in range(2):
+        for sender, receiver, message in [(node.member, *sent) for node in nodes for sent in node.send()]:
+            answers.append((receiver, type(message), nodes[receiver].receive(sender, message)))
+    assert answers == [(1, Tell, False), (1, Ask, False), (2, Tell, True), (2, Ask, True)]
+    assert nodes[1].others(0)[1] == {}
+    assert nodes[2].others(0)[1] == {0: 1}
+
+
+def test_peers_of_opposite_groups_do_not_mislead_each_other() -> None:
+    """What a review found: gossip ignored groups, 971 of regret where 12 is right."""
+    rng = np.random.default_rng(0)
+    N, rounds = 6, 150
+    who = np.arange(N * rounds) % N
+    X = rng.standard_normal((who.size, 4, DIM)) / 3
+    means = X @ np.ones(DIM) * np.where(who % 2 == 0, 1.0, -1.0)[:, None]
+    env = fb.environments.recorded(who, X, means, means, rounds="all")
+    gossip = fb.protocols.Gossip("ring", 2, batch=4)
+    regret = {
+        structure: fb.simulate(fb.System(protocol=gossip, structure=structure), env, rounds).regret[-1]
+        for structure in (fb.structures.Everyone(), fb.structures.FixedGroups((0, 1) * 3))
+    }
+    apart, mixed = regret[fb.structures.FixedGroups((0, 1) * 3)], regret[fb.structures.Everyone()]
+    assert 10 * apart < mixed
+
+
+def test_a_message_lives_no_longer_than_the_diameter() -> None:
+    env = fb.environments.feducb(n_clients=6, dim=DIM)
+    for topology, longest in (("complete", 1), ("ring", 3), ("star", 2), ("line", 5)):
+        fb.simulate(fb.feducb(topology=topology, ttl=longest), env, 2, engine="plain")
+        with pytest.raises(FedbanditError, match=f"^ttl is {longest + 1}, but must be at most {longest}, the diameter"):
+            fb.simulate(fb.feducb(topology=topology, ttl=longest + 1), env, 2, engine="plain")
+
+
+def test_within_cliques_peers_hear_of_fewer() -> None:
+    """On a line of six with γ = 1 the cliques are pairs: a peer's model has its own data and one other's."""
+    N, rounds = 6, 40
+    env = one_arm(N, rounds)
+    peers = finished(fb.feducb(epsilon=math.inf, topology="line", cliques=True), env, rounds)
+    assert isinstance(peers, PeerLink)
+    heard = [sorted(peer.node.others(0)[1]) for peer in peers.peers]
+    assert heard == [[1], [0], [3], [2], [5], [4]]
+
+
+def test_without_sub_sampling_one_estimator_learns_in_every_round() -> None:
+    env = fb.environments.feducb(n_clients=6, dim=DIM)
+    whole = finished(fb.feducb(epsilon=math.inf, topology="line", ttl=5, subsample=False), env, 100)
+    parts = finished(fb.feducb(epsilon=math.inf, topology="line", ttl=5), env, 100)
+    assert isinstance(whole, PeerLink)
+    assert isinstance(parts, PeerLink)
+    assert [[one.model.n_own for one in peer.estimators] for peer in whole.peers] == [[100]] * 6
+    assert [[one.model.n_own for one in peer.estimators] for peer in parts.peers] == [[20] * 5] * 6
 
 
 def test_gossip_needs_rounds_in_which_all_act() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedbandit.errors import FedbanditError
-from fedbandit.protocols.topology import TOPOLOGIES, neighbours_of
+from fedbandit.protocols.topology import TOPOLOGIES, clique_cover, diameter, distances, neighbours_of
 
 
 def grid(n: int) -> Any:
@@ -63,3 +63,26 @@ def test_bad_topologies_are_refused(topology: object, sentence: str) -> None:
     """One sentence each."""
     with pytest.raises(FedbanditError, match=sentence):
         neighbours_of(topology, 4)
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+@pytest.mark.parametrize("n", [1, 2, 5, 12])
+@pytest.mark.parametrize("ttl", [1, 2, 3])
+def test_distances_diameter_and_clique_covers(name: str, n: int, ttl: int) -> None:
+    """Hops and diameter are networkx's; a cover is a partition into cliques of the graph's power."""
+    graph, near = THEIRS[name](n), neighbours_of(name, n)
+    hops = dict(nx.all_pairs_shortest_path_length(graph))
+    assert distances(near) == [[hops[i][j] for j in range(n)] for i in range(n)]
+    assert diameter(near) == nx.diameter(graph)
+    clique = clique_cover(near, ttl)
+    assert set(clique) == set(range(max(clique) + 1))
+    assert all(hops[i][j] <= ttl for i in range(n) for j in range(n) if clique[i] == clique[j])
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "ttl", "fewest"),
+    [("line", 9, 1, 5), ("line", 9, 2, 3), ("ring", 9, 2, 3), ("star", 9, 1, 8), ("star", 9, 2, 1)],
+)
+def test_covers_by_the_fewest_cliques_where_they_are_known(name: str, n: int, ttl: int, fewest: int) -> None:
+    """χ̄ of a line's power is ⌈M/(γ + 1)⌉, of a star M − 1, with two hops 1."""
+    assert max(clique_cover(neighbours_of(name, n), ttl)) + 1 == fewest

@@ -461,7 +461,7 @@ def test_the_test_knows_the_noise() -> None:
     n, dim, count, std = 6, 4, 400, 5.0
 
     class Known:
-        weighed = False
+        weighed = with_own = False
 
         def repair(self, V: Array, releases: Any, ridge: float) -> Any:
             raise NotImplementedError

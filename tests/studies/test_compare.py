@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fedbandit as fb
@@ -54,7 +56,8 @@ def test_compare_prints_a_table_and_writes_files(capsys: pytest.CaptureFixture[s
     assert all(f"\n{system} " in captured.out for system in systems)
     assert "guarantee none" in captured.out
     assert captured.err == ""
-    assert {path.name for path in out.iterdir()} == {"runs.csv", "curves.csv", "summary.json", "regret.png"}
+    written = {"runs.csv", "curves.csv", "summary.json", "table.md", "table.tex", "regret.png"}
+    assert {path.name for path in out.iterdir()} == written
     with open(out / "runs.csv", newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
     assert [(line["label"], line["seed"]) for line in lines] == [(label, seed) for seed in "01" for label in systems]
@@ -88,7 +91,7 @@ def test_compare_prints_one_json_object(capsys: pytest.CaptureFixture[str], tmp_
 
 
 def test_without_a_plot_it_is_said_why(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("fedbandit.studies.compare.write_comparison", lambda *_: [])
+    monkeypatch.setattr("fedbandit.studies.compare.write_comparison", lambda *_, **__: [])
     words = "compare linucb uniform --clients 3 --dim 2 --arms 3 --horizon 50 --seeds 2 --jobs 1 --json --out ."
     assert main(words.split()) == 0
     captured = capsys.readouterr()
@@ -105,4 +108,43 @@ def test_missing_software_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     with pytest.raises(FedbanditError, match=r"fedbandit\[plots\]"):
         fb.simulate(fb.linucb(), env, 5, 0).plot()
     written = write_comparison(tmp_path, "csv", runs, {}, env)
-    assert [path.name for path in written] == ["runs.csv", "curves.csv", "summary.json"]
+    assert [path.name for path in written] == ["runs.csv", "curves.csv", "summary.json", "table.md", "table.tex"]
+
+
+def test_compare_in_python() -> None:
+    env = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=4)
+    found = fb.compare({"alone": fb.linucb(), "together": fb.async_linucb()}, env, horizon=300, seeds=[1, 4])
+    assert [line["label"] for line in found.lines] == ["alone", "together"]
+    alone = [fb.simulate(fb.linucb(), env, 300, seed).regret[-1] for seed in (1, 4)]
+    assert found.lines[0]["regret"] == pytest.approx(np.mean(alone))
+    assert "together" in str(found)
+    assert "<table>" in found._repr_html_()
+    frame = found.to_frame()
+    assert set(frame["system"]) == {"alone", "together"}
+    for band in ("error", "interval", "quantiles", "runs"):
+        figure = found.plot(log=False, band=band)
+        assert figure.axes[0].get_yscale() == "linear"
+    assert found.plot(log=True).axes[0].get_yscale() == "log"
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    env = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=4)
+    for systems, options, sentence in (
+        ([], {"horizon": 5}, "There is no system to compare"),
+        ([fb.linucb(), fb.linucb()], {"horizon": 5}, "Two of the systems are called linucb"),
+        ([fb.linucb()], {}, "horizon is None, but homogeneous has no end"),
+        ([fb.linucb()], {"horizon": 5, "seeds": 0}, "seeds is 0, but must be a whole number"),
+    ):
+        with pytest.raises(FedbanditError, match=sentence):
+            fb.compare(systems, env, **options)  # type: ignore[arg-type]
+
+
+def test_equal_runs_have_no_error() -> None:
+    """A recorded stream is one stream: seeds change the draws of random policies alone."""
+    rng = np.random.default_rng(0)
+    contexts = rng.uniform(-0.5, 0.5, (50, 3, 2))
+    means = contexts.sum(axis=2)
+    env = fb.environments.recorded(np.zeros(50, dtype=int), contexts, means, means, noise=0.1)
+    certain, random = str(fb.compare([fb.linucb(), fb.uniform()], env, seeds=3)).splitlines()[1:3]
+    assert re.match(r"linucb +[\d.]+ +", certain)
+    assert re.match(r"uniform +[\d.]+ ± +[\d.]+", random)

@@ -276,6 +276,20 @@ def test_an_address_depends_on_the_users_file(tmp_path: Path) -> None:
         assert len(list((tmp_path / "out" / "runs").rglob("*.npz"))) == times
 
 
+def test_an_address_depends_on_what_the_users_file_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody's second step is to split the file in two."""
+    front, algorithm = tmp_path / "front_of_mine.py", tmp_path / "algorithm_of_mine.py"
+    front.write_text("import algorithm_of_mine\ndef mine(): return algorithm_of_mine.system()\n")
+    yaml = tmp_path / "z.yaml"
+    yaml.write_text(f"environment: homogeneous\nhorizon: 20\nseeds: 1\nsystems: ['{front}:mine']\npanels: [curves]\n")
+    for times, alpha in ((1, 0.5), (1, 0.5), (2, 0.7)):
+        algorithm.write_text(f"import fedbandit as fb\ndef system(): return fb.linucb()  # {alpha}\n")
+        module_at.cache_clear()
+        monkeypatch.delitem(sys.modules, "algorithm_of_mine", raising=False)
+        assert main(["run", str(yaml), "--jobs", "1", "--out", str(tmp_path / "out")]) == 0
+        assert len(list((tmp_path / "out" / "runs").rglob("*.npz"))) == times
+
+
 def test_a_refused_trial_is_a_reason_and_not_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = running.run_in_steps
 

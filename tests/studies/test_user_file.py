@@ -43,19 +43,21 @@ def test_a_grid_becomes_points(tmp_path: Path) -> None:
     experiment = read_experiment(written(tmp_path, GOOD))
     assert experiment.name == "mine/my-own"
     points = experiment.scales["run"].points
-    assert [(point.series, point.value) for point in points] == [
-        ("linucb", "uniform"),
-        ("Async", "who = uniform, gamma = 2"),
-        ("Async", "who = uniform, gamma = 8.5"),
-        ("linucb", "skewed"),
-        ("Async", "who = skewed, gamma = 2"),
-        ("Async", "who = skewed, gamma = 8.5"),
+    assert [(point.series, point.value, point.facet) for point in points] == [
+        ("linucb", "", "who = uniform"),
+        ("Async", 2, "who = uniform"),
+        ("Async", 8.5, "who = uniform"),
+        ("linucb", "", "who = skewed"),
+        ("Async", 2, "who = skewed"),
+        ("Async", 8.5, "who = skewed"),
     ]
     assert described(points[2].system) == "async-linucb:gamma_upload=8.5,gamma_download=8.5,warm_join=true"
     assert described(points[5].env) == "homogeneous:n_clients=4,dim=3,n_arms=4,arrivals=skewed"
     assert points[2].make_system() == fb.async_linucb(gamma_upload=8.5, gamma_download=8.5, warm_join=True)
-    assert [type(panel).__name__ for panel in experiment.panels] == ["Sweep", "Curves"]
-    assert [claim.needs for claim in experiment.claims] == [("Async", "linucb"), ("Async", "linucb")]
+    assert [type(panel).__name__ for panel in experiment.panels] == ["Sweep", "Curves"] * 2
+    assert [panel.facet for panel in experiment.panels] == ["who = uniform"] * 2 + ["who = skewed"] * 2
+    assert [claim.needs for claim in experiment.claims] == [("Async", "linucb")] * 4
+    assert experiment.claims[2].text.endswith("(who = skewed)")
 
 
 def test_a_short_file_is_enough(tmp_path: Path) -> None:
@@ -83,6 +85,7 @@ def test_a_short_file_is_enough(tmp_path: Path) -> None:
         ("gamma_upload: $gamma", "gamma_upload: $gama", "no grid 'gama'; did you mean 'gamma'?"),
         ("who: [uniform, skewed]", "who: uniform", "grid: who is 'uniform', but must be a list."),
         ("  gamma: [2, 8.5]", "  gamma: [2]\n  other: [1]", "grid has 'other', but no system"),
+        ("  gamma: [2, 8.5]", "  gamma: []", "grid: gamma is an empty list, but must have at least one entry."),
         ("- linucb\n", "- {name: uniform, label: Async}\n", "the same label"),
         ("systems:", "systems: [", "is not YAML in line"),
         ("series: [Async, linucb]", "series: Async", "series is 'Async', but must be a list of at least two."),
@@ -126,3 +129,15 @@ def test_without_pyyaml_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: py
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(FedbanditError, match=r"needs PyYAML: pip install 'fedbandit\[studies\]'"):
         read_experiment(written(tmp_path, GOOD))
+
+
+def test_no_system_is_said(tmp_path: Path) -> None:
+    with pytest.raises(FedbanditError, match="systems is an empty list"):
+        read_experiment(written(tmp_path, "environment: homogeneous\nsystems: []\nhorizon: 10"))
+
+
+def test_a_function_in_a_file_is_called_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import fedbandit as fb\ndef my_system(): return fb.linucb()\n")
+    text = f"environment: homogeneous\nsystems: ['{tmp_path}/mine.py:my_system']\nhorizon: 10"
+    (point,) = read_experiment(written(tmp_path, text)).scales["run"].points
+    assert point.series == "my-system"

@@ -98,7 +98,7 @@ def test_without_faults_it_is_the_simulation(system: str, keywords: dict[str, An
     )
     horizon = 50 if clustered else 200
     world = world_of(env, horizon)
-    agreement = Agreement(system, keywords, world, seed=3)
+    agreement = Agreement(system, keywords, world, seed=3, reward_bound=3.0)
     result = fb.simulate(agreement.build(), env, horizon, seed=3, engine="plain")
     network = FaultyNetwork(agreement, 0, NONE)
     block = env.open(3).block(0, 200)

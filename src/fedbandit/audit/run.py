@@ -96,7 +96,7 @@ def _attack(
 ) -> tuple[list[Check], Audit | None]:
     told = system.told(world)
     claim = told.guarantee
-    if False:  # pooled
+    if told.privacy.pooled:
         return [skip("sums", "one noisy total is released: tests/privacy and tests/audit attack secure sums")], None
     rng = generator(seed, Purpose.NOISE)
     limits = Limits.of(world, told.privacy.reward_rule, claim.protects)

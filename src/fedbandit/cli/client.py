@@ -64,8 +64,8 @@ def run(options: argparse.Namespace) -> int:
             )
             for i in numbers
         ]
-        world = clients[0].agreement.world
-        users = [User(i, world, options.arms, options.spread, options.seed) for i in numbers]
+        world, bound = clients[0].agreement.world, clients[0].agreement.reward_bound
+        users = [User(i, world, options.arms, options.spread, options.seed, bound) for i in numbers]
         begun = time.monotonic()
         for t in range(options.interactions):
             if options.pace > 0:

@@ -11,6 +11,7 @@ from fedbandit._version import __version__
 from fedbandit.cli.arguments import SYSTEM_HELP, Parser, add_jobs, add_world_flags, seeds
 from fedbandit.cli.simulate import horizon_of
 
+BANDS = ("error", "interval", "quantiles", "runs")
 SUMMARY = "Run several systems with several seeds, on the same data."
 
 
@@ -22,6 +23,10 @@ def add_flags(command: Parser) -> None:
         "--seeds", type=seeds, default=range(10), metavar="N", help="N for seeds 0, …, N-1, or a list (default: 10)"
     )
     command.add_argument("--out", type=Path, metavar="FOLDER", help="write runs, curves, summary.json and regret.png")
+    command.add_argument("--band", choices=tuple(BANDS), default="error", help="around means, in the picture")
+    command.add_argument(
+        "--log", action=argparse.BooleanOptionalAction, help="a logarithmic axis (default: where curves differ widely)"
+    )
     command.add_argument("--format", choices=("csv", "parquet"), default="csv", help="of runs and curves")
     add_jobs(command)
 
@@ -45,7 +50,11 @@ def run(options: argparse.Namespace) -> int:
     world = world_of(env, horizon)
     for spec in specs:
         spec().told(world)  # whatever is wrong with one is said before any is run
-    labelled = [(spec.label, told) for spec, told in zip(named, specs, strict=True)]
+    titles = [spec.title for spec in named]
+    labelled = [
+        (spec.title if titles.count(spec.title) == 1 else spec.label, told)
+        for spec, told in zip(named, specs, strict=True)
+    ]
     trials = trials_of(labelled, env_spec, horizon, options.seeds)
     if options.out is not None:
         require_format(options.format)
@@ -69,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"{env.name}: {horizon:,} rounds, {how}\n")
         print(format_table(lines))
     if options.out is not None:
-        written = write_comparison(options.out, options.format, runs, summary, env)
+        written = write_comparison(options.out, options.format, runs, summary, env, log=options.log, band=options.band)
         if not options.json:
             print(f"\nwritten: {', '.join(map(str, written))}")
         if not any(path.suffix == ".png" for path in written):

@@ -7,6 +7,7 @@ import contextlib
 import json
 import multiprocessing
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -32,7 +33,7 @@ system = "async-linucb"
 clients = {clients}
 dim = {dim}
 horizon = {horizon}
-keywords = {{gamma_upload = 2.0, gamma_download = 2.0}}
+keywords = {{gamma_upload = 2.0, gamma_download = 2.0, warm_join = true}}
 """
 
 
@@ -138,7 +139,8 @@ def log_of(folder: Path, i: int) -> Path:
 
 
 def _run_client(wish: argparse.Namespace, log: Path) -> None:
-    """Run one client, with its output in a file."""
+    """Run one client, with its output in a file; an interrupt is for the demo, which then ends its clients."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     with log.open("w") as output, contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         try:
             status = client.run(wish)

@@ -28,6 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows no ± must not end a day of computing
     try:
+        if sys.stdout is None or sys.stderr is None:  # closed by whoever called: fedbandit list >&-
+            nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the end
+            sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
         status = run_command(arguments)
         sys.stdout.flush()
     except FedbanditError as error:

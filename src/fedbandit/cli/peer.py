@@ -126,8 +126,8 @@ def make_rounds(options: argparse.Namespace, neighbours: dict[int, Any], store: 
         require(0 <= j < N and j != options.member, "a neighbour", j, f"another number from 0 to {N - 1}")
     rounds, dim = whole_number("--rounds", options.rounds), whole_number("--dim", options.dim)
     world = World(n_clients=N, dim=dim, horizon=rounds * N, per_round=N)
-    # Who is whose neighbour each peer knows only of itself; nothing else depends on it.
-    system = feducb(epsilon=options.epsilon, delta=options.delta, topology="complete", ttl=options.ttl)
+    # Who is whose neighbour each peer knows only of itself: a line has the largest diameter that there can be.
+    system = feducb(epsilon=options.epsilon, delta=options.delta, topology="line", ttl=options.ttl)
     source = None if math.isinf(options.epsilon) else SecureSource()
     machine = PeerMachine(
         options.member, system, world, options.seed, neighbours=tuple(sorted(neighbours)), source=source

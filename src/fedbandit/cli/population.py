@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 import numpy as np
@@ -35,12 +36,14 @@ class User:
     The lone learner sees the same arms and the same noise, so that the two regrets can be compared.
     """
 
-    def __init__(self, number: int, world: World, n_arms: int, spread: float, seed: int) -> None:
+    def __init__(
+        self, number: int, world: World, n_arms: int, spread: float, seed: int, reward_bound: float = math.inf
+    ) -> None:
         common, own = (_direction(generator(seed, Purpose.WORLD, part), world.dim) for part in (0, 1 + number))
         theta = common + spread * own
         self.theta = theta / np.linalg.norm(theta)
         self.rng = generator(seed, Purpose.CONTEXTS, number)
-        self.world, self.n_arms = world, n_arms
+        self.world, self.n_arms, self.reward_bound = world, n_arms, reward_bound
         self.alone = ClientMachine(0, linucb(), World(1, world.dim, world.horizon, world.noise, world.bound), seed)
         self.regret = 0.0
         self.regret_alone = 0.0
@@ -50,9 +53,9 @@ class User:
         X, noise = self._draw()
         means = X @ self.theta
         arm = client.select(X)
-        client.observe(float(means[arm]) + noise, arm)
+        client.observe(self._reward(means[arm] + noise), arm)
         lone = self.alone.select(X)
-        self.alone.observe(lone.number, float(means[lone.arm]) + noise)
+        self.alone.observe(lone.number, self._reward(means[lone.arm] + noise))
         self.regret += float(means.max() - means[arm])
         self.regret_alone += float(means.max() - means[lone.arm])
         client.facts = {"regret": self.regret, "alone": self.regret_alone}
@@ -60,6 +63,9 @@ class User:
     def skip(self) -> None:
         """A visit that was before."""
         self._draw()
+
+    def _reward(self, liking: float) -> float:
+        return min(max(float(liking), -self.reward_bound), self.reward_bound)
 
     def _draw(self) -> tuple[Array, float]:
         X = self.rng.standard_normal((self.n_arms, self.world.dim))

@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tqdm import tqdm
-
 from fedbandit.cli.arguments import SYSTEM_HELP, add_seed
 from fedbandit.errors import FedbanditError
 
@@ -63,6 +61,8 @@ def add_flags(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Evaluate, and say what is estimated."""
+    from tqdm import tqdm
+
     from fedbandit.evaluation import compare
     from fedbandit.files import make_folder
     from fedbandit.studies.specs import SystemSpec

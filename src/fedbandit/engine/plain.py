@@ -104,6 +104,8 @@ class PlainLearner:
         self.private = system.guarantee.basis != "none"
         waiting = min(env.longest_delay, world.horizon) + 1
         self.federation = make_federation(system, world, seed, waiting)
+        if isinstance(self.federation, Link):
+            self.federation.absent = env.absent
         self.per_round = world.per_round
         self._late: dict[int, list[tuple[int, int, float]]] = {}  # due → user, choice, reward, as they were made
         self._found: Partitions | None = None
@@ -137,7 +139,7 @@ class PlainLearner:
             for user, choice, y in self._late.pop(now, ()):
                 federation.observe(user, choice, y)
             user = int(block.clients[s])
-            choice, a = federation.select(user, block.X[block.arms[s, : block.counts[s]]])
+            choice, a, _ = federation.select(user, block.X[block.arms[s, : block.counts[s]]])
             y = pull(block, s, a, out)
             if delayed and block.delays[s] > 0:
                 self._late.setdefault(now + int(block.delays[s]), []).append((user, choice, y))

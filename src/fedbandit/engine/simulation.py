@@ -26,8 +26,8 @@ SHORT = 50_000
 """Interactions that are over in less time than the fast engine takes to compile."""
 
 
-def which_engine(asked: str, system: System, world: World) -> Literal["plain", "fast"]:
-    """The engine that runs a system which was told the world."""
+def which_engine(asked: str, system: System, world: World, absent: float = 0.0) -> Literal["plain", "fast"]:
+    """The engine that runs a system which was told the world, whose clients are `absent` now and then."""
     require(asked in ("auto", "plain", "fast"), "engine", asked, "'auto', 'plain' or 'fast'")
     if asked == "plain":
         return "plain"
@@ -37,7 +37,7 @@ def which_engine(asked: str, system: System, world: World) -> Literal["plain", "
         return "plain"
     from fedbandit.engine import fast  # here: not everybody has a compiler
 
-    unknown = fast.unknown_part(system)
+    unknown = "clients that are out of reach" if absent > 0 else fast.unknown_part(system)
     if unknown is not None and asked == "fast":
         raise FedbanditError(f"The fast engine does not know {unknown}; use engine='plain', or 'auto'.")
     cold = asked == "auto" and world.horizon <= SHORT and not fast.is_warm(system)
@@ -115,7 +115,7 @@ class Simulation:
 
     def use_engine(self, asked: Engine) -> None:
         """Begin with this engine."""
-        self.engine = which_engine(asked, self.system, self._world)
+        self.engine = which_engine(asked, self.system, self._world, self.env.absent)
         self.learner = self._make_learner()
 
     def _make_learner(self) -> Learner:

@@ -104,6 +104,11 @@ class Environment(Protocol):
         """The most interactions a reward can be late."""
         ...
 
+    @property
+    def absent(self) -> float:
+        """The chance that a client is out of reach when its coordinator calls it."""
+        return 0.0
+
     def open(self, seed: int) -> Stream:
         """The stream of a seed."""
         ...
@@ -124,7 +129,9 @@ class Environment(Protocol):
 
 
 class Unstructured:
-    """A base class for environments without graph, local servers and parts."""
+    """A base class for environments without graph, local servers and parts, all of whose clients can be reached."""
+
+    absent: float = 0.0
 
     def graph_of(self, seed: int) -> Array | None:  # noqa: ARG002
         """None."""

@@ -30,6 +30,9 @@ class Recorded(Unstructured):
     noise: float
     rounds: Literal["one", "all"]
     graph: Array | None = field(default=None, repr=False)
+    server_of: Ints | None = field(default=None, repr=False)
+    partition: Ints | None = field(default=None, repr=False)
+    d_global: int | None = None
 
     name: ClassVar[str] = "recorded"
 
@@ -104,14 +107,20 @@ def recorded(
     delays: ArrayLike | None = None,
     rounds: Literal["one", "all"] = "one",
     graph: ArrayLike | None = None,
+    server_of: ArrayLike | None = None,
+    partition: ArrayLike | None = None,
+    d_global: int | None = None,
 ) -> Recorded:
     """Replay arrays: who acts each round (T,), contexts (T, K, d), expected and realised rewards (T, K).
 
     Rounds may offer different numbers of arms: then `arms`, `means` and `rewards` are lists with one entry a round.
     `bound` is L with ‖x‖ ≤ L, by default the largest norm there is; `noise` is the σ that widths assume unless they
     say otherwise; `delays` (T,) says after how many rounds each reward is seen. With rounds="all" there are N entries
-    a round, for clients 0, …, N − 1 in this order, and delays are counted in interactions. `graph` (N, N) holds the
-    weights between clients, for systems that learn on one.
+    a round, for clients 0, …, N − 1 in this order, and delays are counted in interactions.
+
+    Where they are known: `graph` (N, N) holds the weights between clients, `server_of` (N,) the local server of each,
+    numbered from 0, for FCLUB's systems; `partition` (N,) the true cluster of each, to compare found ones with; the
+    first `d_global` entries of a context concern all clients alike.
 
     >>> env = recorded([0, 1], [[[1.0, 0.0], [0.0, 1.0]]] * 2, [[1.0, 0.0]] * 2, [[1.0, 0.0]] * 2)
     >>> env.longest, env.dim, env.n_arms
@@ -141,7 +150,23 @@ def recorded(
         require(
             weights.shape == (n, n), "the shape of graph", weights.shape, f"({n}, {n}), a row and a column a client"
         )
-    return Recorded(who, x, rows, counts, expected, realised, late, n, largest, noise, rounds, weights)
+    return Recorded(
+        who, x, rows, counts, expected, realised, late, n, largest, noise, rounds, weights,
+        server_of=_labels("server_of", server_of, n),
+        partition=_labels("partition", partition, n),
+        d_global=None if d_global is None else whole_number("d_global", d_global, 1, x.shape[1]),
+    )  # fmt: skip
+
+
+def _labels(name: str, labels: ArrayLike | None, n: int) -> Ints | None:
+    """A number for each client, if there are any; every number from 0 to the largest is somebody's."""
+    if labels is None:
+        return None
+    found = _whole_numbers(name, labels)
+    require(found.shape == (n,), f"the shape of {name}", found.shape, f"({n},), one a client")
+    used = np.unique(found)
+    require(bool((used == np.arange(used.size)).all()), name, labels, "numbers 0, 1, … without a gap")
+    return found
 
 
 def _clients(clients: ArrayLike, n_clients: int | None) -> Ints:

@@ -23,8 +23,9 @@ def recorded_file(
 ) -> Recorded:
     """Your own arrays, replayed from an .npz file with clients, arms, means and rewards.
 
-    Shapes are those of `environments.recorded`. The file may also hold `delays` (T,), `graph` (N, N), and `counts` (T,)
-    if rounds offer different numbers of arms: the first counts[t] of round t are arms, and the rest is padding.
+    Shapes are those of `environments.recorded`. The file may also hold `delays` (T,), `graph` (N, N), `server_of` (N,),
+    `partition` (N,), and `counts` (T,) if rounds offer different numbers of arms: the first counts[t] of round t are
+    arms, and the rest is padding.
     """
     arrays = _read(path)
     missing = [name for name in ("clients", "arms", "means", "rewards") if name not in arrays]
@@ -46,6 +47,8 @@ def recorded_file(
         delays=arrays.get("delays"),
         rounds=rounds,
         graph=arrays.get("graph"),
+        server_of=arrays.get("server_of"),
+        partition=arrays.get("partition"),
     )
 
 

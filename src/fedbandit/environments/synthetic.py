@@ -39,6 +39,7 @@ class Synthetic(Unstructured):
     delay: rounds until a reward is seen, a number, or (shortest, longest) for a random one. It is learnt from just
         before the action that many rounds later, so that with one client a round 1 is as good as 0.
     drift: rounds at which the hidden parameters are drawn anew.
+    absent: the chance that a client is out of reach when its coordinator calls it.
     """
 
     n_clients: int
@@ -52,6 +53,7 @@ class Synthetic(Unstructured):
     rewards: Literal["gaussian", "bernoulli"] = "gaussian"
     delay: int | tuple[int, int] = 0
     drift: tuple[int, ...] = ()
+    absent: float = 0.0
 
     name: ClassVar[str]
     bound: ClassVar[float] = 1.0
@@ -77,6 +79,7 @@ class Synthetic(Unstructured):
         low, high = self.delay_range
         require(0 <= low <= high, "delay", self.delay, "a number of rounds ≥ 0, or (shortest, longest)")
         self._check_drift()
+        require(0 <= number(self.absent, "absent", "in [0, 1)") < 1, "absent", self.absent, "a chance in [0, 1)")
 
     def _check_drift(self) -> None:
         try:

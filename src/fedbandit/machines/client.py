@@ -27,10 +27,18 @@ from fedbandit.world import World
 
 
 class Choice(NamedTuple):
-    """An arm that was chosen; its reward may come late, out of order or never."""
+    """An arm that was chosen; its reward may come late, out of order or never.
+
+    propensity: the probability with which it was chosen; NaN where nobody asked.
+    """
 
     number: int
     arm: int
+    propensity: float = math.nan
+
+
+EXPLORATION = 4000
+"""Which of a decision's siblings draws whether to explore: policies count from zero (`Draw.sibling`)."""
 
 
 class ClientMachine(Exchange):
@@ -65,7 +73,7 @@ class ClientMachine(Exchange):
             raise FedbanditError(f"In {system.name} clients share models, so there are no separate client machines.")
         told = system.told(world)
         self._number = member * told.protocol.period + estimator
-        model = told.structure.model(told.as_seen(world), member, told.ridge)
+        model = told.model(world, member)
         drawn = None if source is None else (lambda _: source)
         super().__init__(member, model, told, world, seed, number=self._number, source=drawn)
         start_with(self, told.sharing(world) if sharing is None else sharing)
@@ -87,20 +95,44 @@ class ClientMachine(Exchange):
 
     # Choosing
 
-    def select(self, arms: ArrayLike) -> Choice:
-        """Choose one of the arms, given as a (K, d) array of contexts."""
+    def select(self, arms: ArrayLike, *, explore: float = 0.0, propensity: bool = False) -> Choice:
+        """Choose one of the arms, given as a (K, d) array of contexts.
+
+        With probability `explore` any arm is chosen instead, all equally likely. With `propensity` the choice says how
+        probable it was: p = explore/K + (1 − explore) p_policy.
+        """
         X = self.checked(arms)
-        again = not self.exploring and self._explores_again(self.steps)
-        policy = self._explorer if self.exploring or again else self._policy
-        a = policy.choose(self.model, X, Draw(self._key, self._number, self.steps))
+        policy, draw = self.chooser, Draw(self._key, self._number, self.steps)
+        a = policy.choose(self.model, X, draw)
+        p = math.nan
+        if explore > 0 or propensity:
+            a, p = self._mixed(X, a, explore, draw)
         self.steps += 1
         self._choices += 1
         self.await_reward(self._choices, X[a].copy())
-        return Choice(self._choices, a)
+        return Choice(self._choices, a, p)
+
+    def _mixed(self, X: Array, a: int, explore: float, draw: Draw) -> tuple[int, float]:
+        """The arm after exploration, and its propensity."""
+        require(0 <= explore <= 1, "explore", explore, "a probability")
+        again, first = draw.sibling(EXPLORATION), a
+        if again.uniform() < explore:
+            a = again.index(len(X))
+        if self.chooser.randomness == "none":
+            own = float(a == first)
+        else:
+            own = float(self.chooser.propensities(self.model, X, draw)[a])
+        return a, explore / len(X) + (1 - explore) * own
+
+    @property
+    def chooser(self) -> Policy:
+        """The policy that makes the next choice."""
+        explores = self.exploring or self._explores_again(self.steps)
+        return self._explorer if explores else self._policy
 
     def propensities(self, arms: ArrayLike, policy: Policy | None = None) -> Array:
         """The probability with which each of the arms would be chosen now, by its own policy or another."""
-        chooses = policy if policy is not None else self._explorer if self.exploring else self._policy
+        chooses = self.chooser if policy is None else policy
         return chooses.propensities(self.model, self.checked(arms), Draw(self._key, self._number, self.steps))
 
     def checked(self, arms: ArrayLike) -> Array:

@@ -7,6 +7,7 @@ Theory of operation
 |------------------------------|-------------------------------------------------------------|---------------------|
 | `speak()` after observations | if its trigger fires: numbers what is pending               | Upload, or Request  |
 | Collect                      | numbers what is pending, if it has not in this epoch        | Upload              |
+| Collect, in secure sums      | puts what is pending into the sum, if not in this epoch     | Contribution        |
 | Receipt                      | need not send uploads up to that number again               | –                   |
 | Threshold                    | compares its trigger with this number from now on           | –                   |
 | Download, newer than its own | adopts it, with its own unacknowledged uploads on top       | –                   |
@@ -34,9 +35,11 @@ from fedbandit.errors import FedbanditError, require
 from fedbandit.machines.mixing import mix
 from fedbandit.messages import (
     Collect,
+    Contribution,
     Download,
     Join,
     Message,
+    Recall,
     Receipt,
     Request,
     Threshold,
@@ -47,6 +50,7 @@ from fedbandit.messages import (
 )
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.release_stream import ReleaseStream
+from fedbandit.privacy.sum_stream import SumStream
 from fedbandit.protocols.protocol import known_by, says_what_it_knows
 from fedbandit.protocols.trigger import Growing, Watched, timed_growth
 from fedbandit.sharing import LocalModel, Sharing, prior_share
@@ -104,7 +108,8 @@ class Exchange:
         # Observations uploaded and log det when it was last served; None where triggers look at what is pending.
         self._served: tuple[int, float] | None = (0, 0.0) if system.protocol.since_served else None
         drawn = source or partial(generator, seed, Purpose.NOISE, member if number is None else number)
-        trusted = system.privacy.site == "coordinator"
+        self._keeps_own, self._pooled = system.privacy.keeps_own, system.privacy.pooled
+        trusted = system.privacy.site == "coordinator" and not system.privacy.pooled
         self.stream = None if trusted else system.privacy.stream(member, drawn)
 
     @property
@@ -170,6 +175,20 @@ class Exchange:
         self.outbox[self.sequence] = self._on_top[self.sequence] = upload
         return upload
 
+    def contribute(self, epoch: int, included: int) -> list[Message]:
+        """Put what is pending into the secure sum of an epoch, given the last one in which this client was included."""
+        assert isinstance(self.stream, SumStream)
+        model, stream = self.model, self.stream
+        if epoch > stream.terms.epochs:
+            self.exhausted = True
+            return []
+        sums = model.pending()
+        if stream.may_release(sums.n):
+            model.mark_sent()
+        else:
+            sums, self.exhausted = zero_sums(self.dim), True
+        return [Contribution(self.member, epoch, stream.contributed + sums.n, stream.contribute(epoch, included, sums))]
+
     def repeat(self, upload: Upload) -> None:
         """After a crash: make the upload that is on record, in place of one that would be made now."""
         if upload.sequence > self.sequence:
@@ -195,12 +214,12 @@ class Exchange:
                     self._on_top = {n: upload for n, upload in self._on_top.items() if n > message.acknowledged}
                     self._settled = nothing(self.dim)
                     self._unread = message
-            case Collect(_, epoch) if epoch > self._epoch:
+            case Collect(_, epoch, included) if epoch > self._epoch:
                 self._epoch = epoch
                 self.exploring = False
                 self.threshold = self._agreed
-                return [self.upload()]
-            case Collect():
+                return [self.upload()] if not isinstance(self.stream, SumStream) else self.contribute(epoch, included)
+            case Collect() | Recall():
                 pass
             case _:
                 raise FedbanditError(f"A client does not take a {type(message).__name__}.")
@@ -227,9 +246,11 @@ class Exchange:
     def _adopt(self, message: Download) -> None:
         """What coordinator and model have in common: the download, and uploads that it does not contain."""
         if not message.own:
-            own = self.stream.own if isinstance(self.stream, ReleaseStream) else self._told
+            own, others = self._own_and_others(message)
+            if others is None:
+                return
             width = self._policy.width_alone(own, self.ridge, self._noise)
-            mixed, slack = mix(own, message.sums, message.slack, self.ridge, width)
+            mixed, slack = mix(own, others, message.slack, self.ridge, width)
             self._model.adopt(mixed, slack, message.version)
             return
         sums = add(message.sums, self._settled) if self._settled.n > 0 else message.sums
@@ -238,6 +259,25 @@ class Exchange:
         self._model.adopt(sums, message.slack, message.version)
         if self._served is not None:
             self._served = self._model.n_own - self._model.n_pending, self._model.shared_logdet
+
+    def _own_and_others(self, message: Download) -> tuple[Sums, Sums | None]:
+        """The client's own statistics, as exact as it may use them, and the others', if they are known."""
+        stream = self.stream
+        if isinstance(stream, SumStream):
+            part = stream.part_at(message.version, message.acknowledged)
+            if part is None:
+                return stream.own, None  # overtaken: the total of a later epoch will come
+        if not self._keeps_own:
+            return zero_sums(self.dim), message.sums
+        if isinstance(stream, SumStream):
+            assert part is not None
+            return stream.own, _without(message.sums, part)
+        if self._pooled and isinstance(stream, ReleaseStream):
+            part = stream.own
+            for later in (self._settled, *(upload.sums for upload in self._on_top.values())):
+                part = _without(part, later)
+            return stream.own, _without(message.sums, part)
+        return stream.own if isinstance(stream, ReleaseStream) else self._told, message.sums
 
     # How it is kept
 
@@ -276,7 +316,10 @@ class Exchange:
 
     def varying(self) -> Varying:
         """The arrays of a state that depend on what has happened."""
-        return {"upload.*": (np.uint8, (encoded_size(Upload, self.dim),))}
+        uploads: Varying = {"upload.*": (np.uint8, (encoded_size(Upload, self.dim),))}
+        # A stream that an older version began may have another memory: it knows what to do.
+        memory = {"coded", "memory"} & set({} if self.stream is None else self.stream.state())
+        return {**uploads, **{f"stream.{name}": None for name in memory}}
 
     def restore(self, state: State) -> None:
         """Go on from there."""
@@ -313,6 +356,10 @@ def start_with(exchange: Exchange, sharing: Sharing) -> None:
     prior = prior_share(sharing, exchange.member)
     if prior is not None:
         exchange.model.adopt(prior.sums, prior.slack)
+
+
+def _without(sums: Sums, part: Sums) -> Sums:
+    return Sums(sums.V - part.V, sums.b - part.b, max(sums.n - part.n, 0))
 
 
 def _named(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:

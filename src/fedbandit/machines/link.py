@@ -8,10 +8,23 @@ from typing import Generic, NamedTuple, TypeVar
 
 from fedbandit.machines.client import Choice, ClientMachine
 from fedbandit.machines.exchange import Exchange
-from fedbandit.messages import Collect, Download, Join, Message, Request, Threshold, Upload, decode, encode
+from fedbandit.messages import (
+    Collect,
+    Contribution,
+    Download,
+    Join,
+    Message,
+    Request,
+    Threshold,
+    Upload,
+    decode,
+    encode,
+)
 from fedbandit.model import Model
 from fedbandit.privacy.privacy import Releases
+from fedbandit.privacy.published_total import PublishedTotal
 from fedbandit.state import State, joined, parts_of
+from fedbandit.streams import Purpose, generator
 from fedbandit.system import System
 from fedbandit.types import Array
 from fedbandit.world import World
@@ -45,6 +58,8 @@ class Carrier(Generic[Client]):
         self.uploads = self.downloads = self.control_messages = 0
         self.start = self.system.sharing(world)
         """What clients begin with."""
+        self.absent = 0.0
+        """The chance that a client is out of reach when it is called."""
         self._encoded = encoded
         self._joined: set[int] = set()
         if self.coordinator is not None and self.system.protocol.join == "member":
@@ -78,16 +93,30 @@ class Carrier(Generic[Client]):
     def deliver(self, answers: list[Message]) -> list[Message]:
         """Carry the coordinator's messages; what clients say to them."""
         said: list[Message] = []
+        absent: list[int] = []
         for answer in answers:
             received = self.carry(answer)
+            if isinstance(received, Collect) and self._is_absent(received):
+                absent.append(received.member)
+                continue
             said += self.client(received.member).receive(received)
+        if absent:  # whoever is there answers first
+            self.say(said)
+            assert self.coordinator is not None
+            said = self.deliver(self.coordinator.excuse(absent))
         return said
+
+    def _is_absent(self, call: Collect) -> bool:
+        """Whether a client is out of reach when it is called, by a draw for each client and call."""
+        return self.absent > 0 and bool(
+            generator(self.seed, Purpose.ABSENCES, call.member, call.epoch).random() < self.absent
+        )
 
     def carry(self, message: Message) -> Message:
         """One message, as it arrives."""
         counted = int(self.system.structure.counted)
         match message:
-            case Upload():
+            case Upload() | Contribution():
                 self.uploads += counted
             case Download():
                 self.downloads += counted
@@ -118,6 +147,10 @@ class Carrier(Generic[Client]):
 
     def streams(self) -> dict[int, Releases]:
         """What noises the releases of each client that has a mechanism."""
+        pool = None if self.coordinator is None else self.coordinator.pool
+        total = None if pool is None else pool.total
+        if isinstance(total, PublishedTotal):  # whose noise is for everybody
+            return dict.fromkeys(sorted(self.clients), total.stream)
         return {i: client.stream for i, client in sorted(self.clients.items()) if client.stream is not None}
 
     def exhausted(self) -> list[int]:

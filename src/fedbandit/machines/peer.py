@@ -63,7 +63,9 @@ class PeerMachine:
             for g in range(protocol.period)
         ]
         near = protocol.neighbours[member] if neighbours is None else neighbours
-        self.node = PeerNode(member, near, protocol.ttl, world.dim)
+        groups = told.structure.groups(world)
+        companions = (j for j in protocol.companions(member) if groups.size == 1 or groups[j] == groups[member])
+        self.node = PeerNode(member, near, protocol.ttl, world.dim, frozenset(companions))
         self.noise = told.privacy.pool_noise(together=False)
         self.ridge = float(system.ridge)
         self.keeps_own = told.privacy.keeps_own or told.privacy.perturbs != "statistics"
@@ -79,7 +81,7 @@ class PeerMachine:
         """Choose one of the arms with the estimator whose turn it is; its number is the peer's own."""
         choice = self._client(self.turn).select(arms)
         number = choice.number * len(self.estimators) + self.turn
-        return Choice(number, choice.arm)
+        return choice._replace(number=number)
 
     def observe(self, choice: int, reward: float) -> None:
         """Learn the reward of a choice; what there is to say leaves with the next `send`."""

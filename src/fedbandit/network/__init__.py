@@ -8,6 +8,7 @@
 | `stores/`      | journals in SQLite, PostgreSQL or memory                                                         |
 | `envelope`     | who sends a frame: incarnation, epoch, nonce, and the chain of uploads                           |
 | `invitation`   | what all members of a federation agree on                                                        |
+| `resolved`     | an invitation: the agreement, and the numbers that a client in any language needs                |
 | `refusal`      | why a message is refused: a sentence, a kind, an HTTP status                                     |
 | `credentials`  | tokens and roles                                                                                 |
 | `certificates` | a certificate authority of one's own                                                             |

@@ -1,19 +1,27 @@
-"""The agreement: what a client must know before it can act, and what all members of a federation have in common."""
+"""The agreement: what a client must know before it can act, and what all members of a federation have in common.
+
+Its `digest` is what a client says at every join, so that nobody takes part under other terms than the others. Terms may
+change where that is sound (`require_sound_change`): then a client that joins under the old ones is told so, asks for
+the invitation again, and goes on with its state.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import inspect
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from fedbandit.errors import FedbanditError, number, unknown, whole_number
+from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
 from fedbandit.network.jsonable import from_json, to_json
 from fedbandit.presets import PRESETS
 from fedbandit.privacy import PRIVACIES, Privacy
+from fedbandit.structures import Everyone
 from fedbandit.system import System
 from fedbandit.world import World
 
@@ -23,7 +31,8 @@ class Agreement:
     """What all members of a federation agree on.
 
     `system` is the name of a preset, called with `keywords`; |reward| ≤ `reward_bound`. A privacy part is a table,
-    {"noises": "statistics", "epsilon": 1.0, …}, or with "rewards" or the name of any privacy part.
+    {"noises": "statistics", "epsilon": 1.0, …}, or with "rewards" or the name of any privacy part. `schema` says what
+    the features are (`Schema`), None that clients see to it themselves.
 
     >>> agreement = Agreement("async-linucb", {"gamma_upload": 2.0}, World(n_clients=3, dim=2, horizon=100))
     >>> agreement.build().protocol.gamma_upload, Agreement.of_json(agreement.as_json()) == agreement
@@ -34,12 +43,15 @@ class Agreement:
     keywords: Mapping[str, Any] = field(default_factory=dict)
     world: World = field(default_factory=lambda: World(n_clients=1, dim=1, horizon=1))
     seed: int = 0
-    reward_bound: float = 10.0
+    reward_bound: float = 1.0
+    schema: Schema | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no federation can agree on."""
         whole_number("seed", self.seed, 0)
         number(self.reward_bound, "reward_bound", "a finite number ≥ 0", at_least=0.0)
+        if self.schema is not None:
+            self.schema.require_for(self.world.dim)
 
     def build(self) -> System:
         """The system, settled for the world; a name or keyword that does not exist is refused."""
@@ -59,7 +71,39 @@ class Agreement:
     def as_json(self) -> dict[str, Any]:
         """Plain values. Two agreements are the same if these are."""
         plain: dict[str, Any] = to_json({**dataclasses.asdict(self), "keywords": dict(self.keywords)})
-        return plain
+        return {key: value for key, value in plain.items() if (key, value) != ("schema", None)}  # as it always was
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes of SHA-256 over the terms as canonical JSON; what is at its default is left out.
+
+        >>> Agreement("linucb").digest == Agreement("linucb", seed=0).digest != Agreement("linucb", seed=1).digest
+        True
+        """
+        plain = self.as_json()
+        fresh: dict[str, Any] = to_json(dataclasses.asdict(World(n_clients=1, dim=1, horizon=1)))
+        always = ("n_clients", "dim", "horizon")
+        plain["world"] = {k: v for k, v in plain["world"].items() if k in always or v != fresh[k]}
+        said = {key: value for key, value in plain.items() if value not in (None, {})}
+        text = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).digest()[:16]
+
+    def require_sound_change(self, new: Agreement) -> None:
+        """Refuse new terms under which what was learnt, sent and promised would mean something else."""
+        for what, ours, theirs in _differences(self.as_json(), new.as_json()):
+            field = what.rpartition("world.")[2]
+            reason = _UNSOUND.get(field)
+            if reason is not None:
+                raise _unsound(field, ours, theirs, reason)
+        old, other = self.build(), new.build()
+        if other.guarantee.basis != "none" and self.as_json() != new.as_json():
+            what, ours, theirs = next(iter(_differences(self.as_json(), new.as_json())))
+            raise _unsound(what, ours, theirs, "the noise of a private federation is calibrated for it")
+        for part in ("structure", "privacy", "ridge"):
+            if getattr(old, part) != getattr(other, part) and not (part == "structure" and _alike(old, other)):
+                raise _unsound("keywords", dict(self.keywords), dict(new.keywords), f"it changes the {part}")
+        if type(old.protocol) is not type(other.protocol):
+            raise _unsound("keywords", dict(self.keywords), dict(new.keywords), "it changes the protocol")
 
     @classmethod
     def of_json(cls, value: Mapping[str, Any]) -> Agreement:
@@ -70,9 +114,79 @@ class Agreement:
             world["server_of"] = tuple(world.get("server_of", ()))
             if world.get("graph") is not None:
                 world["graph"] = np.array(world["graph"], dtype=np.float64)
-            return cls(**{**value, "keywords": from_json(value["keywords"]), "world": World(**world)})
+            schema = value.get("schema")
+            given = {**value, "schema": None if schema is None else Schema.of_json(from_json(schema))}
+            return cls(**{**given, "keywords": from_json(value["keywords"]), "world": World(**world)})
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise FedbanditError(f"The coordinator's invitation cannot be understood: {error}.") from None
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What features are: their names in order, and how a client makes contexts of them.
+
+    `intercept` adds a constant feature; `longest` is the norm of the longest feature vector there can be.
+
+    >>> Schema(("age", "price"), intercept=True).require_for(3)
+    """
+
+    features: tuple[str, ...]
+    intercept: bool = False
+    longest: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse names that are none."""
+        object.__setattr__(self, "features", tuple(self.features))
+        for name in self.features:
+            require(isinstance(name, str) and bool(name), "a feature of the schema", name, "a text")
+        require(len(set(self.features)) == len(self.features), "features", list(self.features), "names, each once")
+        require(isinstance(self.intercept, bool), "intercept", self.intercept, "true or false")
+        if self.longest is not None:
+            number(self.longest, "longest", "a finite number > 0", at_least=1e-300)
+
+    def require_for(self, dim: int) -> None:
+        """Refuse a schema of another number of features."""
+        count = len(self.features) + self.intercept
+        require(count == dim, "the number of features in the schema", count, f"dim = {dim}, with the intercept")
+
+    @classmethod
+    def of_json(cls, value: Mapping[str, Any]) -> Schema:
+        """What `dataclasses.asdict` gave."""
+        return cls(tuple(value["features"]), value.get("intercept", False), value.get("longest"))
+
+
+_UNSOUND = {
+    "system": "another system",
+    "dim": "statistics of another length",
+    "seed": "random choices would begin anew",
+    "d_global": "another part is shared",
+    "schema": "features would mean something else",
+    "graph": "other users would share",
+}
+"""Fields that no federation can change while it runs, with the reason; see `fedbandit migrate`."""
+
+
+def _differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """The fields that differ, with their values; those of tables by their names in them."""
+    for key in sorted({*ours, *theirs}):
+        one, other = ours.get(key), theirs.get(key)
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            for inner, a, b in _differences(one, other):
+                yield f"{key}.{inner}", a, b
+        elif one != other:
+            yield key, one, other
+
+
+def _unsound(field: str, ours: object, theirs: object, reason: str) -> FedbanditError:
+    return FedbanditError(
+        f"{field} is {theirs!r}, but the federation has {ours!r}, and that cannot change while it runs ({reason}); see "
+        "fedbandit migrate, or use another name for a new federation."
+    )
+
+
+def _alike(old: System, new: System) -> bool:
+    """Whether structures differ in nothing but what they were told about the world."""
+    return type(old.structure) is type(new.structure) and isinstance(old.structure, Everyone)
 
 
 _SHORT = {"statistics": "private-statistics", "rewards": "noisy-rewards"}

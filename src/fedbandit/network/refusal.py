@@ -13,14 +13,19 @@ STATUS = {
     "unknown": 404,
     "session": 409,
     "order": 409,
+    "terms": 409,
+    "horizon": 409,
     "size": 413,
     "statistics": 422,
+    "version": 426,
     "rate": 429,
+    "weight": 429,
     "unavailable": 503,
 }
-"""The kinds of refusal. A client may try again after order, rate and unavailable; the others need a person."""
+"""The kinds of refusal. A client may try again after those in `TRANSIENT`; after `terms` it asks for the invitation
+again; the others need a person."""
 
-TRANSIENT = frozenset({"order", "rate", "unavailable"})
+TRANSIENT = frozenset({"order", "rate", "weight", "unavailable"})
 
 
 class Refusal(FedbanditError):

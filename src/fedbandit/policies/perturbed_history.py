@@ -11,6 +11,7 @@ import numpy as np
 from fedbandit.model import Model, Part
 from fedbandit.policies.policy import Policy, WidthRule, best, sampled_shares
 from fedbandit.types import Array
+from fedbandit.world import World
 
 if TYPE_CHECKING:
     from fedbandit.streams import Draw
@@ -25,10 +26,14 @@ class LinPHE(WidthRule, Policy):
     Deviations:
         D1. Gaussian pseudo-rewards of mean zero instead of sums of Bernoulli ones: Σ x z is then N(0, V) and is drawn
             from the sufficient statistics alone, so the history need not be kept, nor shared.
-        D2. Their scale a is set by the width of Async-LinUCB, Eq. (5), or by `alpha`.
+        D2. Their scale a is σ, so that the perturbed fit scatters as the fit itself does, or what `alpha` says.
     """
 
     name: ClassVar[str] = "linphe"
+
+    def told(self, world: World) -> LinPHE:
+        """With the scale of the rewards' own noise, unless another is given."""
+        return self.at_posterior(world)
 
     def choose(self, model: Model, contexts: Array, draw: Draw) -> int:
         """The best arm of θ̃ = θ̂ + α V(λ)⁻¹ L z with L Lᵀ = V (without ridge) and z ~ N(0, I)."""

@@ -145,6 +145,11 @@ class WidthRule:
         _, logdet = np.linalg.slogdet(sums.V / ridge + np.eye(sums.b.size))
         return Width(self._deviation(float(logdet), 0.0) + math.sqrt(ridge), sigma)
 
+    def at_posterior(self, world: World) -> Self:
+        """With α = σ unless another is given: what is sampled then is the posterior of a Gaussian model."""
+        told = WidthRule.told(self, world)
+        return told if told.alpha is not None else replace(told, alpha=told.noise)
+
     def _deviation(self, logdet: float, partial_noise: float) -> float:
         assert self.noise is not None, "a policy is told the world before it chooses"
         return (self.noise + partial_noise) * math.sqrt(max(logdet, 0.0) + 2 * math.log(1 / self.confidence))

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from typing import Unpack
 
+import numpy as np
+
+from fedbandit.errors import FedbanditError, shown
 from fedbandit.policies import Uniform
-from fedbandit.presets.compose import PRESETS, Common, compose, preset
+from fedbandit.presets.compose import PRESETS, Common, compose, preset, trusting
 from fedbandit.privacy import Privacy
-from fedbandit.protocols import CountTriggered, EventTriggered, Factor, MessageProtocol, Never, Synchronous
+from fedbandit.privacy.private_statistics import Own, Trust
+from fedbandit.protocols import CountTriggered, EventTriggered, Factor, MessageProtocol, Never, Scheduled, Synchronous
 from fedbandit.structures import Central, Everyone
 from fedbandit.system import System
+
+BATCH = 16
+"""The least number of observations between private releases."""
+
+
+def by_the_clock(growth: Factor, batch: int) -> Scheduled:
+    """Everybody at once, as totals of everybody need it, when counts have grown by one and the same number."""
+    if isinstance(growth, str) or np.ndim(growth) > 0:
+        raise FedbanditError(f"The upload factor is {shown(growth)}, but must be one number where all speak at once.")
+    return Scheduled(float(growth), batch)  # type: ignore[arg-type]
 
 
 @preset
@@ -46,15 +60,21 @@ def async_linucb(
     gamma_download: Factor = 5.0,
     warm_join: bool = False,
     privacy: Privacy | None = None,
+    trust: Trust | None = None,
+    own: Own | None = None,
     **common: Unpack[Common],
 ) -> System:
     """Asynchronous event-triggered federated LinUCB (Async-LinUCB, Alg. 1 and 2).
 
     With a `privacy` part that noises statistics, thresholds apply to numbers of observations instead of determinants:
-    a client speaks when it has γ_U times as many, and 16 more at least, so that timing reveals nothing.
+    a client speaks when it has γ_U times as many, and 16 more at least, so that timing reveals nothing. `trust` and
+    `own` are those of that part; where sums or a coordinator are trusted everybody speaks at once, by the clock.
     """
+    privacy = trusting(privacy, trust, own)
+    if privacy is not None and privacy.pooled:
+        return compose(by_the_clock(gamma_upload, BATCH), Everyone(), privacy, **common)
     if privacy is not None and privacy.perturbs == "statistics" and privacy.guarantee().basis != "as published":
-        protocol: MessageProtocol = CountTriggered(gamma_upload, gamma_download, warm_join, batch=16)
+        protocol: MessageProtocol = CountTriggered(gamma_upload, gamma_download, warm_join, batch=BATCH)
     else:
         protocol = EventTriggered(gamma_upload, gamma_download, warm_join)
     return compose(protocol, Everyone(), privacy, **common)
@@ -68,7 +88,16 @@ def count_linucb(
     warm_join: bool = False,
     batch: int = 1,
     privacy: Privacy | None = None,
+    trust: Trust | None = None,
+    own: Own | None = None,
     **common: Unpack[Common],
 ) -> System:
-    """Federated LinUCB that communicates by counts alone: the timing of messages reveals no data."""
+    """Federated LinUCB that communicates by counts alone: the timing of messages reveals no data.
+
+    `trust` and `own` are those of the privacy part; where sums or a coordinator are trusted everybody speaks at once,
+    by the clock: when the average count has grown by `factor_upload`, and by `batch` at least.
+    """
+    privacy = trusting(privacy, trust, own)
+    if privacy is not None and privacy.pooled:
+        return compose(by_the_clock(factor_upload, batch), Everyone(), privacy, **common)
     return compose(CountTriggered(factor_upload, factor_download, warm_join, batch), Everyone(), privacy, **common)

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, ParamSpec, TypedDict, Unpack, get_args, get_
 
 from fedbandit.errors import FedbanditError, shown, unknown
 from fedbandit.policies import POLICIES, Policy
-from fedbandit.privacy import NoPrivacy, Privacy
+from fedbandit.privacy import NoPrivacy, Privacy, PrivateStatistics
+from fedbandit.privacy.private_statistics import Own, Trust
 from fedbandit.protocols import MessageProtocol
 from fedbandit.structures import Structure
 from fedbandit.system import System
@@ -110,6 +111,18 @@ def _rest_of(function: Callable[..., Any]) -> inspect.Parameter | None:
 
 def _as_text(annotation: object) -> str:
     return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+
+def trusting(privacy: Privacy | None, trust: Trust | None, own: Own | None) -> Privacy | None:
+    """A privacy part with another trust, and another kind of own data, if they are given."""
+    if trust is None and own is None:
+        return privacy
+    if not isinstance(privacy, PrivateStatistics):
+        raise FedbanditError(
+            f"{'own' if trust is None else 'trust'} was given, but nothing noises statistics; add "
+            "privacy=PrivateStatistics(…)."
+        )
+    return replace(privacy, trust=privacy.trust if trust is None else trust, own=privacy.own if own is None else own)
 
 
 def compose(

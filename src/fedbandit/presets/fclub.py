@@ -22,7 +22,7 @@ from typing import Literal, Unpack
 from fedbandit.errors import require, unknown
 from fedbandit.presets.compose import Common, compose, preset
 from fedbandit.privacy import Privacy, PrivateStatistics, PublishedClusters
-from fedbandit.privacy.private_statistics import Calibration
+from fedbandit.privacy.private_statistics import Calibration, Own, Trust
 from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Never, always
 from fedbandit.structures import PhasedClusters, PrunedGraph, ReleasedPhases, Servers, SplitAndMerge, Structure
 from fedbandit.system import System
@@ -108,6 +108,8 @@ def cdp_fclub_dc(
     n_servers: int | None = None,
     bonus: Bonus = "paper",
     calibration: Calibration = "proven",
+    trust: Trust = "nobody",
+    own: Own | None = None,
     **common: Unpack[Common],
 ) -> System:
     """FCLUB-DC with differential privacy; `epsilon=inf` is the same without noise.
@@ -126,8 +128,9 @@ def cdp_fclub_dc(
     if calibration == "published":
         structure: Structure = PhasedClusters(alpha_split, alpha_merge, fresh=False, n_servers=n_servers)
         protocol: MessageProtocol = EventTriggered(upload or 1.01, download or 1.01)
+        require(trust == "nobody" and own is None, "trust", trust, "'nobody', and own None, as published")
         return _compose(protocol, structure, bonus, PublishedClusters(epsilon, delta), **common)
-    private = PrivateStatistics(epsilon, delta, calibration)
+    private = PrivateStatistics(epsilon, delta, calibration, trust=trust, own=own)
     structure = ReleasedPhases(alpha_split, alpha_merge, BATCH, n_servers)
     by, to = (GROWTH if factor is None else factor for factor in (upload, download))
     protocol = CountTriggered(by, to, batch=BATCH)

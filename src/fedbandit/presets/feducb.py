@@ -7,7 +7,7 @@ from typing import Unpack
 from fedbandit.errors import number, require, unknown
 from fedbandit.presets.compose import Common, compose, preset
 from fedbandit.privacy import NoisyRewards, Privacy, PrivateStatistics
-from fedbandit.privacy.private_statistics import CALIBRATIONS, Calibration, Epsilon
+from fedbandit.privacy.private_statistics import CALIBRATIONS, Calibration, Epsilon, Own, Trust
 from fedbandit.protocols import CountTriggered, Gossip, MessageProtocol, Never, Synchronous
 from fedbandit.protocols.topology import Topology
 from fedbandit.structures import Alone, Everyone
@@ -16,6 +16,10 @@ from fedbandit.system import System
 GROWTH, BATCH = 1.5, 16
 """When clients synchronise by counts: half as many observations more, and 16 at least. Few enough releases that their
 noise is near that of a single one, and often enough that little is learnt late."""
+
+EARLY, WIDTH = 4, 0.6
+"""Where all share the noise of one (`trust`): synchronise from 4 observations on, and a width instead of the formula,
+whose bounds are far from what such noise does; the best of a few in FedUCB's world (docs/privacy.md)."""
 
 
 @preset
@@ -26,14 +30,22 @@ def feducb(
     threshold: float | str | None = None,
     topology: Topology = "central",
     ttl: int = 1,
+    cliques: bool = False,
+    subsample: bool = True,
     calibration: Calibration = "proven",
+    trust: Trust = "nobody",
+    own: Own | None = None,
     **common: Unpack[Common],
 ) -> System:
     """Federated private UCB (FedUCB, Alg. 1 and 2); `epsilon=inf` is the same without noise.
 
     `threshold` is D of Alg. 1 line 12. `epsilon` may be one for each agent. `topology` is "central" for a coordinator,
     or the graph of agents that talk to each other directly ("complete", "line", "ring", "star", "grid", "erdos-renyi",
-    an adjacency matrix or a networkx graph), where messages live `ttl` = γ hops (`protocols.Gossip`, §4.2).
+    an adjacency matrix or a networkx graph), where messages live `ttl` = γ hops (`protocols.Gossip`, §4.2);
+    `cliques` has agents share within cliques only, and `subsample=False` has one estimator instead of γ.
+
+    `trust` says who is trusted with what: "nobody", only "sums" over many agents, or the "coordinator"; `own` whether
+    an agent chooses by its own "exact" data too, or by what is "released" alone (`PrivateStatistics`).
 
     Deviations:
         D1. Under "proven" agents synchronise when their number of observations has grown by half, not on Alg. 1's
@@ -49,20 +61,25 @@ def feducb(
             synchronisation. The term M(ρ_max − ρ_min)I is added to S alone, not to S + U, so that no determinant has to
             be computed in between; agents synchronise no later.
         D5. Under "published", before the first synchronisation an agent's V is its own data and λI, not Mρ_min I.
+        D6. With `trust` other than "nobody", where one agent's noise is in everybody's total, α is 0.6 by default.
     """
     if calibration not in CALIBRATIONS:
         raise unknown("calibration", calibration, CALIBRATIONS)
-    private = PrivateStatistics(epsilon, delta, calibration)
+    private = PrivateStatistics(epsilon, delta, calibration, trust=trust, own=own)
     by_counts = calibration == "proven" and threshold is None
     protocol: MessageProtocol
     if isinstance(topology, str) and topology == "central":
-        require(ttl == 1, "ttl", ttl, "1 with a coordinator; it belongs to a topology of peers")
-        protocol = Synchronous(growth=GROWTH, batch=BATCH) if by_counts else Synchronous(threshold)
+        for name, value, usual in (("ttl", ttl, 1), ("cliques", cliques, False), ("subsample", subsample, True)):
+            require(value == usual, name, value, f"{usual} with a coordinator; it belongs to a topology of peers")
+        batch = EARLY if private.pooled else BATCH
+        protocol = Synchronous(growth=GROWTH, batch=batch) if by_counts else Synchronous(threshold)
     elif by_counts:
-        protocol = Gossip(topology, ttl, GROWTH, BATCH)
+        protocol = Gossip(topology, ttl, GROWTH, BATCH, cliques=cliques, subsample=subsample)
     else:
         D = number(100.0 if threshold is None else threshold, "threshold", "a number ≥ 0 for peers", at_least=0.0)
-        protocol = Gossip(topology, ttl, None, 1, D)
+        protocol = Gossip(topology, ttl, None, 1, D, cliques, subsample)
+    if private.pooled and common.get("policy", "ucb") == "ucb" and not common.keys() & {"noise", "confidence"}:
+        common.setdefault("alpha", WIDTH)
     return compose(protocol, Everyone(), privacy=private, **common)
 
 

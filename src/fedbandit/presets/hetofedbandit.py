@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from fedbandit.presets.compose import Common, compose, preset
+from fedbandit.presets.compose import Common, compose, preset, trusting
 from fedbandit.privacy import Privacy
+from fedbandit.privacy.private_statistics import Own, Trust
 from fedbandit.protocols import (
     CountTriggered,
     EventTriggered,
@@ -174,6 +175,8 @@ def clustered_linucb(
     batch: int | None = None,
     odds: float | None = None,
     privacy: Privacy | None = None,
+    trust: Trust | None = None,
+    own: Own | None = None,
     **common: Unpack[Common],
 ) -> System:
     """This project's own clustered federation: clusters by evidence, synchronised by the clock.
@@ -185,8 +188,10 @@ def clustered_linucb(
     silent. It knows nothing else: policy, width and ridge are those of all presets.
 
     With a `privacy` part that noises statistics, clients begin alone (odds −6 instead of 6) and releases are at least
-    16 observations apart: early ones say little, and noise is shared with whoever is joined.
+    16 observations apart: early ones say little, and noise is shared with whoever is joined. `trust` and `own` are
+    those of that part; clusters are found from what each member has released, so that "nobody" is trusted.
     """
+    privacy = trusting(privacy, trust, own)
     noised = privacy is not None and privacy.perturbs == "statistics"
     if batch is None:
         batch = 16 if noised else 1

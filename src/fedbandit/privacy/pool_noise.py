@@ -57,6 +57,7 @@ class PoolNoise:
     failure: float = 0.05
     theta_bound: float = 1.0
     published: NoiseBounds | None = None
+    with_own: bool = False
     mixing: str = "worth"
 
     @property
@@ -69,9 +70,10 @@ class PoolNoise:
         return math.sqrt(sum(self.variance(i, k) for i, k in releases.items()))
 
     def variance(self, member: int, releases: int) -> float:
-        """The variance of an entry of a client's V̂ after that many releases; without noise there is no cap on them."""
+        """The variance of an entry of a client's V̂ after that many releases, in as many streams as they need."""
         std = self.std[member if len(self.std) > 1 else 0]
-        return 0.0 if releases == 0 else float(std[min(releases, std.size) - 1]) ** 2
+        streams, k = divmod(releases, std.size)
+        return streams * float(std[-1]) ** 2 + (float(std[k - 1]) ** 2 if k else 0.0)
 
     def known(self, variance: float) -> Slack:
         """Λ, ν, and by worth the standard deviation of h − Nθ, of a sum whose entries have this variance."""

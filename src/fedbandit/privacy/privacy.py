@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.mechanism import Mechanism
 from fedbandit.privacy.noise import Source
+from fedbandit.privacy.published_total import PublishedTotal
+from fedbandit.privacy.sum_stream import OpenedTotal
 from fedbandit.rewards import AS_THEY_ARE, RewardRule
 from fedbandit.sharing import Noise
 from fedbandit.sums import Sums
@@ -18,6 +20,10 @@ Site = Literal["nowhere", "client", "node", "coordinator"]
 
 Perturbs = Literal["nothing", "rewards", "reward sums", "statistics"]
 """What is noised: each reward when it is observed, the sums of rewards that are released, or all statistics."""
+
+
+Total = OpenedTotal | PublishedTotal
+"""Of sums that were opened, or of what a trusted coordinator was told."""
 
 
 class Releases(Protocol):
@@ -76,6 +82,16 @@ class Privacy(Protocol):
         return False
 
     @property
+    def waits(self) -> bool:
+        """Whether clients choose by what was released alone, their own data included."""
+        return False
+
+    @property
+    def pooled(self) -> bool:
+        """Whether one noisy total of everybody's statistics is all that is released (`total`)."""
+        return False
+
+    @property
     def contribution(self) -> int | None:
         """How many interactions a client may contribute in all, where that is what is protected."""
         return None
@@ -84,12 +100,20 @@ class Privacy(Protocol):
         """The part with every parameter settled, if a client releases at most `releases` times in this world."""
         return self
 
+    def planned(self, portions: Sequence[int]) -> Privacy:  # noqa: ARG002 - most do not depend on them
+        """The part for releases that have at most so many interactions each; none are known if there are none."""
+        return self
+
     def guarantee(self) -> Guarantee:
         """The claim."""
         ...
 
     def stream(self, member: int, source: Callable[[int], Source]) -> Releases | None:  # noqa: ARG002 - none is noised
         """What noises one client's releases, with the random numbers source(k) for release k; None if nothing does."""
+        return None
+
+    def total(self, source: Callable[[int], Source]) -> Total | None:  # noqa: ARG002 - everybody is noised alone
+        """What the coordinator makes the noisy total of everybody's statistics with, where there is one."""
         return None
 
     def pool_noise(self, *, together: bool) -> Noise | None:  # noqa: ARG002 - there is none

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -27,7 +27,9 @@ from fedbandit.privacy.noise import Source
 from fedbandit.privacy.pool_noise import PoolNoise
 from fedbandit.privacy.privacy import Perturbs, Privacy, Site
 from fedbandit.privacy.published import feducb_privatiser
+from fedbandit.privacy.published_total import PublishedTotal
 from fedbandit.privacy.release_stream import ReleaseStream
+from fedbandit.privacy.sum_stream import OpenedTotal, SumStream, SumTerms, grid_for, headroom
 from fedbandit.rewards import AS_THEY_ARE, RewardRule
 from fedbandit.world import World
 
@@ -37,25 +39,47 @@ Epsilon = float | Sequence[float]
 Calibration = Literal["proven", "published"]
 CALIBRATIONS = ("proven", "published")
 
+Trust = Literal["nobody", "sums", "coordinator"]
+TRUSTS = ("nobody", "sums", "coordinator")
+Own = Literal["exact", "released"]
+OWN = ("exact", "released")
+
+MANY = 100
+"""Clients from which on choosing by releases alone costs little, if they share one client's noise."""
+
+PROOFS = {"nobody": "Noise on statistics", "sums": "Secure sums", "coordinator": "A trusted coordinator"}
+"""Headings of docs/privacy-proofs.md."""
+
 
 @dataclass(frozen=True)
 class PrivateStatistics(Privacy):
-    """Every client noises its running sums of [x; κy][x; κy]ᵀ; nothing else of its data leaves it.
+    """Running sums of [x; κy][x; κy]ᵀ are noised before they leave whoever is trusted with them; nothing else leaves.
+
+    trust: who is trusted. "nobody": every client noises its own. "sums": only sums over many clients are ever opened,
+        and have the noise of one (`sum_stream`). "coordinator": it is told everything, and noises what it publishes.
+    own: what a client chooses by. "exact": its own data as they are, and what was released of the others'. "released":
+        releases alone. By default "released" where that costs little: with `trust` other than "nobody" from
+        100 clients on.
+    honest, colluding: for sums. Each sum has at least `honest` clients (by default 0.8 N) that do not tell anybody
+        their noise, if at most `colluding` (0.05 N) do: so it is opened if honest + colluding clients are in it, and
+        more than half of all clients.
 
     epsilon, delta: the budget of each client, or one ε for each.
     calibration: "proven" (analytic Gaussian, tight), or "published" (FedUCB's tree and numbers).
-    kind: "blt", "tree" or "independent" noise.
+    kind: "best" (dense for few releases, BLT for many), "dense", "blt", "endless", "tree" or "independent" noise.
+    mixing: how a client weighs what others released: by "worth" (least regret), or by "bound" (proven widths).
     releases: the cap on a client's releases, by default what the protocol can need at the given horizon.
     contribution: None for one interaction as the unit of privacy, or the number of interactions that a client may
-        contribute, all of which are then the unit (noise grows by that factor: Gaussian group privacy).
+        contribute, all of which are then the unit (noise grows by ‖C P‖ for the portions P that the protocol plans).
     reward_bound, reward_weight: B with |y| ≤ B, and κ; excess: "clip" or "refuse" rewards beyond.
     theta_bound, failure: S with ‖θ‖ ≤ S, and the probability with which widths may fail to account for the noise.
 
     *Guarantee.* (ε, δ)-DP for one interaction (or all of a client's) against the coordinator and all other clients
-    together, replace-one neighbours. It holds if *when* a client releases does not depend on its data, which `System`
-    checks; increments may depend on earlier releases. Neighbouring histories agree in all other records: what a client
-    chose later because of the replaced one is taken as given (as in FedUCB, Def. 1), unless it learns from releases
-    alone (`structures.Alone`).
+    together, replace-one neighbours; with "coordinator", against all others. It holds if *when* a client releases does
+    not depend on its data, which `System` checks; increments may depend on earlier releases. With own="exact"
+    neighbouring histories agree in all other records: what a client chose later because of the replaced one is taken as
+    given (as in FedUCB, Def. 1). With "released" choices depend on data through releases only, so that nothing is taken
+    as given but the arms and contexts of the replaced round: joint DP. Proofs: docs/privacy-proofs.md.
 
     Reference: FedUCB (Dubey & Pentland 2020), Alg. 2, for "published".
     """
@@ -63,7 +87,7 @@ class PrivateStatistics(Privacy):
     epsilon: Epsilon = 1.0
     delta: float = 1e-5
     calibration: Calibration = "proven"
-    kind: FactorisationKind = "blt"
+    kind: FactorisationKind = "best"
     releases: int | None = None
     contribution: int | None = None
     reward_bound: float = 1.0
@@ -71,9 +95,14 @@ class PrivateStatistics(Privacy):
     excess: Literal["clip", "refuse"] = "clip"
     theta_bound: float = 1.0
     failure: float = 0.05
+    mixing: Literal["worth", "bound"] = "worth"
+    trust: Trust = "nobody"
+    own: Own | None = None
+    honest: int | None = None
+    colluding: int | None = None
+    portions: tuple[int, ...] = field(default=(), repr=False)
     world: World | None = field(default=None, repr=False, compare=False)
 
-    site: ClassVar[Site] = "client"
     perturbs: ClassVar[Perturbs] = "statistics"
 
     def __post_init__(self) -> None:
@@ -93,11 +122,45 @@ class PrivateStatistics(Privacy):
             require(number(getattr(self, name), name, "> 0") > 0, name, getattr(self, name), "a finite number > 0")
         require(1e-9 <= self.failure < 1, "failure", self.failure, "between 1e-9 and 1")
         require(self.excess in ("clip", "refuse"), "excess", self.excess, "'clip' or 'refuse'")
+        require(self.mixing in ("worth", "bound"), "mixing", self.mixing, "'worth' or 'bound'")
+        self._check_trust()
+
+    def _check_trust(self) -> None:
+        if self.trust not in TRUSTS:
+            raise unknown("trust", self.trust, TRUSTS)
+        if self.own not in (None, *OWN):
+            raise unknown("own", self.own, OWN)
+        for name in ("honest", "colluding"):
+            if getattr(self, name) is not None:
+                require(self.trust == "sums", name, getattr(self, name), "None without trust='sums'")
+                whole_number(name, getattr(self, name), 1 if name == "honest" else 0)
+        if self.calibration == "published":
+            require(self.trust == "nobody", "trust", self.trust, "'nobody' with the published calibration")
+            require(self.own is None, "own", self.own, "None with the published calibration, which settles it")
+        if self.trust != "nobody":
+            require(len(self._budgets) == 1, "epsilon", self.epsilon, "one number where one total is noised for all")
+        if self.trust == "coordinator":
+            require(self.contribution is None, "contribution", self.contribution, "None with trust='coordinator'")
+
+    @property
+    def site(self) -> Site:
+        """Who draws the noise."""
+        return "coordinator" if self.trust == "coordinator" else "client"
+
+    @property
+    def pooled(self) -> bool:
+        """Whether one total has all the noise; without noise there is nothing to hide in it."""
+        return self.trust != "nobody" and not math.isinf(min(self._budgets))
+
+    @property
+    def waits(self) -> bool:
+        """Whether choices rest on releases alone."""
+        return self.own == "released"
 
     @property
     def keeps_own(self) -> bool:
         """FedUCB has agents learn from noisy sums of their own data, too; that is not necessary."""
-        return self.calibration == "proven"
+        return self.calibration == "proven" and not self.waits
 
     @property
     def _budgets(self) -> tuple[float, ...]:
@@ -119,7 +182,78 @@ class PrivateStatistics(Privacy):
                 len(self._budgets),
                 f"{world.n_clients}, one a client",
             )
-        return replace(self, world=world, releases=releases if self.releases is None else self.releases)
+        told = replace(self, world=world, releases=releases if self.releases is None else self.releases)
+        if self.calibration == "proven" and self.own is None:
+            told = replace(told, own="released" if self.pooled and world.n_clients >= MANY else "exact")
+        if self.trust == "sums":
+            honest, colluding = self._settled(world.n_clients)
+            told = replace(told, honest=honest, colluding=colluding)
+        return told
+
+    def planned(self, portions: Sequence[int]) -> PrivateStatistics:
+        """With the largest portions in which a client's contribution leaves it, if that is what is protected."""
+        if self.contribution is None or self.trust != "nobody" or self.calibration != "proven" or not portions:
+            return self
+        left, kept = self.contribution, []
+        for portion in portions[: self.releases]:
+            kept.append(min(portion, left))
+            left -= kept[-1]
+        return replace(self, portions=tuple(portion for portion in kept if portion > 0))
+
+    def _settled(self, N: int) -> tuple[int, int]:
+        """The numbers of honest and of colluding clients, if that many are there."""
+        require(N >= 3, "the number of clients", N, "3 or more for secure sums")
+        colluding = N // 20 if self.colluding is None else self.colluding
+        honest = math.ceil(0.8 * N) if self.honest is None else self.honest
+        text = f"at most {N} together, the number of clients"
+        require(honest + colluding <= N, "honest + colluding", honest + colluding, text)
+        require(honest >= 2, "honest", honest, "2 or more: a sum over one client is no sum")
+        return honest, colluding
+
+    @cached_property
+    def sum_terms(self) -> SumTerms:
+        """What secure sums are made by."""
+        mechanism, world, N = self.mechanisms[0], self.world, 0 if self.world is None else self.world.n_clients
+        assert world is not None
+        assert self.honest is not None
+        assert self.colluding is not None
+        planned = headroom(mechanism.n_max) * mechanism.factorisation.column_norm(2)
+        R2 = mechanism.sensitivity / math.sqrt(2)
+        share = headroom(mechanism.n_max) * mechanism.scale / math.sqrt(self.honest)
+        largest = 64 * (planned * world.horizon * R2 + 40 * math.sqrt(N) * share)
+        grid = grid_for(share, largest)
+        # Rounding moves each number of each contribution by a unit of the grid, and floating point by less than that.
+        words = (world.dim + 1) * (world.dim + 2) // 2
+        slip = math.sqrt(mechanism.n_max * words) * (grid + mechanism.n_max * 2.0**-52 * largest)
+        lengthened = headroom(mechanism.n_max) + slip / (mechanism.sensitivity / math.sqrt(2))
+        return SumTerms(
+            replace(
+                mechanism,
+                scale=lengthened * mechanism.scale,
+                sensitivity=lengthened * mechanism.sensitivity,
+                description=f"{mechanism.description}, in sums over {self._quorum} clients or more",
+            ),
+            planned,
+            self.honest,
+            self._quorum,
+            grid,
+            largest,
+            self.contribution,
+        )
+
+    @property
+    def _quorum(self) -> int:
+        """The fewest clients in a sum that is opened: enough honest ones, and so many that no second sum can be."""
+        assert self.world is not None
+        assert self.honest is not None
+        assert self.colluding is not None
+        return max(self.honest + self.colluding, (self.world.n_clients + self.colluding) // 2 + 1)
+
+    def total(self, source: Callable[[int], Source]) -> OpenedTotal | PublishedTotal | None:
+        """What the coordinator makes the noisy total with."""
+        if not self.pooled:
+            return None
+        return OpenedTotal(self.sum_terms) if self.trust == "sums" else PublishedTotal(self.mechanisms[0], source)
 
     @cached_property
     def mechanisms(self) -> tuple[Mechanism, ...]:
@@ -129,7 +263,7 @@ class PrivateStatistics(Privacy):
         return tuple(self._mechanism(value, self.releases, self.world) for value in self._budgets)
 
     def _mechanism(self, epsilon: float, releases: int, world: World) -> Mechanism:
-        records = 1 if self.contribution is None else self.contribution
+        records: float = 1 if self.contribution is None else self.contribution
         if self.calibration == "published":
             mechanism = feducb_privatiser(
                 epsilon,
@@ -150,15 +284,34 @@ class PrivateStatistics(Privacy):
                 reward_weight=self.reward_weight,
                 kind=self.kind,
             )
+        if self.portions:
+            records = self._load(mechanism)
         return replace(mechanism, scale=records * mechanism.scale, sensitivity=records * mechanism.sensitivity)
+
+    def _load(self, mechanism: Mechanism) -> float:
+        """‖C P‖ for portions P of a client's contribution, in units of one record's: C ≥ 0, so smaller portions are less.
+
+        What a client contributes is D_e in release e with ‖D_e‖ ≤ P_e Δ; then ‖C D‖ ≤ ‖C P‖ Δ, attained if all its
+        records are replaced alike.
+        """
+        portions = np.array(self.portions[: mechanism.n_max], dtype=np.float64)
+        C = mechanism.factorisation.encoder(mechanism.n_max)
+        return float(np.linalg.norm(C[:, : portions.size] @ portions)) / mechanism.factorisation.column_norm(2)
 
     def mechanism_of(self, member: int) -> Mechanism:
         """The mechanism of one client."""
         return self.mechanisms[member if len(self.mechanisms) > 1 else 0]
 
-    def stream(self, member: int, source: Callable[[int], Source]) -> ReleaseStream | None:
+    def stream(self, member: int, source: Callable[[int], Source]) -> ReleaseStream | SumStream | None:
         """One client's stream."""
-        return ReleaseStream(self.mechanism_of(member), source, self.contribution)
+        if self.pooled and self.trust == "sums":
+            return SumStream(self.sum_terms, source)
+        if self.pooled:  # the coordinator noises; a client remembers what it has told
+            return ReleaseStream(replace(self.mechanisms[0], scale=0.0), source)
+        former = partial(replace(self, kind="blt", portions=()).mechanism_of, member)
+        return ReleaseStream(
+            self.mechanism_of(member), source, self.contribution, portions=self.portions, former=former
+        )
 
     def pool_noise(self, *, together: bool) -> PoolNoise | None:
         """The scale of each client's noise, which is public; None if nobody asks for any."""
@@ -171,10 +324,12 @@ class PrivateStatistics(Privacy):
         return PoolNoise(
             std=tuple(noise_std(mechanism) for mechanism in self.mechanisms),
             reward_weight=self.mechanisms[0].reward_weight,
-            looks=self.releases if together else N * self.releases,
+            looks=self.releases if together or self.pooled else N * self.releases,
             dim=self.world.dim,
             failure=self.failure,
             theta_bound=self.theta_bound,
+            with_own=self.waits,
+            mixing=self.mixing,
             published=None
             if self.calibration == "proven"
             else published_bounds(
@@ -196,11 +351,13 @@ class PrivateStatistics(Privacy):
         published = self.calibration == "published"
         told = self.world is not None and self.releases is not None
         weakest = self.mechanisms[int(np.argmax(self._budgets))] if told else None
+        if told and self.trust == "sums":
+            weakest = self.sum_terms.mechanism
         noise = "FedUCB's tree as published" if published else f"{self.kind} Gaussian noise on statistics"
         return Guarantee(
             basis="as published" if published else "proven",
             protects="contexts and rewards",
-            against="the coordinator and all other clients",
+            against=self._against,
             neighbours="replace one interaction" if self.contribution is None else "replace a client's interactions",
             epsilon=epsilon,
             delta=self.delta,
@@ -208,7 +365,7 @@ class PrivateStatistics(Privacy):
             mechanism=noise if weakest is None else weakest.description,
             true_epsilon=epsilon_of(weakest) if published and weakest is not None else None,
             definition="given later records" if self.keeps_own else "joint",
-            trust="nobody",
+            trust=self.trust,
             own="exact" if self.keeps_own else "released",
             public=("that and when it took part", "how many rewards it observed"),
             mu=None if weakest is None else distance(weakest),
@@ -216,5 +373,15 @@ class PrivateStatistics(Privacy):
             reward_bound=self.reward_bound,
             reward_weight=1.0 if published else self.reward_weight,
             releases=self.releases,
-            proof="" if published else "Noise on statistics",
+            proof="" if published else PROOFS[self.trust],
         )
+
+    @property
+    def _against(self) -> str:
+        if self.trust == "coordinator":
+            return "all other clients, the coordinator being trusted"
+        everybody = "the coordinator and all other clients"
+        if self.trust == "nobody":
+            return everybody
+        honest = "0.8 N" if self.honest is None else self.honest
+        return f"{everybody}, while each sum has {honest} honest clients or more"

@@ -139,6 +139,7 @@ class ClusterNoise:
     theta_bound: float
 
     weighed: ClassVar[bool] = False
+    with_own: ClassVar[bool] = False
 
     def variance(self, member: int, releases: int) -> float:  # noqa: ARG002 - all are alike
         """Of an entry of H."""

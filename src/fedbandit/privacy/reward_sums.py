@@ -39,6 +39,7 @@ class SumsNoise:
     std: float
 
     weighed: ClassVar[bool] = False
+    with_own: ClassVar[bool] = False
 
     def variance(self, member: int, releases: int) -> float:  # noqa: ARG002 - all are alike
         """Of a coordinate of a client's sum after that many releases."""

@@ -22,6 +22,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError, needs
 from fedbandit.privacy.noise import Kind, Size, draw_gamma
@@ -61,6 +62,10 @@ class SecureSource:
         noisy[..., diagonal, diagonal] = self.perturb("vector", values[..., diagonal, diagonal], math.sqrt(2) * scale)
         return noisy
 
+    def discrete_gaussian(self, std: float, size: int) -> NDArray[np.int64]:
+        """Independent discrete Gaussians with this parameter, exact."""
+        return np.array(_discrete(std)([0] * size), dtype=np.int64)
+
     def standard_normal(self, size: Size) -> Array:
         """Independent N(0, 1), on the grid."""
         return self.perturb("vector", np.zeros(size), 1.0)
@@ -74,6 +79,18 @@ class SecureSource:
     def laplace(self, loc: float, scale: float, size: Size) -> Array:
         """Independent Laplace, on the grid."""
         return self.perturb("laplace", np.full(size, loc), scale)
+
+
+@cache
+def _discrete(std: float) -> Any:
+    """OpenDP's discrete Gaussian."""
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.measurements import make_gaussian
+    from opendp.metrics import l2_distance
+    from opendp.mod import enable_features
+
+    enable_features("contrib")
+    return make_gaussian(vector_domain(atom_domain(T="i64")), l2_distance(T="f64"), scale=std * _ROUNDING)
 
 
 @cache

@@ -17,11 +17,13 @@ again tells the last one it has, and is sent its share anew if that is not the l
 Calls. `collect` asks members for what they have; when the last one has answered, `collected` goes on. One that joins
 again while its answer is awaited is called again, so that a lost call blocks nobody. Whoever does not answer can be
 excused: it owes the answer, which is taken when it comes, but nobody waits for it.
+
+Contributions. A coordinator that keeps each member's sums too (`keep_contributions`) can set a member's aside and take
+them back, let a member go, and be told what all uploads of a member amount to, if it has lost some (`restate`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -29,10 +31,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
-from fedbandit.messages import Collect, Download, Join, Message, Upload
+from fedbandit.messages import Collect, Contribution, Download, Join, Message, Upload
+from fedbandit.protocols.contributions import Contributing, check_upload
+from fedbandit.protocols.pool import Pool
 from fedbandit.sharing import NEVER, Groups, Noise, Share, Sharing, no_members
 from fedbandit.state import State, StateError, require_like
-from fedbandit.sums import Sums, nothing
+from fedbandit.sums import Sums
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
@@ -65,7 +69,7 @@ class Call(NamedTuple):
     missing: set[int]
 
 
-class Coordinator:
+class Coordinator(Contributing):
     """What coordinators have in common: statistics, versions of downloads, uploads applied, and calls."""
 
     def __init__(self, sharing: Sharing, world: World, dim: int, ridge: float, noise: Noise | None = None) -> None:
@@ -88,6 +92,8 @@ class Coordinator:
         self.done = 0  # rounds, when `end_round` was last called
         self.privatise: Callable[[int], Privatiser | None] | None = None  # of a trusted coordinator
         self.streams: dict[int, Privatiser] = {}
+        self.pool: Pool | None = None  # of everybody together, where one total is all that is noised
+        self.contributions = None
         self._logdet: tuple[Array, float] = np.zeros(0), 0.0  # of the last matrix that was asked for
 
     # What a protocol says
@@ -134,7 +140,7 @@ class Coordinator:
         excused, sent = set(members), list[Message]()
         for epoch, call in list(self.calls.items()):
             gone = call.missing & excused
-            for i in sorted(gone):
+            for i in sorted(gone if not self.secure_sums else ()):  # a sum that is over takes nobody
                 self.owed[i] = self.owed.get(i, 0) + 1
             call.missing.difference_update(gone)
             sent += self._go_on(epoch) if gone else []
@@ -146,6 +152,11 @@ class Coordinator:
         What it had uploaded stays. When it joins, it is called, if calls have begun, and sent what there is.
         """
         self.applied.pop(member, None)
+        if self.contributions is not None:
+            self.contributions.begin_anew(member)
+        if self.secure_sums:
+            self.sent[member] = self.version
+            return
         if self.epoch > 0 and not self.is_asked(member):
             self.owed[member] = 1
             self.called_in[member] = self.epoch
@@ -175,11 +186,19 @@ class Coordinator:
         """A member joins, perhaps again: it is called if its answer is open, and sent what it has missed."""
         member = message.member
         self.check_member(member)
-        again: Messages = [Collect(member, int(self.called_in[member]))] if self.is_asked(member) else []
+        self._overtake(message)
+        again: Messages = [self._call(member)] if self.is_asked(member) else []
         if self.sent[member] > message.version:
             return [*again, *self.send_shares([member])]
         first, self.joined[member] = not self.joined[member], True
         return [*again, *self.newcomer(member)] if first else again
+
+    def _overtake(self, message: Join) -> None:
+        """A member has seen later versions or calls than there were: this is an older state of this coordinator."""
+        if message.version > self.version:
+            self.version = message.version + 1
+            self.sent[message.member] = self.version  # whatever there is, it has something else
+        self.epoch = max(self.epoch, message.epoch)
 
     def check_member(self, member: int) -> None:
         """Refuse numbers that are none."""
@@ -210,8 +229,13 @@ class Coordinator:
         stream = self._stream(member)
         if stream is not None and sums.n > 0:
             sums = stream.release(sums)
-        self.members.add(member, int(self.slot_of[member]), sums)
         self.applied[member] = upload.sequence
+        if self.pool is not None:
+            self.pool.add(member, upload.sequence, sums)
+        elif self.contributions is None or not self.contributions.aside[member]:
+            self.members.add(member, int(self.slot_of[member]), sums)
+        if self.contributions is not None:
+            self.contributions.add(member, sums)
         return True
 
     def _stream(self, member: int) -> Privatiser | None:
@@ -224,11 +248,35 @@ class Coordinator:
 
     def collect(self, who: Iterable[int]) -> Messages:
         """Call these members to send what they have; `collected` goes on when all have."""
+        if self.pool is not None and self.epoch >= self.pool.total.epochs:
+            return []  # the budget is spent
         self.epoch += 1
         members = sorted(who)
         self.calls[self.epoch] = Call(members, set(members))
         self.called_in[members] = self.epoch
-        return [Collect(i, self.epoch) for i in members] or self._go_on(self.epoch)
+        return [self._call(i) for i in members] or self._go_on(self.epoch)
+
+    def _call(self, member: int) -> Collect:
+        included = self.pool.included.get(member, 0) if self.pool is not None and self.pool.secure else 0
+        return Collect(member, int(self.called_in[member]), included)
+
+    @property
+    def secure_sums(self) -> bool:
+        """Whether this coordinator sees opened sums only."""
+        return self.pool is not None and self.pool.secure
+
+    def contribute(self, message: Contribution) -> Messages:
+        """Take a member's part of the sum that is under way; the last one opens it."""
+        self.check_member(message.member)
+        call = self.calls.get(message.epoch)
+        if self.pool is None or call is None:
+            raise FedbanditError(
+                f"Client {message.member} contributed to the sum of epoch {message.epoch}, which is not under way."
+            )
+        if self.pool.contribute(message, member=message.member in call.members):
+            call.missing.discard(message.member)
+            return self._go_on(message.epoch)
+        return []
 
     def answered(self, member: int) -> Messages:
         """A member has answered its call, or an earlier one that nobody waits for any more."""
@@ -240,7 +288,12 @@ class Coordinator:
         return []
 
     def _go_on(self, epoch: int) -> Messages:
-        return [] if self.calls[epoch].missing else self.collected(self.calls.pop(epoch).members)
+        if self.calls[epoch].missing:
+            return []
+        members = self.calls.pop(epoch).members
+        if self.pool is not None and not self.pool.close(epoch, self.members):
+            return []
+        return self.collected(members)
 
     def share(self, member: int) -> Share:
         """What a member is to be sent now."""
@@ -251,12 +304,13 @@ class Coordinator:
         if len(who) == 0:
             return []
         at = np.asarray(who, dtype=np.int64)
-        self.version += 1
+        self.version = self.version + 1 if self.pool is None else self.pool.total.epoch
         self.sent[at] = self.version
         self.joined[at] = True  # whoever joins after it was sent something is sent that
         self.mixed[at] = self.has_others(at, share)
         sums, slack, own = share
-        return [Download(i, self.version, self.applied.get(i, 0), sums, slack, own) for i in at.tolist()]
+        last = self.applied if self.pool is None else self.pool.included
+        return [Download(i, self.version, last.get(i, 0), sums, slack, own) for i in at.tolist()]
 
     def send_shares(self, who: Iterable[int]) -> Messages:
         """Send each of these members its share; those who get the same one, in the same version."""
@@ -291,6 +345,7 @@ class Coordinator:
             "sent": self.sent,
             "mixed": self.mixed,
             "called_in": self.called_in,
+            **({} if self.contributions is None else self.contributions.kept()),
         }
 
     def state(self) -> State:
@@ -310,23 +365,32 @@ class Coordinator:
         }
         for i, stream in self.streams.items():
             arrays |= {f"trusted.{i}.{key}": np.asarray(value) for key, value in stream.state().items()}
+        if self.pool is not None:
+            arrays |= {f"pool.{key}": value for key, value in self.pool.state().items()}
+        if self.contributions is not None:
+            arrays |= self.contributions.lost()
         return State(header, arrays)
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        require_like(state, self.state(), {"trusted.*": None})
+        require_like(state, self.state(), {"trusted.*": None, "pool.*": None, "lost.*": None})
         header, arrays = state
         if header["machine"] != type(self).__name__:
             raise StateError(f"The state is one of a {header['machine']}, expected a {type(self).__name__}.")
         for name, array in self.kept().items():
             array[:] = arrays[name]
         self.members.forget_shares()
+        if self.contributions is not None:
+            self.contributions.restore_lost(arrays)
         self.streams = {}
         self.version, self.epoch, self.done = header["version"], header["epoch"], header["done"]
         self.applied = {int(i): n for i, n in header["applied"].items()}
         self.calls = {int(epoch): Call(who, set(missing)) for epoch, (who, missing) in header["calls"].items()}
         self.owed = {int(i): n for i, n in header["owed"].items()}
         self.sharing.restore(header["sharing"])
+        if self.pool is not None:
+            pooled = {name.removeprefix("pool."): value for name, value in arrays.items() if name.startswith("pool.")}
+            self.pool.restore(pooled, self.members)
         trusted: dict[int, dict[str, Any]] = {}
         for name in arrays:
             if name.startswith("trusted."):
@@ -346,17 +410,6 @@ def is_retry(upload: Upload, applied: int) -> bool:
             f"Client {upload.member} sent upload {upload.sequence}, but {applied + 1} is the next one expected."
         )
     return upload.sequence <= applied
-
-
-def check_upload(upload: Upload, dim: int) -> None:
-    """Refuse statistics of another dimension and numbers that are none; what they may say is the network's to check."""
-    V, b, _ = upload.sums
-    if b.shape != (dim,) or V.shape != (dim, dim):
-        raise FedbanditError(f"Client {upload.member} sent statistics of dimension {b.size}, expected {dim}.")
-    if not math.isfinite(upload.known):
-        raise FedbanditError(f"Client {upload.member} says that it knows {upload.known}, which is not finite.")
-    if upload.sums is not nothing(dim) and not (np.isfinite(V).all() and np.isfinite(b).all()):
-        raise FedbanditError(f"Client {upload.member} sent statistics that are not finite.")
 
 
 def not_taken(message: Message) -> FedbanditError:

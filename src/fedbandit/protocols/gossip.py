@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from fedbandit.errors import FedbanditError, number, require, whole_number
-from fedbandit.protocols.factors import count_releases
+from fedbandit.protocols.factors import count_portions, count_releases
 from fedbandit.protocols.protocol import MessageProtocol
-from fedbandit.protocols.topology import Topology, neighbours_of
+from fedbandit.protocols.topology import Topology, clique_cover, diameter, neighbours_of
 from fedbandit.protocols.trigger import CountGrowth, Reads, Says, TimedGrowth, Trigger, as_thresholds
 from fedbandit.world import World
 
@@ -26,12 +26,17 @@ class Gossip(MessageProtocol):
     only) or `threshold` = D (Δn · growth of log det V > D: reads raw data).
 
     `topology` is "complete", "line", "ring", "star", "grid", "erdos-renyi", an adjacency matrix or a networkx graph; it
-    must be connected.
+    must be connected, and γ at most its diameter: a message lives no longer than it takes to reach everybody.
+
+    `cliques`: an agent synchronises with the agents of its clique of G_γ only, as in Remark 2; the cover by cliques is
+    `topology.clique_cover`. `subsample=False`: one estimator instead of γ, used in every round with whatever has
+    arrived. The paper conjectures that this has less regret, and has no proof.
 
     Reference: Dubey & Pentland 2020, §4.2 (its pseudo-code is in an appendix that we do not have).
 
     Deviations:
-        D1. An agent synchronises with everybody within γ hops; the paper's cliques of G_γ are part of its analysis.
+        D1. By default an agent synchronises with everybody within γ hops. The paper's "each agent only communicates
+            within its clique" (Remark 2) is `cliques=True`, with a greedy cover (it does not say which).
         D2. An agent whose own trigger fires tells at once, instead of waiting to be asked.
         D3. Who is asked answers if it has `batch` new observations or more, otherwise what it told last is all there
             is. An agent that asks all the time gains nothing by it (Remark 4).
@@ -42,6 +47,8 @@ class Gossip(MessageProtocol):
     growth: float | None = 1.5
     batch: int = 16
     threshold: float | None = None
+    cliques: bool = False
+    subsample: bool = True
     neighbours: tuple[tuple[int, ...], ...] = field(default=(), repr=False, compare=False)
 
     says: ClassVar[Says] = "gossip"
@@ -61,8 +68,8 @@ class Gossip(MessageProtocol):
 
     @property
     def period(self) -> int:
-        """γ estimators, used in turn."""
-        return self.ttl
+        """γ estimators, used in turn; or one."""
+        return self.ttl if self.subsample else 1
 
     @property
     def reads(self) -> Reads:
@@ -76,7 +83,17 @@ class Gossip(MessageProtocol):
                 "Gossip needs rounds in which every agent acts, since messages travel one hop a round; "
                 "use an environment with rounds='all'."
             )
-        return replace(self, neighbours=neighbours_of(self.topology, world.n_clients))
+        neighbours = neighbours_of(self.topology, world.n_clients)
+        longest = diameter(neighbours) if self.ttl > 1 else 1
+        require(self.ttl <= longest, "ttl", self.ttl, f"at most {longest}, the diameter of the topology")
+        return replace(self, neighbours=neighbours)
+
+    def companions(self, member: int) -> tuple[int, ...]:
+        """With whom a member of a protocol that was told the world synchronises: its clique, or all agents."""
+        if not self.cliques:
+            return tuple(range(len(self.neighbours)))
+        clique = clique_cover(self.neighbours, self.ttl)
+        return tuple(j for j, label in enumerate(clique) if label == clique[member])
 
     def trigger(self) -> Trigger:
         """On counts, or on determinants."""
@@ -86,6 +103,11 @@ class Gossip(MessageProtocol):
         return TimedGrowth(as_thresholds(self.threshold))
 
     def releases(self, world: World) -> int:
-        """Of one estimator, which an agent uses in every γ-th round."""
-        rounds = max(world.horizon // world.per_round // self.ttl, 1)
+        """Of one estimator, which an agent uses in every round, or in every γ-th."""
+        rounds = max(world.horizon // world.per_round // self.period, 1)
         return count_releases(self.growth, rounds, self.batch) if self.growth is not None else rounds
+
+    def portions(self, world: World) -> tuple[int, ...]:
+        """By counts: as they grow."""
+        rounds = max(world.horizon // world.per_round // self.ttl, 1)
+        return () if self.growth is None else count_portions(self.growth, rounds, self.batch)

@@ -6,10 +6,13 @@ Messages travel one hop a round and live γ hops. A peer that wants to synchroni
 released, and asks; everybody within γ hops tells in turn. Each Tell carries all that its origin ever released for g,
 with the number of releases, so a peer keeps one Tell of each origin and estimator, the newest.
 
-| it gets           | it has not seen that yet                      | it has            |
-|-------------------|-----------------------------------------------|-------------------|
-| Ask(origin, g, e) | passes it on if hops are left; is to answer   | nothing           |
-| Tell(origin, g, n)| keeps it; passes it on if hops are left       | nothing           |
+| it gets           | it has not seen that yet                                  | it has            |
+|-------------------|-----------------------------------------------------------|-------------------|
+| Ask(origin, g, e) | passes it on if hops are left; is to answer a companion   | nothing           |
+| Tell(origin, g, n)| keeps it; passes it on if hops are left                   | nothing           |
+
+Companions are whom a peer shares with: all peers, those of its group, or those of its clique. What it passes on for
+others does not enter its sums.
 """
 
 from __future__ import annotations
@@ -27,13 +30,16 @@ from fedbandit.sums import EXACT, Sums, zero_sums
 
 
 class PeerNode:
-    """One peer of a network without a coordinator."""
+    """One peer of a network without a coordinator; `companions` are whom it shares with, None for everybody."""
 
-    def __init__(self, member: int, neighbours: tuple[int, ...], ttl: int, dim: int) -> None:
+    def __init__(
+        self, member: int, neighbours: tuple[int, ...], ttl: int, dim: int, companions: frozenset[int] | None = None
+    ) -> None:
         self.member = member
         self.neighbours = neighbours
         self.ttl = ttl
         self.dim = dim
+        self.companions = companions
         self.told: dict[tuple[int, int], Tell] = {}  # (origin, estimator) → the newest, its own included
         self._asked: dict[tuple[int, int], int] = {}  # (origin, estimator) → the newest epoch
         self._epoch = 0
@@ -60,7 +66,7 @@ class PeerNode:
         return [(j, message) for source, message in queue for j in self.neighbours if j != source]
 
     def receive(self, sender: int, message: Message) -> bool:
-        """Take a message from a neighbour; True if it was new."""
+        """Take a message from a neighbour; True if it was new and from a companion."""
         if sender not in self.neighbours:
             raise FedbanditError(f"Peer {sender} is not a neighbour of peer {self.member}.")
         match message:
@@ -82,14 +88,17 @@ class PeerNode:
                 raise FedbanditError(f"A peer does not take a {type(message).__name__}.")
         if hops > 1:
             self._queue.append((sender, replace(message, hops=hops - 1)))
-        return True
+        return self._shares_with(origin)
+
+    def _shares_with(self, origin: int) -> bool:
+        return self.companions is None or origin in self.companions
 
     def others(self, estimator: int) -> tuple[Sums, dict[int, int]]:
-        """The sum of what all others told, and how often each of them has released."""
+        """The sum of what its companions told, and how often each of them has released."""
         V, b, n = zero_sums(self.dim)
         releases: dict[int, int] = {}
         for (origin, g), tell in sorted(self.told.items()):
-            if g == estimator and origin != self.member:
+            if g == estimator and origin != self.member and self._shares_with(origin):
                 V, b, n = V + tell.sums.V, b + tell.sums.b, n + tell.sums.n
                 releases[origin] = tell.sequence
         return Sums(V, b, n), releases

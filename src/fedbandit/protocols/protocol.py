@@ -41,6 +41,11 @@ class MessageProtocol(Protocol):
         return False
 
     @property
+    def at_once(self) -> bool:
+        """Whether everybody uploads at once, when called, so that what comes can be one sum."""
+        return False
+
+    @property
     def one_by_one(self) -> bool:
         """Whether its coordinator serves members one by one, by their growth; who has asked waits to be called."""
         return False
@@ -61,6 +66,10 @@ class MessageProtocol(Protocol):
     def releases(self, world: World) -> int:
         """The most uploads that one client can make in this world: the number of releases to calibrate noise for."""
         return max(world.horizon // world.per_round, 1)
+
+    def portions(self, world: World) -> tuple[int, ...]:  # noqa: ARG002 - nobody knows
+        """The interactions in each release of a client that acts in every round; none if that is not known."""
+        return ()
 
     def coordinator(
         self,

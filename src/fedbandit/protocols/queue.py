@@ -176,11 +176,6 @@ class QueueCoordinator(Coordinator):
         self.last_served: list[int] = []
         self._remembered = (*_REMEMBERED, "asker") if protocol.recluster == "request" else _REMEMBERED
         if protocol.shares == "buffers":
-            if noise is not None:
-                raise FedbanditError(
-                    "shares='buffers' is refused with noise in uploads, which would be added up again with each "
-                    "service; use shares='models'."
-                )
             # What each was given of others, and its own releases up to the time when it was last served.
             self.given_V, self.taken_V = np.zeros((N, dim, dim)), np.zeros((N, dim, dim))
             self.given_b, self.taken_b = np.zeros((N, dim)), np.zeros((N, dim))

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedbandit.errors import number, whole_number
-from fedbandit.messages import Join, Message, Receipt, Upload
+from fedbandit.messages import Contribution, Join, Message, Receipt, Upload
 from fedbandit.protocols.coordinator import Coordinator, Messages, not_taken
 from fedbandit.protocols.protocol import MessageProtocol
 from fedbandit.protocols.trigger import Joining, Reads
@@ -33,8 +33,8 @@ class Scheduled(MessageProtocol):
     batch: int = 1
 
     join: ClassVar[Joining] = "member"
+    at_once: ClassVar[bool] = True
     reads: ClassVar[Reads] = "nothing"
-    one_by_one: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -88,6 +88,8 @@ class ScheduledCoordinator(Coordinator):
                 if not self.add(message):
                     return [Receipt(member, self.applied[member])]
                 return [Receipt(member, sequence), *self.answered(member)]
+            case Contribution():
+                return self.contribute(message)
             case _:
                 raise not_taken(message)
 

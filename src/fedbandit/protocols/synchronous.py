@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
-from fedbandit.messages import Join, Message, Receipt, Request, Upload
+from fedbandit.messages import Contribution, Join, Message, Receipt, Request, Upload
 from fedbandit.protocols.coordinator import Coordinator, Messages, not_taken
-from fedbandit.protocols.factors import count_releases
+from fedbandit.protocols.factors import count_portions, count_releases
 from fedbandit.protocols.protocol import MessageProtocol
 from fedbandit.protocols.trigger import CountGrowth, Joining, Reads, Says, TimedGrowth, Trigger, as_thresholds
 from fedbandit.sharing import Noise, Sharing
@@ -56,6 +56,7 @@ class Synchronous(MessageProtocol):
 
     says: ClassVar[Says] = "request"
     join: ClassVar[Joining] = "member"
+    at_once: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the threshold."""
@@ -101,6 +102,12 @@ class Synchronous(MessageProtocol):
         largest = math.log1p(world.horizon * world.bound**2 / (world.dim * 1e-3))
         return min(rounds, int(2 * math.sqrt(world.dim * rounds / D * largest)) + 4)
 
+    def portions(self, world: World) -> tuple[int, ...]:
+        """By counts: as they grow."""
+        if self.growth is None:
+            return ()
+        return count_portions(self.growth, max(world.horizon // world.per_round, 1), self.batch)
+
     def coordinator(
         self, sharing: Sharing, world: World, dim: int, ridge: float, noise: Noise | None
     ) -> SynchronousCoordinator:
@@ -139,6 +146,8 @@ class SynchronousCoordinator(Coordinator):
                 if not self.add(message):
                     return [Receipt(member, self.applied[member])]
                 return [Receipt(member, sequence), *self.answered(member)]
+            case Contribution():
+                return self.contribute(message)
             case _:
                 raise not_taken(message)
 

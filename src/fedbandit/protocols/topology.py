@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from itertools import combinations, pairwise
 from typing import Any, TypeAlias
 
@@ -80,6 +81,55 @@ def neighbours_of(topology: Topology, n: int) -> tuple[tuple[int, ...], ...]:
     if len(parts) > 1:
         raise FedbanditError(f"The topology is not connected: agents {parts[0]} cannot reach agents {parts[1]}.")
     return tuple(tuple(sorted(near)) for near in adjacent)
+
+
+def distances(neighbours: Sequence[Iterable[int]]) -> list[list[int]]:
+    """Hops between any two agents of a connected graph.
+
+    >>> distances(neighbours_of("line", 3))
+    [[0, 1, 2], [1, 0, 1], [2, 1, 0]]
+    """
+    hops = []
+    for i in range(len(neighbours)):
+        away, new = {i: 0}, [i]
+        for j in new:  # it grows
+            fresh = [k for k in neighbours[j] if k not in away]
+            away |= dict.fromkeys(fresh, away[j] + 1)
+            new += fresh
+        hops.append([away[j] for j in range(len(neighbours))])
+    return hops
+
+
+def diameter(neighbours: Sequence[Iterable[int]]) -> int:
+    """The most hops between two agents."""
+    return max(map(max, distances(neighbours)))
+
+
+@cache
+def clique_cover(neighbours: tuple[tuple[int, ...], ...], ttl: int) -> tuple[int, ...]:
+    """A partition of the agents into cliques of G_γ, the graph of who is within γ = `ttl` hops: each agent's clique.
+
+    Largest cliques first: of those that an agent with the fewest neighbours left can be in, one is grown greedily. The
+    number of cliques is an upper bound of χ̄(G_γ); finding χ̄ itself is NP-hard. On lines it is χ̄ = ⌈M/(γ + 1)⌉.
+
+    >>> clique_cover(neighbours_of("line", 5), 1)
+    (0, 0, 1, 1, 2)
+    """
+    hops = distances(neighbours)
+    left = set(range(len(hops)))
+    near = [{j for j in left if j != i and hops[i][j] <= ttl} for i in sorted(left)]
+    cliques = []
+    while left:
+        first = min(left, key=lambda i: (len(near[i] & left), i))
+        clique, rest = {first}, near[first] & left
+        while rest:  # whoever leaves the most candidates; of those, whoever others need least
+            best = min(rest, key=lambda j: (-len(near[j] & rest), len(near[j] & left), j))
+            clique.add(best)
+            rest &= near[best]
+        cliques.append(sorted(clique))
+        left -= clique
+    label = {i: k for k, clique in enumerate(sorted(cliques)) for i in clique}
+    return tuple(label[i] for i in range(len(hops)))
 
 
 def _adjacent(edges: Edges, n: int) -> list[set[int]]:

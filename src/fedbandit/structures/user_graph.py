@@ -83,6 +83,8 @@ class UserGraph(Structure):
     def __post_init__(self) -> None:
         """Check what can be checked without a world."""
         require(self.width in ("user", "model"), "width", self.width, "'user' or 'model'")
+        everything = "True with central=True, where one place learns from every interaction"
+        require(self.fresh or not self.central, "fresh", self.fresh, everything)
         if self.norm is not None:
             require(number(self.norm, "norm", "a number > 0") > 0, "norm", self.norm, "a number > 0")
         if self.graph is not None:

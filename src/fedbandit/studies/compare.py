@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedbandit.environments import Environment, LikedItems
-from fedbandit.errors import FedbanditError
-from fedbandit.files import write_json, write_table
+from fedbandit.environments.block import world_of
+from fedbandit.errors import FedbanditError, needs, whole_number
+from fedbandit.files import write_json, write_table, write_text
 from fedbandit.presets import uniform
-from fedbandit.studies.figures import draw_comparison, save_figure
+from fedbandit.studies.figures import Band, draw_comparison, save_figure
 from fedbandit.studies.measured import Measured, curve_rows
-from fedbandit.studies.specs import EnvironmentSpec, SystemSpec
-from fedbandit.studies.trials import Label, Point, Run, Trial
+from fedbandit.studies.report import Table
+from fedbandit.studies.specs import hyphenated
+from fedbandit.studies.trials import Label, MakesEnvironment, MakesSystem, Point, Run, Trial
+from fedbandit.studies.workers import Workers, run_trials
+from fedbandit.system import System
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MEASURES = ("regret", "reward", "uploads", "downloads", "scalars", "bytes", "seconds")
 RANDOM_ARMS = Label("random arms on the same stream")
@@ -34,7 +42,10 @@ COLUMNS = {
 
 
 def trials_of(
-    systems: Sequence[tuple[str, SystemSpec]], env: EnvironmentSpec, horizon: int, seeds: Sequence[int]
+    systems: Sequence[tuple[str, System | MakesSystem]],
+    env: Environment | MakesEnvironment,
+    horizon: int,
+    seeds: Sequence[int],
 ) -> list[Trial]:
     """Every labelled system with every seed; on data sets of likes also random arms, to normalise rewards by."""
     labels = [label for label, _ in systems]
@@ -95,16 +106,23 @@ def format_table(lines: Sequence[Line]) -> str:
 def _with_errors(lines: Sequence[Line], measure: str, scale: float, digits: int) -> list[str]:
     """One entry a line, ± one below the other."""
     errors = [line[f"{measure}_standard_error"] for line in lines]
-    texts = ["" if error is None else f"{error / scale:,.{digits}f}" for error in errors]
+    texts = ["" if not error else f"{error / scale:,.{digits}f}" for error in errors]  # none, or all runs are equal
     widest = max(map(len, texts))
     ends = [f" ± {text:>{widest}}" if text else "" for text in texts]
     return [f"{line[measure] / scale:,.{digits}f}{end}" for line, end in zip(lines, ends, strict=True)]
 
 
 def write_comparison(
-    folder: Path, form: str, runs: Sequence[Run], summary: dict[str, Any], env: Environment
+    folder: Path,
+    form: str,
+    runs: Sequence[Run],
+    summary: dict[str, Any],
+    env: Environment,
+    *,
+    log: bool | None = None,
+    band: Band = "error",
 ) -> list[Path]:
-    """Write runs and curves ("csv" or "parquet"), the summary, and the picture if matplotlib is there."""
+    """Write runs and curves ("csv" or "parquet"), the table, the summary, and the picture if matplotlib is there."""
     runs = compared(runs)
     labels = [{"label": run.label.text, "system": run.report["system"], "seed": run.report["seed"]} for run in runs]
     # Ledgers, which only private systems have, are left to summaries.
@@ -113,8 +131,100 @@ def write_comparison(
         write_table(folder / f"runs.{form}", rows),
         write_table(folder / f"curves.{form}", curve_rows(labels, runs)),
         write_json(folder / "summary.json", summary),
+        write_text(folder / "table.md", table_of(lines_of(runs)).markdown()),
+        write_text(folder / "table.tex", table_of(lines_of(runs)).latex()),
     ]
     if find_spec("matplotlib") is not None:
-        title = f"{env.name}: N = {env.n_clients:,}, d = {env.dim}, K = {env.n_arms}"
-        written.append(save_figure(draw_comparison(Measured.of(runs), title), folder / "regret.png"))
+        figure = draw_comparison(Measured.of(runs), title_of(env), log=log, band=band)
+        written.append(save_figure(figure, folder / "regret.png"))
     return written
+
+
+def title_of(env: Environment) -> str:
+    """Of the picture."""
+    return f"{env.name}: N = {env.n_clients:,}, d = {env.dim}, K = {env.n_arms}"
+
+
+def table_of(lines: Sequence[Line]) -> Table:
+    """The lines as a table for papers and pages."""
+    columns = [_with_errors(lines, measure, scale, digits) for measure, (_, scale, digits) in COLUMNS.items()]
+    titles = [title for title, _, _ in COLUMNS.values()]
+    rows = zip((line["label"] for line in lines), *columns, strict=True)
+    return Table(("system", *titles), tuple(rows))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Several systems with several seeds on one environment: what `compare` gives.
+
+    runs: one for each system and seed. Printed it is the table of `fedbandit compare`; a notebook shows it as one.
+    """
+
+    env: Environment
+    horizon: int
+    seeds: tuple[int, ...]
+    runs: list[Run] = field(repr=False)
+
+    @property
+    def lines(self) -> list[Line]:
+        """One line for each system: means over seeds, and their standard errors."""
+        return lines_of(self.runs)
+
+    def __str__(self) -> str:
+        """The table."""
+        return format_table(self.lines)
+
+    def _repr_html_(self) -> str:
+        return table_of(self.lines).html()
+
+    def to_frame(self) -> Any:
+        """A pandas data frame with one row for each system, seed and kept round."""
+        runs = compared(self.runs)
+        labels = [{"system": run.label.text, "seed": run.report["seed"]} for run in runs]
+        return needs("pandas", "frames", "A data frame").DataFrame(curve_rows(labels, runs))
+
+    def plot(self, *, log: bool | None = None, band: Band = "error") -> Figure:
+        """Regret over rounds, and against messages; log: a logarithmic axis (None: where curves differ widely)."""
+        return draw_comparison(Measured.of(compared(self.runs)), title_of(self.env), log=log, band=band)
+
+
+def compare(
+    systems: Sequence[System] | Mapping[str, System],
+    env: Environment,
+    horizon: int | None = None,
+    seeds: int | Sequence[int] = 10,
+    *,
+    jobs: int = 1,
+    progress: Callable[[Run], object] | None = None,
+) -> Comparison:
+    """Run each system with each seed on the same data.
+
+    systems: a list, or a dict that gives them names. horizon: rounds, or None for recorded data to their end. seeds:
+    how many (0, 1, …), or which. jobs: processes; a script that asks for several needs `if __name__ == "__main__":`.
+
+    >>> import fedbandit as fb
+    >>> env = fb.environments.homogeneous(n_clients=5, dim=3, n_arms=4)
+    >>> found = fb.compare([fb.linucb(), fb.async_linucb()], env, horizon=200, seeds=2)
+    >>> [(line["label"], line["runs"]) for line in found.lines]
+    [('linucb', 2), ('async-linucb', 2)]
+    """
+    if not isinstance(systems, Mapping):
+        systems = {hyphenated(system.name): system for system in _distinct(systems)}
+    if not systems:
+        raise FedbanditError("There is no system to compare; name at least one.")
+    if horizon is None and env.longest is None:
+        raise FedbanditError(f"horizon is None, but {env.name} has no end; say how many rounds.")
+    rounds = whole_number("horizon", horizon if horizon is not None else env.longest)
+    chosen = range(whole_number("seeds", seeds)) if isinstance(seeds, int) else seeds
+    for system in systems.values():
+        system.told(world_of(env, rounds))  # whatever is wrong with one is said before any is run
+    trials = trials_of(list(systems.items()), env, rounds, chosen)
+    return Comparison(env, rounds, tuple(chosen), run_trials(trials, Workers(jobs=jobs), progress))
+
+
+def _distinct(systems: Sequence[System]) -> Sequence[System]:
+    names = [system.name for system in systems]
+    for name in names:
+        if names.count(name) > 1:
+            raise FedbanditError(f"Two of the systems are called {name}; give them names: {{'mine': …, 'other': …}}.")
+    return systems

@@ -11,15 +11,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from fedbandit.engine.plot import require_matplotlib
-from fedbandit.errors import FedbanditError
+from fedbandit.errors import FedbanditError, unknown
 from fedbandit.files import writing
 from fedbandit.studies.measured import MEASURES, Measured
 from fedbandit.studies.trials import Label, format_value
+from fedbandit.tails import students_quantile
 from fedbandit.types import Array, Ints
 
 if TYPE_CHECKING:
@@ -39,6 +40,15 @@ class Look(NamedTuple):
 
 
 Looks: TypeAlias = Mapping[str, Look]
+
+Band: TypeAlias = Literal["error", "interval", "quantiles", "runs"]
+BANDS: dict[Band, str] = {
+    "error": "mean ± standard error",
+    "interval": "mean with 95 % interval",
+    "quantiles": "mean with 10 % and 90 % quantiles",
+    "runs": "mean and single runs",
+}
+"""What surrounds a mean over seeds."""
 
 # Okabe and Ito's colours, which colour-blind people can tell apart, without the yellow that paper swallows.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#000000")
@@ -103,7 +113,14 @@ class Panel:
 
 @dataclass(frozen=True, kw_only=True)
 class Curves(Panel):
-    """A measure over rounds: means with bands of one standard error."""
+    """A measure over rounds: means with bands, one standard error wide unless `band` says otherwise."""
+
+    band: Band = "error"
+
+    def __post_init__(self) -> None:
+        """Refuse a band that does not exist."""
+        if self.band not in BANDS:
+            raise unknown("band", self.band, BANDS)
 
     def draw(self, ax: Axes, measured: Measured, looks: Looks) -> None:
         """One line for each point."""
@@ -114,7 +131,7 @@ class Curves(Panel):
             rounds, curves = measured.curve(label, self.y)
             look = looks[label.series] if len(measured.line(label.series, self.facet)) == 1 else look_of(position)
             name = label.series if label.value == "" else f"{label.series}, {format_value(label.value)}"
-            draw_band(ax, rounds, curves, look, name)
+            draw_band(ax, rounds, curves, look, name, self.band)
             ends.append(float(curves.mean(axis=0)[-1]))
         if _spread(ends, self.log):
             ax.set_yscale("log")
@@ -235,14 +252,16 @@ def draw_panels(panels: Sequence[Panel], measured: Measured, title: str) -> Figu
             handlelength=3.5,
         )
     seeds = len({run.report["seed"] for run in measured.every()})
-    said = "one seed" if seeds == 1 else f"mean ± standard error of {seeds} seeds"
+    bands = dict.fromkeys(panel.band if isinstance(panel, Curves) else "error" for panel in panels)
+    said = "one seed" if seeds == 1 else f"{' and '.join(BANDS[band] for band in bands)} of {seeds} seeds"
     figure.suptitle(f"{title} ({said})", fontsize="medium")
     return figure
 
 
-def draw_comparison(measured: Measured, title: str) -> Figure:
+def draw_comparison(measured: Measured, title: str, *, log: bool | None = None, band: Band = "error") -> Figure:
     """Regret over rounds, beside final regret against messages with a faint dot for each run."""
-    panels = (Curves(title="Regret over rounds"), Tradeoff(title="Final regret against communication"))
+    against_cost = Tradeoff(title="Final regret against communication", log=log)
+    panels = (Curves(title="Regret over rounds", log=log, band=band), against_cost)
     figure = draw_panels(panels, measured, title)
     over, against = figure.axes[:2]
     against.set_ylim(over.get_ylim())
@@ -254,8 +273,8 @@ def draw_comparison(measured: Measured, title: str) -> Figure:
     return figure
 
 
-def draw_band(ax: Axes, rounds: Ints, curves: Array, look: Look, label: str) -> None:
-    """The mean of curves (seeds, points) over rounds, with a band of one standard error."""
+def draw_band(ax: Axes, rounds: Ints, curves: Array, look: Look, label: str, band: Band = "error") -> None:
+    """The mean of curves (seeds, points) over rounds, with a band."""
     mean = curves.mean(axis=0)
     ax.plot(
         rounds,
@@ -268,9 +287,18 @@ def draw_band(ax: Axes, rounds: Ints, curves: Array, look: Look, label: str) -> 
         linewidth=1.8,
         label=label,
     )
-    if len(curves) > 1:
-        error = curves.std(axis=0, ddof=1) / math.sqrt(len(curves))
-        ax.fill_between(rounds, mean - error, mean + error, color=look.colour, alpha=0.2, linewidth=0)
+    if len(curves) == 1:
+        return
+    if band == "runs":
+        ax.plot(rounds, curves.T, color=look.colour, linewidth=0.6, alpha=0.5)
+        return
+    if band == "quantiles":
+        low, high = np.quantile(curves, (0.1, 0.9), axis=0)
+    else:
+        wide = 1.0 if band == "error" else students_quantile(0.025, len(curves) - 1)
+        error = wide * curves.std(axis=0, ddof=1) / math.sqrt(len(curves))
+        low, high = mean - error, mean + error
+    ax.fill_between(rounds, low, high, color=look.colour, alpha=0.2, linewidth=0)
 
 
 def thousands(value: float, _position: object = None) -> str:

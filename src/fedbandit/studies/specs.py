@@ -12,7 +12,6 @@ same file is loaded again.
 from __future__ import annotations
 
 import importlib.util
-import math
 import sys
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +19,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 from fedbandit.environments import ENVIRONMENTS, Environment
 from fedbandit.environments.recorded_file import recorded_file
@@ -57,6 +56,8 @@ class Spec:
     name: str
     keywords: tuple[tuple[str, str], ...] = ()
 
+    example: ClassVar[str] = "my_system"
+
     @classmethod
     def parse(cls, text: str) -> Self:
         """Take a text apart. A comma begins a keyword only if `=` follows, so values may have commas.
@@ -67,7 +68,7 @@ class Spec:
         (('drift', '100,200'), ('pool', '50'))
         """
         if text.endswith(".py"):
-            raise FedbanditError(f"{text!r} is a file; name the function in it as well: {text}:my_system.")
+            raise FedbanditError(f"{text!r} is a file; name the function in it as well: {text}:{cls.example}.")
         if ".py:" in text:
             path, _, rest = text.partition(".py:")
             function, _, inline = rest.partition(":")
@@ -80,6 +81,11 @@ class Spec:
         """The text again, in its usual form."""
         inline = ",".join(f"{key}={value}" for key, value in self.keywords)
         return hyphenated(self.name) + (f":{inline}" if inline else "")
+
+    @property
+    def title(self) -> str:
+        """What tables and legends call it: the label, and a function in a file by its own name."""
+        return self.label if self.file is None else hyphenated(self.label.partition(".py:")[2])
 
     @property
     def file(self) -> Path | None:
@@ -143,6 +149,8 @@ class SystemSpec(Spec):
 
 class EnvironmentSpec(Spec):
     """An environment as text."""
+
+    example: ClassVar[str] = "my_environment"
 
     @property
     def maker(self) -> Callable[..., Environment]:
@@ -217,7 +225,7 @@ def _read_scalar(text: str) -> Scalar:
     except ValueError:
         return text
     # 1e6 is how people write a million, and counts must be whole.
-    written_whole = "." not in text and math.isfinite(number) and number.is_integer()
+    written_whole = "." not in text and abs(number) < 1e18 and number.is_integer()
     return int(number) if written_whole else number
 
 

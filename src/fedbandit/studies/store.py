@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
+import sysconfig
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,6 +32,12 @@ from fedbandit.system import System
 
 MARK = "fedbandit.json"
 _COMPUTES = ("studies/specs.py", "studies/trials.py")
+_INSTALLED = {
+    *(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    *(Path(folder).resolve() for folder in sys.path if Path(folder).name in ("site-packages", "dist-packages")),
+    Path(__file__).resolve().parents[1],
+}
+"""What is installed: its versions count, not its files."""
 _COMPUTES_NOT = ("audit", "cli", "network", "papers", "studies", "testing", "checks.py")
 
 
@@ -66,7 +74,22 @@ def address_of(trial: Trial, system: System, env: Environment) -> str:
 
 
 def _users_files(trial: Trial, system: System, env: Environment) -> Iterator[Path]:
-    """Files outside this package that define the system, one of its parts or the environment."""
+    """Files outside this package that define the system, one of its parts or the environment, and all that they import.
+
+    Whatever has been imported by then and is not installed counts, as it is not known who uses it.
+    """
+    own = {*_defining_files(trial, system, env)}
+    yield from own
+    if own:
+        yield from (path for path in _imported_files() if not any(path.is_relative_to(root) for root in _INSTALLED))
+
+
+def _imported_files() -> set[Path]:
+    named = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    return {Path(name).resolve() for name in named if isinstance(name, str) and name.endswith(".py")}
+
+
+def _defining_files(trial: Trial, system: System, env: Environment) -> Iterator[Path]:
     makers: tuple[object, object] = trial.point.system, trial.point.env
     for maker in makers:
         if isinstance(maker, Spec) and maker.file is not None:

@@ -272,8 +272,8 @@ def found_clusters(result: Result, env: Environment) -> Extra:
     if not result.clusters:
         return {}
     extra: Extra = {"clusters": len(result.clusters[-1])}
-    if hasattr(env, "partition"):
-        extra["rand_index"] = float(result.rand_index(env.partition)[-1])
+    if (partition := getattr(env, "partition", None)) is not None:
+        extra["rand_index"] = float(result.rand_index(partition)[-1])
     return extra
 
 

@@ -86,30 +86,40 @@ def from_mapping(given: Any, where: str) -> Experiment:
     for key in NEEDED:
         if key not in table:
             raise FedbanditError(f"{where} has no {key!r}, which an experiment needs.")
-    grid = {str(key): _list(values, f"grid: {key}") for key, values in _mapping(table.get("grid", {}), "grid").items()}
+    grid = {str(key): _some(values, f"grid: {key}") for key, values in _mapping(table.get("grid", {}), "grid").items()}
     horizon = None if table.get("horizon") is None else whole_number("horizon", table["horizon"])
     points = _points(table, grid, horizon)
+    facets = list(dict.fromkeys(point.facet for point in points))
     panels = [_made("panel", PANELS, entry) for entry in _list(table.get("panels") or _usual_panels(grid), "panels")]
+    claims = [_made("claim", CLAIMS, entry) for entry in _list(table.get("claims", []), "claims")]
     return Experiment(
         title=str(table.get("title", where)),
         scales={SCALE: Scale(points, whole_number("seeds", table.get("seeds", 5)))},
-        panels=panels,
+        panels=[_in_facet(panel, facet, "title") for facet in facets for panel in panels],
         reference=str(table.get("reference", "")),
         reports=str(table.get("reports", "")),
         measures=tuple(map(str, _list(table.get("measures", ["regret", "messages"]), "measures"))),
-        claims=[_made("claim", CLAIMS, entry) for entry in _list(table.get("claims", []), "claims")],
-        value_name=", ".join(grid) or "value",
+        claims=[_in_facet(claim, facet, "text") for facet in facets for claim in claims],
+        value_name=list(grid)[-1] if grid else "value",
     )
 
 
+def _in_facet(thing: Any, facet: str, says: str) -> Any:
+    """A panel or a claim for one facet, unless it names another; what it says names the facet."""
+    if not facet or thing.facet:
+        return thing
+    said = getattr(thing, says).removesuffix(".")
+    return replace(thing, **{"facet": facet, says: f"{said} ({facet})" if said else facet})
+
+
 def _usual_panels(grid: Mapping[str, Any]) -> list[dict[str, str]]:
-    return [{"kind": "sweep", "x": ", ".join(grid)} if grid else {"kind": "curves"}, {"kind": "tradeoff"}]
+    return [{"kind": "sweep", "x": list(grid)[-1]} if grid else {"kind": "curves"}, {"kind": "tradeoff"}]
 
 
 def _points(table: Mapping[Any, Any], grid: Mapping[str, Sequence[Any]], horizon: int | None) -> list[Point]:
     points: dict[Label, Point] = {}
     used: set[str] = set()
-    systems = _list(table["systems"], "systems")
+    systems = _some(table["systems"], "systems")
     for chosen in itertools.product(*grid.values()):
         setting = dict(zip(grid, chosen, strict=True))
         env, env_uses, _ = _spec(EnvironmentSpec, table["environment"], setting, "environment")
@@ -117,7 +127,7 @@ def _points(table: Mapping[Any, Any], grid: Mapping[str, Sequence[Any]], horizon
             system, system_uses, label = _spec(SystemSpec, entry, setting, "systems")
             uses = [name for name in setting if name in env_uses | system_uses]
             used |= set(uses)
-            point = Point(label, system, env, horizon, _value(setting, uses))
+            point = Point(label, system, env, horizon, _value(setting, uses), _facet(setting))
             points.setdefault(point.label, point)
     unused = [name for name in grid if name not in used]
     if unused:
@@ -128,11 +138,16 @@ def _points(table: Mapping[Any, Any], grid: Mapping[str, Sequence[Any]], horizon
 
 
 def _value(setting: Mapping[str, Any], uses: Sequence[str]) -> Value:
-    """Where on the line of a system: a number or a word, or several with their names."""
-    if len(uses) == 1:
-        only = setting[uses[0]]
-        return only if isinstance(only, int | float) and not isinstance(only, bool) else written(only)
-    return ", ".join(f"{name} = {written(setting[name])}" for name in uses)
+    """Where on the line of a system: the value of the last name of the grid, if it uses that."""
+    if not uses or uses[-1] != list(setting)[-1]:
+        return ""
+    last = setting[uses[-1]]
+    return last if isinstance(last, int | float) and not isinstance(last, bool) else written(last)
+
+
+def _facet(setting: Mapping[str, Any]) -> str:
+    """In which picture: there is one for the values of the grid's other names."""
+    return ", ".join(f"{name} = {written(setting[name])}" for name in list(setting)[:-1])
 
 
 def _spec(kind: type[AnySpec], entry: Any, setting: Mapping[str, Any], where: str) -> tuple[AnySpec, set[str], str]:
@@ -151,7 +166,9 @@ def _spec(kind: type[AnySpec], entry: Any, setting: Mapping[str, Any], where: st
     fixed = ",".join(f"{key}={value}" for key, value in values.items() if key not in uses)
     spec = kind.parse(name)
     spec = replace(spec, keywords=tuple({**dict(spec.keywords), **values}.items()))
-    return spec, set(uses.values()), str(label) if label else f"{name}{':' if fixed else ''}{fixed}"
+    plain = replace(kind.parse(name), keywords=()).title
+    inline = ",".join(filter(None, (",".join(f"{key}={value}" for key, value in kind.parse(name).keywords), fixed)))
+    return spec, set(uses.values()), str(label) if label else f"{plain}{':' if inline else ''}{inline}"
 
 
 def _made(kind: str, makers: Mapping[str, Callable[..., Any]], entry: Any) -> Any:
@@ -185,3 +202,9 @@ def _list(given: Any, where: str) -> list[Any]:
     if not isinstance(given, list):
         raise FedbanditError(f"{where} is {given!r}, but must be a list.")
     return given
+
+
+def _some(given: Any, where: str) -> list[Any]:
+    if not _list(given, where):
+        raise FedbanditError(f"{where} is an empty list, but must have at least one entry.")
+    return _list(given, where)

@@ -125,7 +125,7 @@ def test_late_rewards_forgotten_choices_and_bad_ones() -> None:
         for wrong, sentence in ((second.id, "not waiting"), ("12345", "not waiting"), ("?", "must be what select")):
             with pytest.raises(FedbanditError, match=sentence):
                 client.observe(0.5, wrong)
-        with pytest.raises(FedbanditError, match="within ±10"):
+        with pytest.raises(FedbanditError, match="within ±1,"):
             client.observe(1000.0, client.select(np.eye(3)).id)
         with pytest.raises(FedbanditError, match="shape of arms"):
             client.select(np.eye(2))
@@ -219,6 +219,9 @@ def test_tls_tokens_and_revocation(tmp_path: Path, capsys: pytest.CaptureFixture
                 visit(client, np.random.default_rng(1), 60)
                 eventually(lambda: client.problem is not None)
                 assert "revoked" in (client.problem or "")
+            with Client(url, federation="shops", token=token, state=tmp_path / "a.db") as stranger:  # without the ca
+                eventually(lambda: stranger.problem is not None)
+                assert "cannot be trusted" in (stranger.problem or "")
             with pytest.raises(FedbanditError, match=r"certificate|CERTIFICATE"):
                 Client(url, federation="shops", token=token)
             with pytest.raises(FedbanditError, match="revoked"):
@@ -308,3 +311,23 @@ def test_a_private_client_draws_secure_noise_and_its_ledger_survives(
         monkeypatch.setitem(sys.modules, "opendp", None)
         with pytest.raises(fb.FedbanditError, match=r"pip install 'fedbandit\[secure\]'"):
             Client(url, federation="shops", name="b")
+
+
+def test_choices_have_propensities_and_a_log_that_stays_here(tmp_path: Path) -> None:
+    """Deploy, log, evaluate: what a client decided is what `fedbandit replay` reads."""
+    rng = np.random.default_rng(0)
+    shares: dict[float, set[float]] = {0.0: set(), 0.5: set()}
+    with served(make_host()) as url, Client(url, federation="shops", name="a", decisions=tmp_path / "log") as client:
+        for t in range(400):
+            explore = 0.5 if t % 2 else 0.0
+            arm = client.select(rng.uniform(-0.5, 0.5, (4, 3)), explore=explore)
+            shares[explore].add(round(arm.propensity, 6))
+            client.observe(float(rng.uniform(0, 1)), arm)
+        with pytest.raises(FedbanditError, match=r"explore is 1\.5, but must be a probability"):
+            client.select(rng.uniform(-0.5, 0.5, (4, 3)), explore=1.5)
+    assert shares == {0.0: {1.0}, 0.5: {0.125, 0.625}}, "UCB takes one arm for sure; half of the time it is mixed"
+    log = fb.environments.read_decision_log(tmp_path / "log")
+    assert log.n_decisions == 400
+    assert log.client_names == ("a",)
+    found = fb.evaluation.evaluate_frozen(fb.uniform(), log)
+    assert "no choice" in found.warnings[0]

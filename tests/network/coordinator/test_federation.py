@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import fedbandit as fb
 from fedbandit.errors import FedbanditError
 from fedbandit.network.coordinator.config import on_a_network
 from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.coordinator.journal import Entry
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import MemoryStore, open_store
 from fedbandit.presets import PRESETS
@@ -76,8 +78,8 @@ def test_a_restart_recovers_exactly(store_url: str) -> None:
     assert pack("coordinator", again.state()) == pack("coordinator", before)
     run(again, clients, 10)  # and it goes on
     assert again.machine.applied == {i: client.machine.sequence for i, client in enumerate(clients)}
-    with pytest.raises(FedbanditError, match="configured with"):
-        Federation(name, Agreement("async-linucb", {"gamma_upload": 9.0}, WORLD), store)
+    with pytest.raises(FedbanditError, match="dim is 4, but the federation has 3"):
+        Federation(name, replace(AGREEMENT, world=replace(WORLD, dim=4)), store)
     store.close()
 
 
@@ -105,10 +107,10 @@ def test_a_fault_in_the_middle_of_a_batch_takes_back_what_was_not_written(monkey
     (frame,) = clients[0].outgoing()
     honest = Federation._take
 
-    def faulty(self: Federation, name: str, data: bytes, at: float) -> object:
+    def faulty(self: Federation, name: str, data: bytes, at: float, entries: list[Entry]) -> object:
         if name == "client-1":
             raise np.linalg.LinAlgError
-        return honest(self, name, data, at)
+        return honest(self, name, data, at, entries)
 
     monkeypatch.setattr(Federation, "_take", faulty)
     with pytest.raises(np.linalg.LinAlgError):

@@ -88,6 +88,12 @@ def _unknown_pair(system: System) -> str | None:
     if isinstance(system.structure, Clustering) and (not compiled or system.privacy.perturbs == "statistics"):
         other = system.protocol if not compiled else system.privacy
         return f"{type(other).__name__} with the structure {structure}"
+    if system.privacy.pooled:
+        return f"the privacy {type(system.privacy).__name__} with one total of everybody's statistics"
+    if system.privacy.waits:
+        return f"the privacy {type(system.privacy).__name__} with clients that learn from releases alone"
+    if isinstance(system.protocol, Scheduled) and not system.structure.by_member:
+        return f"the protocol Scheduled with the structure {structure}"
     sampled = isinstance(system.policy, LinTS | LinPHE)
     waits = system.structure.separate and not system.structure.fresh
     if sampled and (system.privacy.perturbs == "statistics" or waits):

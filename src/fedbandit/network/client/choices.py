@@ -15,6 +15,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import math
 import struct
 from typing import NamedTuple
 
@@ -29,14 +30,18 @@ _SIGNATURE = 32
 
 
 class Arm(int):
-    """The index of the arm that was chosen; its `id` names the choice when the reward comes."""
+    """The index of the arm that was chosen; its `id` names the choice when the reward comes.
+
+    `propensity` is the probability with which it was chosen: what evaluating other policies on a log needs.
+    """
 
     id: str
+    propensity: float
 
-    def __new__(cls, index: int, id: str) -> Arm:
+    def __new__(cls, index: int, id: str, propensity: float = math.nan) -> Arm:
         """An index with an id."""
         arm = super().__new__(cls, index)
-        arm.id = id
+        arm.id, arm.propensity = id, propensity
         return arm
 
 

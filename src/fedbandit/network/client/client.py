@@ -20,11 +20,12 @@ import logging
 import os
 import secrets
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -39,6 +40,9 @@ from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.noise import Source
 from fedbandit.system import System
 from fedbandit.types import Array
+
+if TYPE_CHECKING:
+    from fedbandit.environments.decision_log import DecisionLog
 
 log = logging.getLogger("fedbandit.client")
 
@@ -57,6 +61,10 @@ class Client:
     `out_of_range` says what becomes of a feature vector that is longer than declared: `"refuse"`, `"clip"` or `"scale"`
     (`Features`). `choice_key`, a secret of 16 bytes or more that all workers have, signs tokens (`export`).
 
+    `decisions`, a folder, keeps a log of every choice with its contexts, propensity and reward on this device, for
+    `fedbandit replay`; it is never sent. It holds raw data, also in a private federation: what the guarantee says of
+    what leaves the client it does not say of this folder.
+
     Methods may be called from any thread. A client belongs to the process that opened it: after a fork, and after
     `close`, it refuses to choose and to learn.
     """
@@ -74,6 +82,7 @@ class Client:
         longest: float | None = None,
         out_of_range: OutOfRange = "refuse",
         choice_key: str | bytes | None = None,
+        decisions: str | os.PathLike[str] | None = None,
         report: bool = False,
         timeout: float = 10.0,
     ) -> None:
@@ -97,6 +106,7 @@ class Client:
         except BaseException:
             self._store.close()
             raise
+        self._decisions = _decision_log(decisions, name if name is not None else f"member-{member}")
         self._one_at_a_time = threading.RLock()  # for whatever touches the disk; select does not
         self.reward = 0.0
         self.facts: dict[str, float] = {}
@@ -111,11 +121,22 @@ class Client:
 
     # Choosing and learning
 
-    def select(self, arms: ArrayLike) -> Arm:
-        """Choose one of the arms, given by their features as a (K, d) array, K as you like."""
+    def select(self, arms: ArrayLike, *, explore: float = 0.0) -> Arm:
+        """Choose one of the arms, given by their features as a (K, d) array, K as you like.
+
+        With probability `explore` any arm is chosen instead: a policy without chance, such as UCB, then leaves a log by
+        which others can be evaluated.
+        """
         self._check_open()
-        choice = self._durable.select(self._features.transform(arms))
-        return Arm(choice.arm, id_of(choice.number))
+        X, policy = self._features.transform(arms), self._durable.machine.chooser
+        choice = self._durable.select(X, explore)
+        arm = Arm(choice.arm, id_of(choice.number), choice.propensity)
+        if self._decisions is not None:
+            known = policy.randomness != "unknown"
+            self._decisions.decided(
+                arm.id, X, int(arm), arm.propensity, known=known, policy=policy.name, at=time.time()
+            )
+        return arm
 
     def observe(self, reward: float, choice: Arm | str) -> None:
         """Learn the reward of a choice, whenever it comes: of an arm, of its id, or of a token.
@@ -131,10 +152,13 @@ class Client:
                     number, x = verify(self._signing_key(), self._terms, str(choice), self._durable.machine.context_dim)
                     self._durable.redeem(number, x, reward)
                 else:
-                    self._durable.observe(number_of(choice), reward)
+                    number = number_of(choice)
+                    self._durable.observe(number, reward)
             except StoreError as error:
                 self._trouble(error)
             self.reward += float(reward)
+            if self._decisions is not None:
+                self._decisions.rewarded(id_of(number), float(reward))
             to_send = self._durable.machine.sequence > before or self._durable.asking is not None
         if to_send:
             self._connection.settled.clear()
@@ -229,6 +253,8 @@ class Client:
                 self._durable.flush()
         finally:
             self._store.close()
+            if self._decisions is not None:
+                self._decisions.close()
 
     def __enter__(self) -> Self:
         """The client itself."""
@@ -313,9 +339,9 @@ class AsyncClient:
             raise FedbanditError("The client is not open: use async with.")
         return self.client
 
-    def select(self, arms: ArrayLike) -> Arm:
-        """Choose one of the arms."""
-        return self._open.select(arms)
+    def select(self, arms: ArrayLike, *, explore: float = 0.0) -> Arm:
+        """Choose one of the arms, now and then any of them."""
+        return self._open.select(arms, explore=explore)
 
     async def observe(self, reward: float, choice: Arm | str) -> None:
         """Learn the reward of a choice."""
@@ -371,6 +397,14 @@ def _key(choice_key: str | bytes | None) -> bytes | None:
     if key is not None and not (isinstance(key, bytes) and len(key) >= 16):
         raise FedbanditError("choice_key must be a secret of 16 bytes or more, the same for all workers.")
     return key
+
+
+def _decision_log(folder: str | os.PathLike[str] | None, client: str) -> DecisionLog | None:
+    if folder is None:
+        return None
+    from fedbandit.environments.decision_log import DecisionLog  # which a device that keeps none need not load
+
+    return DecisionLog(folder, client=client)
 
 
 def noise_source(system: System, *, report: bool, lasts: bool) -> Source | None:

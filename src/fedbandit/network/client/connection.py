@@ -1,8 +1,7 @@
 """A client's connection to its coordinator: one WebSocket, reconnected with exponential backoff.
 
-The connection sends the greeting, then one upload after the other, each until it is acknowledged, and takes whatever
-comes. `wake` tells it that there may be something to send. It never holds up the service: the client is locked only
-while a message is taken.
+What is said is the business of a `Conversation`. `wake` tells the connection that there may be something to send. It
+never holds up the service: the client is locked only while a message is taken.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from fedbandit.errors import FedbanditError
-from fedbandit.messages import Receipt, decode
 from fedbandit.network.addresses import is_loopback
+from fedbandit.network.client.conversation import PROTOCOL, Conversation, Refused
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.invitation import Agreement
-from fedbandit.network.refusal import TRANSIENT
+from fedbandit.network.resolved import accept
 from fedbandit.network.stores import StoreError
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
@@ -72,7 +71,9 @@ class Address:
             reason = getattr(error, "reason", error)
             raise FedbanditError(f"There is no answer from {self.url}, and no state to go on from: {reason}.") from None
         try:
-            return Agreement.of_json(answer["agreement"]), int(answer["member"])
+            return accept(answer)
+        except FedbanditError:
+            raise
         except (KeyError, TypeError, ValueError) as error:
             raise FedbanditError(f"{self.url} does not answer like a coordinator: {error}.") from None
 
@@ -115,10 +116,11 @@ class Connection:
         self.wake()
 
     async def run(self) -> None:
-        """Stay in touch."""
+        """Stay in touch. Reconnecting is done by hand: meanwhile what waits for the disk is written, `wake` cuts in."""
         # Here rather than on top: a program that never connects, such as the command line, starts sooner.
         from websockets.asyncio.client import connect
         from websockets.exceptions import InvalidStatus, WebSocketException
+        from websockets.typing import Subprotocol
 
         self._loop = asyncio.get_running_loop()
         pause = FIRST_PAUSE
@@ -128,6 +130,7 @@ class Connection:
                 async with connect(
                     self.address.stream,
                     additional_headers=self.address.headers,
+                    subprotocols=[Subprotocol(PROTOCOL)],
                     ssl=self.address.ssl,
                     compression=None,
                     proxy=None,
@@ -136,9 +139,14 @@ class Connection:
                 ) as ws:
                     self.connected = True
                     await self._converse(ws)
+            except Refused as refusal:
+                if not refusal.transient:
+                    self.problem = str(refusal)
             except InvalidStatus as error:
                 body = bytes(error.response.body or b"")
                 self.problem = f"The coordinator refuses the connection: {_sentence(body)}"
+            except ssl.SSLCertVerificationError as error:  # not signed by `ca`, expired, or of another host
+                self.problem = f"The coordinator at {self.address.url} cannot be trusted: {error.verify_message}."
             except (TimeoutError, OSError, WebSocketException):
                 pass
             except StoreError as error:
@@ -165,19 +173,20 @@ class Connection:
             self._write_choices()
 
     async def _converse(self, ws: Any) -> None:
+        conversation = Conversation(self.client)
         with self.lock():
-            greeting = self.client.greeting()
-        if greeting is None:
+            greeting = conversation.begin()
+        if not greeting:
             return
-        await ws.send(greeting)
-        expected: int | None = 0  # the upload whose receipt is awaited; 0: the answer to the greeting
+        await ws.send(greeting[0])
         since, reported = time.monotonic(), 0.0
         listening = asyncio.ensure_future(ws.recv())
         try:
             while not self._closing.is_set():
                 self._wake.clear()
-                if expected is None:
-                    expected, since = await self._send_next(ws), time.monotonic()
+                for frame in self._next(conversation):
+                    await ws.send(frame)
+                    since = time.monotonic()
                 if self.report is not None and time.monotonic() - reported > 1.0:
                     reported = time.monotonic()
                     await ws.send(json.dumps({"report": self.report()}))
@@ -185,9 +194,11 @@ class Connection:
                 await asyncio.wait({listening, waking}, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
                 waking.cancel()
                 if listening.done():
-                    expected = self._take(listening.result(), expected)
+                    with self.lock():
+                        conversation.take(listening.result())
+                    self.problem = None
                     listening = asyncio.ensure_future(ws.recv())
-                if expected is not None and time.monotonic() - since > SECONDS_TO_ANSWER:
+                if conversation.awaits is not None and time.monotonic() - since > SECONDS_TO_ANSWER:
                     return
                 self._write_choices()
         finally:
@@ -195,34 +206,17 @@ class Connection:
             with contextlib.suppress(BaseException):
                 await listening
 
-    async def _send_next(self, ws: Any) -> int | None:
-        """Send the next frame, if there is one; what is awaited then (`Frame.awaits`)."""
+    def _next(self, conversation: Conversation) -> list[bytes]:
+        """What to send now; `settled` is set if there is nothing left."""
         with self.lock():
             try:
-                frames = self.client.outgoing()
+                frames = conversation.next()
             except StoreError as error:  # what is not in the store is not sent; the next turn tries again
-                self.problem, frames = str(error), []
-            if not frames and not self.client.machine.outbox:
+                self.problem = str(error)
+                return []
+            if conversation.awaits is None and not self.client.machine.outbox:
                 self.settled.set()
-        if not frames:
-            return None
-        await ws.send(frames[0].data)
-        return frames[0].awaits
-
-    def _take(self, data: bytes | str, expected: int | None) -> int | None:
-        """Take a message; what is still awaited afterwards."""
-        if isinstance(data, str):
-            refusal = json.loads(data)
-            if refusal.get("kind") not in TRANSIENT:
-                self.problem = str(refusal.get("error"))
-            raise ConnectionError(str(refusal.get("kind")))  # a new connection begins with a new greeting
-        message = decode(data)
-        with self.lock():
-            self.client.receive(message)
-        self.problem = None
-        if isinstance(message, Receipt) and (expected is None or message.sequence >= expected or expected == 0):
-            return None
-        return expected
+        return frames
 
     def _write_choices(self) -> None:
         try:

@@ -40,7 +40,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedbandit.errors import FedbanditError, number, require
 from fedbandit.machines.client import Choice, ClientMachine
 from fedbandit.messages import Download, Message, Request, Threshold, Upload, decode, encode
-from fedbandit.network.envelope import UNSAID, Envelope, extend, seal
+from fedbandit.network.envelope import Envelope, extend, seal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import Store
 from fedbandit.privacy.noise import Source
@@ -90,7 +90,7 @@ class DurableClient:
         self.store = store
         self.agreement = agreement
         self._agreed = agreement.as_json()
-        self.terms = UNSAID
+        self.terms = agreement.digest
         """The digest of what was agreed on."""
         self.lock = threading.Lock()
         """Held while the machine is touched, never while the store is written."""
@@ -123,10 +123,10 @@ class DurableClient:
 
     # What the service asks
 
-    def select(self, arms: ArrayLike) -> Choice:
-        """Choose an arm."""
+    def select(self, arms: ArrayLike, explore: float = 0.0) -> Choice:
+        """Choose an arm, now and then any of them, and say how probable the choice was."""
         with self.lock:
-            choice = self.machine.select(arms)
+            choice = self.machine.select(arms, explore=explore, propensity=True)
             x = self.machine.waits_for(choice.number)
             assert x is not None
             self._add(_CHOICE.pack(_CHOSEN, choice.number, self.machine.steps) + x.tobytes())

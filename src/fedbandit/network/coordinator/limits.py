@@ -20,6 +20,9 @@ from fedbandit.world import World
 FAILURE = 1e-9
 """The probability with which an honest client is ever refused because its noise was larger than what is allowed for."""
 
+RESIDUALS = 1e6
+"""Of a model of two parts: what is left of a reward after the personal part's estimate is no larger than this."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -31,7 +34,8 @@ class Limits:
 
     The second is V ⪰ 0 and, by Cauchy–Schwarz in every direction, |⟨a, b⟩|² ≤ n B² aᵀVa. Noise N in V and h in b moves
     eigenvalues by at most ‖N‖ + ‖h‖: `gram` and `reward` bound these two (0 where nothing is noised, as follows from
-    the system's privacy part). Where B is not finite, b is not looked at.
+    the system's privacy part). n, and everybody's n together, are at most the declared horizon, so that whatever was
+    accepted can be added up and sent. Where B is not finite, |b| ≤ `RESIDUALS` n L is all that is asked.
     """
 
     dim: int
@@ -39,6 +43,7 @@ class Limits:
     reward_bound: float
     gram: float = 0.0
     reward: float = 0.0
+    horizon: int = 2**53 - 1
 
     @classmethod
     def of(cls, system: System, world: World, reward_bound: float) -> Limits:
@@ -54,17 +59,23 @@ class Limits:
             largest += rule.scale * math.log(world.horizon / FAILURE)
         if isinstance(system.structure, GlobalLocal):
             largest = math.inf
-        return cls(system.structure.shared_dim(world), world.bound, largest, gram, reward)
+        return cls(system.structure.shared_dim(world), world.bound, largest, gram, reward, world.horizon)
 
-    def check(self, upload: Upload) -> None:
-        """Refuse an upload that no observations can have led to."""
+    def check(self, upload: Upload, before: int = 0) -> None:
+        """Refuse an upload that no observations can have led to, or one too many after `before` of everybody."""
         V, b, n = upload.sums
         if b.size != self.dim:
             raise Refusal("statistics", f"The statistics are of dimension {b.size}, expected {self.dim}.")
         if not (np.isfinite(V).all() and np.isfinite(b).all() and np.isfinite(upload.known)):
             raise Refusal("statistics", "The statistics are not finite.")
-        if n >= 2**53:
-            raise Refusal("statistics", f"The statistics are of {n} observations, which nobody can have made.")
+        if n > self.horizon:
+            raise Refusal("statistics", f"The statistics are of {n} observations, but horizon = {self.horizon}.")
+        if before + n > self.horizon:
+            raise Refusal(
+                "horizon",
+                f"The federation has {before} observations and cannot take {n} more, because horizon = {self.horizon}; "
+                "its operator can raise that.",
+            )
         if n == 0 and (V.any() or b.any()):
             raise Refusal("statistics", "The statistics are of no observation, but are not zero.")
         most = n * self.bound**2
@@ -73,6 +84,8 @@ class Limits:
         if trace > most + self.dim * self.gram + rounding:
             raise Refusal("statistics", f"The trace is {trace:.6g}, but {n} contexts allow at most {most:.6g}.")
         if math.isinf(self.reward_bound):
+            if float(np.abs(b).max()) > RESIDUALS * n * self.bound:
+                raise Refusal("statistics", f"What is left of rewards cannot have been beyond ±{RESIDUALS:g}.")
             M, slack = V + 0.0, self.gram + rounding
         else:
             M, slack = np.empty((self.dim + 1, self.dim + 1)), self.gram + self.reward

@@ -15,7 +15,8 @@ chain) means, compared with what the register has for that member:
 
 A session that has made more uploads than were applied is accepted, but nothing is acknowledged to it and no download
 is sent to it before it has repeated the last upload that was applied: a copy may have made other uploads of that
-number.
+number. If it cannot, because these were acknowledged by a store that has been lost since, it is asked what all its
+uploads amount to (`messages.Recall`), which takes the place of what there is.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ from typing import Any
 from fedbandit.messages import Upload
 from fedbandit.network.envelope import Envelope, extend
 from fedbandit.network.refusal import Refusal
-from fedbandit.state import State, StateError, require_like
+from fedbandit.state import READERS, Reader, State, StateError, require_like
 
 MOST_INCARNATIONS = 100
-"""How often a member may lose its state before a person has to look at it."""
+"""How often a member may lose its state within a day; so many states that were given up are remembered."""
+
+DAY = 86_400.0
 
 REMEMBERED = 16
 """How many uploads back a retry is recognised; a client sends one after the other."""
@@ -49,8 +52,16 @@ class MemberRecord:
     """The chain after each of the last uploads, `chain` the last of them."""
     verified: bool = False
     """Whether the session is known to have the history that was applied. Until then nothing is acknowledged to it."""
-    past: list[int] = field(default_factory=list)
+    past: list[tuple[int, float]] = field(default_factory=list)
+    """The last incarnations that were given up, and when."""
+    enrolled: float = 0.0
+    """When it was invited first."""
     quarantined: str = ""
+    quarantined_by: str = ""
+    suspected: bool = False
+    """Whether most of the others contradict it (`robust.py`): nobody is sent what it has uploaded."""
+    trusted: bool = False
+    """Whether a person has ended its quarantine: what it says is not compared with the others' any more."""
     absent: bool = False
     """Whether it has let a call go unanswered for too long, and has sent nothing since."""
     last_heard: float = 0.0
@@ -73,15 +84,17 @@ class MemberRecord:
         """Whether an answer of this member is worth waiting for."""
         return self.joined and not self.absent and not self.quarantined
 
-    def check_join(self, envelope: Envelope, applied: int) -> bool:
+    def check_join(self, envelope: Envelope, applied: int, at: float) -> bool:
         """Whether this Join begins a new incarnation; one that the table does not allow is refused."""
         if not self.joined:
             return False
-        if envelope.incarnation in self.past:
+        if any(envelope.incarnation == given_up for given_up, _ in self.past):
             raise Refusal("session", f"Client {self.name!r} uses a state that was given up for a new one.")
         if envelope.incarnation != self.incarnation:
-            if len(self.past) >= MOST_INCARNATIONS:
-                raise Refusal("session", f"Client {self.name!r} has lost its state {MOST_INCARNATIONS} times already.")
+            if len(self.past) >= MOST_INCARNATIONS and 0 <= at - self.past[0][1] < DAY:
+                raise Refusal(
+                    "session", f"Client {self.name!r} has lost its state {MOST_INCARNATIONS} times within a day."
+                )
             return True
         opening = (envelope.epoch, envelope.nonce)
         if opening != (self.epoch, self.nonce) and envelope.epoch <= self.epoch:
@@ -116,22 +129,32 @@ class MemberRecord:
         self.chain = chain
         self.recent = [*self.recent[1 - REMEMBERED :], chain]
 
-    def open_session(self, envelope: Envelope, reborn: bool, applied: int) -> None:
+    def note_restatement(self, envelope: Envelope, n: int, releases: int) -> None:
+        """All uploads so far were stated anew: from here the history goes on."""
+        self.chain, self.recent, self.verified = envelope.chain, [envelope.chain], True
+        self.observations, self.releases = max(self.observations, n), max(self.releases, releases)
+
+    def open_session(self, envelope: Envelope, reborn: bool, applied: int, at: float) -> None:
         """From now on only this session is accepted; one that is reborn has lost its history."""
         if reborn:
-            self.past.append(self.incarnation)
+            self.past = [*self.past[1 - MOST_INCARNATIONS :], (self.incarnation, at)]
             self.chain, self.recent = 0, []
         self.verified = envelope.sequence == applied or applied == 0
         self.incarnation, self.epoch, self.nonce = envelope.incarnation, envelope.epoch, envelope.nonce
 
 
 class Register:
-    """All members, by name and by number."""
+    """All members, by name and by number. A number that a member has left is given to the next newcomer."""
 
     def __init__(self, n_members: int) -> None:
         self.n_members = n_members
         self.by_name: dict[str, MemberRecord] = {}
         self.by_number: list[MemberRecord] = []
+
+    @property
+    def present(self) -> list[MemberRecord]:
+        """The members there are."""
+        return list(self.by_name.values())
 
     def record(self, name: str) -> MemberRecord:
         """The record of a client that is a member."""
@@ -141,19 +164,38 @@ class Register:
 
     def require_place(self, name: str) -> None:
         """Refuse one more client than the federation has places."""
-        if name not in self.by_name and len(self.by_number) >= self.n_members:
+        if name not in self.by_name and len(self.by_name) >= self.n_members:
             raise Refusal("identity", f"There is no place for client {name!r}: all {self.n_members} are taken.")
 
-    def enrol(self, name: str) -> MemberRecord:
-        """The record of a client; one that is not a member gets the next number."""
+    def enrol(self, name: str, at: float) -> MemberRecord:
+        """The record of a client; one that is not a member gets the first number that is free."""
         self.require_place(name)
         if name not in self.by_name:
-            self.by_name[name] = MemberRecord(len(self.by_number), name)
-            self.by_number.append(self.by_name[name])
+            free = (r.member for r in self.by_number if not r.name)
+            member = next(free, len(self.by_number))
+            self.by_name[name] = MemberRecord(member, name, enrolled=at)
+            self.by_number[member : member + 1] = [self.by_name[name]]
         return self.by_name[name]
 
+    def readmit(self, name: str, member: int, at: float) -> MemberRecord:
+        """Give a client the number that it says it had, if it is free."""
+        self.require_place(name)
+        taken = member < len(self.by_number) and self.by_number[member].name
+        if member >= self.n_members or taken:
+            raise Refusal("identity", f"Client {name!r} says that it is member {member}, which is another client.")
+        self.by_number += [MemberRecord(i, "") for i in range(len(self.by_number), member + 1)]
+        self.by_number[member] = self.by_name[name] = MemberRecord(member, name, enrolled=at)
+        return self.by_name[name]
+
+    def free(self, name: str) -> int:
+        """A member is gone; its number, which another may get."""
+        member = self.record(name).member
+        del self.by_name[name]
+        self.by_number[member] = MemberRecord(member, "")
+        return member
+
     def state(self) -> list[dict[str, Any]]:
-        """Plain values, one dict a member."""
+        """Plain values, one dict a member; of a number that is free, a record without a name."""
         return [dict(vars(record)) for record in self.by_number]
 
     def restore(self, state: list[dict[str, Any]]) -> None:
@@ -163,5 +205,16 @@ class Register:
             require_like(State(kept, {}), State(fresh, {}))
             if set(kept) != set(fresh) or kept["member"] != number or number >= self.n_members:
                 raise StateError(f"The stored record {number} is not one of {self.n_members} members.")
-        self.by_number = [MemberRecord(**kept) for kept in state]
-        self.by_name = {record.name: record for record in self.by_number}
+        self.by_number = [MemberRecord(**{**kept, "past": [(i, at) for i, at in kept["past"]]}) for kept in state]
+        self.by_name = {record.name: record for record in self.by_number if record.name}
+
+
+def _read_first(state: State) -> State:
+    """Format 1: no terms, no time of invitation, and of incarnations that were given up only the number."""
+    header, arrays = state
+    fresh = vars(MemberRecord(0, ""))
+    members = [{**fresh, **kept, "past": [[i, 0.0] for i in kept["past"]]} for kept in header["members"]]
+    return State({**header, "members": members, "terms": []}, arrays)
+
+
+READERS["coordinator", 1] = Reader(snapshot=_read_first)

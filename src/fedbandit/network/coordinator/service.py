@@ -33,6 +33,7 @@ from fedbandit.network.coordinator.overview import metrics, overview
 from fedbandit.network.credentials import Identity, Role
 from fedbandit.network.jsonable import to_json
 from fedbandit.network.refusal import TRANSIENT, Refusal
+from fedbandit.network.resolved import invitation as make_invitation
 
 _LENGTH = struct.Struct("<I")
 REPORT_KEYS = ("observed", "reward", "regret", "alone")
@@ -65,8 +66,8 @@ def make_app(host: Host) -> Starlette:
         hosted = host.hosted(request.path_params["federation"])
         hosted.limit(identity.name)
         record = await hosted.do(hosted.federation.invite, identity.name, now())
-        agreement = hosted.federation.agreement.as_json()
-        return JSONResponse({"agreement": agreement, "member": record.member, "name": identity.name})
+        federation = hosted.federation
+        return JSONResponse(make_invitation(federation.agreement, federation.name, record.member, identity.name))
 
     async def messages(request: Request) -> Response:
         identity = identify(request, "client")

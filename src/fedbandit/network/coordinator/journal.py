@@ -1,0 +1,94 @@
+"""The journal of a federation: what was accepted, in order, and now and then a snapshot in its place."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from fedbandit.network.stores import Store, StoreError
+from fedbandit.state import State, pack, pack_entry, unpack, unpack_entry
+
+KIND = "coordinator"
+_HEAD = struct.Struct("<BdH")  # kind, time, length of the name
+_NUMBER = struct.Struct("<Q")
+FRAME, ENROLMENT, QUARANTINE, ROUND, TICK, ABSENT, SUSPENSION, DEPARTURE, READMISSION, SUSPICION = range(1, 11)
+"""Kinds of entries. QUARANTINE is that of format 1, which has a reason and nobody who gave it."""
+
+
+class Entry(NamedTuple):
+    """Something that was accepted: when, from whom, and what."""
+
+    kind: int
+    at: float
+    name: str
+    rest: bytes = b""
+
+    def encode(self) -> bytes:
+        """As bytes of the journal."""
+        text = self.name.encode()
+        return pack_entry(KIND, _HEAD.pack(self.kind, self.at, len(text)) + text + self.rest)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Entry:
+        """What `encode` gave, without its checksum."""
+        kind, at, length = _HEAD.unpack_from(data)
+        start = _HEAD.size + length
+        return cls(kind, at, data[_HEAD.size : start].decode(), data[start:])
+
+    def numbers(self) -> list[int]:
+        """The numbers that `rest` has."""
+        return [number for (number,) in _NUMBER.iter_unpack(self.rest)]
+
+
+def numbers(*values: int) -> bytes:
+    """Numbers as an entry has them."""
+    return b"".join(map(_NUMBER.pack, values))
+
+
+class Journal:
+    """Entries and snapshots of one federation in a store.
+
+    A snapshot is due after `snapshot_every` entries that are together at least as long as the last one was: so writing
+    them takes no more than twice what the entries need, however large a federation is.
+    """
+
+    def __init__(self, store: Store, name: str, snapshot_every: int) -> None:
+        self.store, self.name, self.snapshot_every = store, name, snapshot_every
+        self.behind = False
+        """Whether memory has what the store has not, because a write has failed."""
+        self.snapshot_bytes = 0
+        self._entries = self._bytes = 0
+
+    def read(self) -> tuple[State | None, list[Entry]]:
+        """The snapshot, None if there is none, and the entries since."""
+        snapshot, entries = self.store.read(self.name)
+        self.behind = False
+        self._entries, self._bytes = len(entries), sum(map(len, entries))
+        self.snapshot_bytes = 0 if snapshot is None else len(snapshot)
+        state = None if snapshot is None else unpack(KIND, snapshot, self.store.where)
+        return state, [Entry.decode(unpack_entry(KIND, entry, self.store.where)) for entry in entries]
+
+    def snapshot(self, state: State) -> None:
+        """Put a snapshot in the place of everything."""
+        data = pack(KIND, state)
+        self.store.replace(self.name, data)
+        self._entries = self._bytes = 0
+        self.snapshot_bytes = len(data)
+
+    def write(self, entries: list[Entry], state: Callable[[], State]) -> None:
+        """Add entries, all or none; a snapshot of the state after them if one is due."""
+        if not entries:
+            return
+        encoded = [entry.encode() for entry in entries]
+        try:
+            self.store.append(self.name, encoded)
+        except BaseException:
+            self.behind = True
+            raise
+        self._entries += len(encoded)
+        self._bytes += sum(map(len, encoded))
+        if self._entries >= self.snapshot_every and self._bytes >= self.snapshot_bytes:
+            with suppress(StoreError):  # the entries are safe; the next write tries again
+                self.snapshot(state())

@@ -1,0 +1,289 @@
+"""What a federation remembers, and how it goes on: agreement, machine, register, and the journal that all of it follows
+from. Every step here is deterministic, so that entries of the journal, applied again in order, lead to the same state.
+
+Terms. The store has the agreement that its entries were made under. If another one is configured, everything is
+recovered under the old one first; then, if the change is sound, it takes effect with a snapshot.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from fedbandit.errors import FedbanditError, shown
+from fedbandit.messages import (
+    Collect,
+    Download,
+    Join,
+    Message,
+    Recall,
+    Receipt,
+    Request,
+    Restate,
+    Upload,
+    decode,
+    encoded_size,
+)
+from fedbandit.network.coordinator import journal as kinds
+from fedbandit.network.coordinator.activity import Activity
+from fedbandit.network.coordinator.journal import KIND, Entry, Journal, numbers
+from fedbandit.network.coordinator.limits import Limits
+from fedbandit.network.coordinator.register import MemberRecord, Register
+from fedbandit.network.coordinator.rules import Rules
+from fedbandit.network.envelope import SIZE, Envelope, extend, unseal
+from fedbandit.network.invitation import Agreement
+from fedbandit.network.stores import Store
+from fedbandit.protocols.coordinator import Coordinator
+from fedbandit.sharing import Groups, Others
+from fedbandit.state import State, StateError, require_like, restoring
+
+
+class Event(NamedTuple):
+    """Something that an operator wants to know, for the log."""
+
+    what: str
+    facts: dict[str, Any]
+
+
+class RecordedFederation:
+    """The state of a federation, and its steps."""
+
+    def __init__(self, name: str, agreement: Agreement, store: Store, snapshot_every: int, rules: Rules) -> None:
+        self.name = name
+        self.store = store
+        self.rules = rules
+        self.journal = Journal(store, name, snapshot_every)
+        self.events: list[Event] = []
+        """What has happened since the host last looked."""
+        self._agree(agreement)
+        self.recover()
+
+    def _agree(self, agreement: Agreement) -> None:
+        """From now on this is what all have agreed on."""
+        self.agreement = agreement
+        self._agreed = agreement.as_json()
+        self.digest = agreement.digest
+        self.system = agreement.build()
+        self.rules.require_for(self.system, agreement.world)
+        self.private = self.system.guarantee.basis != "none"
+        self.dim = self.system.structure.shared_dim(agreement.world)
+        self.limits = Limits.of(self.system, agreement.world, agreement.reward_bound)
+        self.most_bytes = SIZE + encoded_size(Upload, self.dim)
+        self.machine = self._machine()
+        self.register = Register(agreement.world.n_clients)
+
+    def _machine(self) -> Coordinator:
+        machine = self.system.told(self.agreement.world).coordinator(self.agreement.world)
+        if machine is None:
+            raise FedbanditError(f"{self.agreement.system} has no coordinator: its clients exchange nothing.")
+        if self.rules.retract:
+            machine.keep_contributions()
+        return machine
+
+    def recover(self) -> None:
+        wanted = self.agreement
+        self.activity = Activity()
+        self.terms = [self.digest.hex()]
+        self.rounds = self.rounds_kept = self.waited = 0
+        self.waited_in = -1  # the call whose answers were awaited at the last tick
+        self._agree(wanted)
+        state, entries = self.journal.read()
+        changed = False
+        if state is None:
+            self.journal.snapshot(self.state())
+        else:
+            with restoring(KIND, self.store.where):
+                if not isinstance(state.header.get("agreement"), dict):
+                    raise StateError(f"The stored agreement is {shown(state.header.get('agreement'))}.")
+                stored = Agreement.of_json(state.header["agreement"])
+            changed = stored.as_json() != self._agreed
+            if changed:
+                stored.require_sound_change(wanted)
+                self._agree(stored)
+            self._restore(state)
+        for entry in entries:
+            self._replay(entry)
+        if changed:
+            self._change(wanted)
+        if self.rules.retract != (self.machine.contributions is not None):  # another rule than what was written under
+            self.machine.contributions = None
+            if self.rules.retract:
+                self.machine.keep_contributions()
+            self.journal.snapshot(self.state())
+        self.rounds_kept = self.rounds
+
+    def _change(self, agreement: Agreement) -> None:
+        """Let a sound change of the agreement take effect."""
+        state, old, sharing = self.state(), self.agreement.world.n_clients, self.machine.sharing
+        new = agreement.world.n_clients
+        if new < len(self.register.by_number) or (new != old and not isinstance(sharing, Groups | Others)):
+            reason = "groups are found among as many" if new > old else "members have these numbers; free places first"
+            raise FedbanditError(f"clients is {new}, but the federation has {old} places, and {reason}.")
+        self._agree(agreement)
+        terms = [*state.header["terms"], self.digest.hex()]
+        fitted = {name: _fitted(array, self.machine.state().arrays.get(name)) for name, array in state.arrays.items()}
+        self._restore(State({**state.header, "agreement": self._agreed, "terms": terms}, fitted))
+        self.journal.snapshot(self.state())
+        self.events.append(Event("the terms have changed", {"digest": self.digest.hex()}))
+
+    def state(self) -> State:
+        """All that has to survive."""
+        header, arrays = self.machine.state()
+        mine = {
+            "agreement": self._agreed,
+            "terms": self.terms,
+            "rounds": self.rounds,
+            "members": self.register.state(),
+            "activity": self.activity.state(),
+        }
+        return State({**mine, "machine": header}, arrays)
+
+    def _restore(self, state: State) -> None:
+        with restoring(KIND, self.store.where):
+            require_like(State(state.header, {}), State(self.state().header, {}))
+            self.rounds = state.header["rounds"]
+            self.terms = state.header["terms"] or [self.digest.hex()]
+            self.register.restore(state.header["members"])
+            self.activity.restore(state.header["activity"])
+            self.machine.contributions = None
+            if "aside" in state.arrays:
+                self.machine.keep_contributions()
+            self.machine.restore(State(state.header["machine"], state.arrays))
+
+    def _replay(self, entry: Entry) -> None:
+        name, at = entry.name, entry.at
+        if entry.kind == kinds.ENROLMENT:
+            self.register.enrol(name, at)
+        elif entry.kind == kinds.READMISSION:
+            (number,) = entry.numbers()
+            self.register.readmit(name, number, at)
+        elif entry.kind == kinds.QUARANTINE:
+            self.register.record(name).quarantined = entry.rest.decode()  # what it had uploaded stayed, then
+        elif entry.kind == kinds.SUSPENSION:
+            reason, by = json.loads(entry.rest)
+            self.suspend(self.register.record(name), reason, by, at)
+        elif entry.kind == kinds.SUSPICION:
+            self.suspect(self.register.record(name), entry.numbers() == [1], at)
+        elif entry.kind == kinds.DEPARTURE:
+            self.leave(name, at)
+        elif entry.kind == kinds.ROUND:
+            (self.rounds,) = entry.numbers()
+        elif entry.kind == kinds.TICK:
+            (number,) = entry.numbers()
+            self.end_this_round(number, at)
+        elif entry.kind == kinds.ABSENT:
+            self.mark_absent(entry.numbers(), at)
+        else:
+            envelope, data = unseal(entry.rest)
+            self.apply(self.register.record(name), envelope, decode(data), data, at)
+
+    # Steps
+
+    def suspend(self, record: MemberRecord, reason: str, by: str, at: float) -> list[Message]:
+        record.quarantined, record.quarantined_by = reason, by
+        if not reason:
+            record.trusted, record.suspected = True, False
+        what = "quarantine" if reason else "end of a quarantine"
+        self.events.append(Event(what, {"client": record.name, "by": by, "reason": reason}))
+        return self._go_on(self.machine.set_aside(record.member, bool(reason) or record.suspected), at)
+
+    def suspect(self, record: MemberRecord, suspected: bool, at: float) -> list[Message]:
+        """A member is suspected of lying, or no longer; what is to be sent."""
+        record.suspected = suspected
+        return self._go_on(self.machine.set_aside(record.member, suspected or bool(record.quarantined)), at)
+
+    def leave(self, name: str, at: float) -> list[Message]:
+        return self._go_on(self.machine.vacate(self.register.free(name)), at)
+
+    def apply(
+        self, record: MemberRecord, envelope: Envelope, message: Message, data: bytes, at: float
+    ) -> tuple[list[Message], bool]:
+        """What to send, and whether the machine may have changed.
+
+        A machine that does not answer a Join or Request has not changed, unless it notes a Request for the next round.
+        """
+        reborn = isinstance(message, Join) and record.joined and envelope.incarnation != record.incarnation
+        if reborn:
+            self.machine.start_over(record.member)
+        before = self.machine.applied.get(record.member, 0)
+        restated = isinstance(message, Restate)
+        answers = self.machine.restate(message) if isinstance(message, Restate) else self.machine.receive(message)
+        moved = restated or bool(answers) or (self.machine.clocked and isinstance(message, Request))
+        record.last_heard = at
+        record.absent = False
+        if isinstance(message, Join):
+            record.open_session(envelope, reborn, before, at)
+            if record.verified:
+                answers = [Receipt(record.member, before), *answers]
+        elif isinstance(message, Restate):
+            record.note_restatement(envelope, message.sums.n, message.releases)
+            answers = [Receipt(record.member, message.sequence), *answers]
+            self.events.append(Event("uploads were stated anew", {"client": record.name}))
+        elif isinstance(message, Upload):
+            record.verified = True
+            record.note_upload(extend(envelope.chain, data))
+            record.uploads += 1
+            record.releases += message.sums.n > 0
+            record.observations += message.sums.n
+            record.bytes_up += len(data)
+            self.activity.add(at, uploads=1, bytes=len(data))
+        addressed = self._go_on(answers, at) or [Receipt(record.member, 0)]  # there is always an answer
+        if isinstance(message, Join) and envelope.sequence > before and self.machine.contributions is not None:
+            addressed.append(Recall(record.member, before))
+        return addressed, moved
+
+    def end_this_round(self, rounds: int, at: float) -> list[Message]:
+        self.rounds = rounds
+        return self._go_on(self.machine.end_round(rounds), at)
+
+    def mark_absent(self, members: list[int], at: float) -> list[Message]:
+        self.waited = 0
+        for i in members:
+            if i < len(self.register.by_number):
+                self.register.by_number[i].absent = True
+        return self._go_on(self.machine.excuse(members), at)
+
+    def is_present(self, member: int) -> bool:
+        """Whether an answer of this member is worth waiting for; one that never asked for an invitation has none."""
+        records = self.register.by_number
+        return member < len(records) and records[member].is_present
+
+    def _go_on(self, answers: list[Message], at: float) -> list[Message]:
+        """The messages that may be sent. A call does not await members who are absent, and what follows is sent too."""
+        sent: list[Message] = []
+        while answers:
+            sent += self._address(answers, at)
+            called = any(isinstance(answer, Collect) for answer in answers)
+            absent = [i for i in self.machine.awaits() if not self.is_present(i)] if called else []
+            answers = self.machine.excuse(absent)
+        return sent
+
+    def _address(self, answers: list[Message], at: float) -> list[Message]:
+        """The messages that may be sent; a member that has not joined yet is sent what it missed when it does."""
+        records, size = self.register.by_number, encoded_size(Download, self.dim)
+        known = [message for message in answers if message.member < len(records)]
+        messages = [m for m in known if records[m.member].verified and not records[m.member].quarantined]
+        downloads = [message for message in messages if isinstance(message, Download)]
+        for message in downloads:
+            records[message.member].downloads += 1
+            records[message.member].bytes_down += size
+        if downloads:
+            self.activity.add(at, downloads=len(downloads), bytes=len(downloads) * size)
+        return messages
+
+    def write(self, entries: list[Entry]) -> None:
+        if entries and self.rounds != self.rounds_kept:  # rounds without other entries are written with the next one
+            entries = [Entry(kinds.ROUND, 0.0, "", numbers(self.rounds)), *entries]
+            self.rounds_kept = self.rounds
+        self.journal.write(entries, self.state)
+
+
+def _fitted(stored: NDArray[Any], fresh: NDArray[Any] | None) -> NDArray[Any]:
+    """An array with a row for each place, for another number of places."""
+    if fresh is None or stored.shape == fresh.shape or stored.shape[1:] != fresh.shape[1:]:
+        return stored
+    fitted, rows = fresh.copy(), min(len(stored), len(fresh))
+    fitted[:rows] = stored[:rows]
+    return fitted

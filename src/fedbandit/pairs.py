@@ -1,0 +1,187 @@
+"""Which parts do not go together, why, and what to use instead.
+
+A pair is refused if it cannot be what it is called: nobody would be spoken to, nothing would ever be learnt, or a claim
+of privacy would not hold. Every sentence names both parts. `tests/test_combinations.py` tries all combinations of
+exported parts: what is not refused here must run, learn, and keep groups apart.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from fedbandit.errors import FedbanditError
+from fedbandit.privacy import Privacy
+from fedbandit.protocols import MessageProtocol, ServerQueue
+from fedbandit.structures import Clustering, GlobalLocal, OnGraph, Structure
+
+Part = MessageProtocol | Structure | Privacy
+
+KNOWING = "ServerQueue, Scheduled, Synchronous, EventTriggered or CountTriggered"
+"""Protocols whose coordinator can know its members."""
+
+
+def check_pairs(protocol: MessageProtocol, structure: Structure, privacy: Privacy) -> None:
+    """Refuse what does not go together, with one sentence."""
+    if isinstance(structure, Clustering):
+        _check_clusters_speak(structure, protocol)
+    else:
+        _check_models_speak(structure, protocol)
+    match privacy.perturbs:
+        case "statistics" if isinstance(structure, Clustering):
+            _check_private_clusters(structure, privacy)
+        case "statistics":
+            _check_private_statistics(structure, protocol, privacy)
+        case "reward sums":
+            _check_reward_sums(structure, protocol, privacy)
+
+
+def refuse(one: Part, other: Part, why: str, instead: str) -> NoReturn:
+    """Say which two parts do not go together, why not, and what does."""
+    pair = f"{type(one).__name__} with {type(other).__name__}"
+    raise FedbanditError(f"{pair} is refused: {why}; use {instead}.")
+
+
+# Who speaks to whom
+
+
+def _check_clusters_speak(structure: Clustering, protocol: MessageProtocol) -> None:
+    """Users whom local servers cluster."""
+    if protocol.says != "nothing" and not structure.federated:
+        why = "every local server clusters its own users and nobody coordinates them"
+        refuse(structure, protocol, why, "the protocol Never, or PhasedClusters")
+    if structure.federated and protocol.says not in ("upload", "request"):
+        why = "local clusters of different servers share through a coordinator, and this protocol has none"
+        refuse(structure, protocol, why, "EventTriggered, CountTriggered or Synchronous")
+    if protocol.one_by_one:
+        _refuse_one_by_one(structure, protocol)
+
+
+def _check_models_speak(structure: Structure, protocol: MessageProtocol) -> None:
+    """A model for each client, or one for all of them."""
+    if not structure.separate and protocol.says != "nothing":
+        why = "one place has all data, so there is nobody to exchange statistics with"
+        own = (
+            "central=False" if isinstance(structure, OnGraph) else "a structure with a model for each client: Everyone"
+        )
+        refuse(structure, protocol, why, f"the protocol Never, or {own}")
+    if protocol.one_by_one and not structure.by_member:
+        _refuse_one_by_one(structure, protocol)
+    if isinstance(structure, OnGraph) and structure.separate and protocol.says != "upload":
+        why = "users on a graph who keep their own data need a protocol in which they upload"
+        refuse(structure, protocol, why, "EventTriggered, CountTriggered or Scheduled; or central=True with Never")
+    if structure.by_member and protocol.says not in ("upload", "request"):
+        refuse(structure, protocol, "groups are found by a coordinator, and this protocol has none", KNOWING)
+    if protocol.says == "gossip":
+        _check_gossip(structure, protocol)
+    if structure.separate and not structure.fresh and (protocol.says == "nothing" or protocol.reads == "raw"):
+        why = "a model that waits for releases has no determinant that grows by itself, so nothing would ever be learnt"
+        counts = (
+            "CountTriggered, or Synchronous with growth=…" if not isinstance(structure, OnGraph) else "CountTriggered"
+        )
+        refuse(structure, protocol, why, f"{counts}, which read counts")
+
+
+def _refuse_one_by_one(structure: Structure, protocol: MessageProtocol) -> NoReturn:
+    why = "its coordinator forms groups of members whom it knows one by one, and this structure has none to form"
+    refuse(structure, protocol, why, "HomogeneityCliques, EvidenceClusters or ReleasedPhases; or Synchronous")
+
+
+def _check_gossip(structure: Structure, protocol: MessageProtocol) -> None:
+    """Peers tell one another sums of whole contexts."""
+    if isinstance(structure, GlobalLocal):
+        why = "peers exchange statistics of whole contexts, and a model in two parts shares those of one"
+        refuse(structure, protocol, why, "EventTriggered, CountTriggered or Synchronous")
+    if not structure.counted:
+        why = "what is released stays in the house, and peers tell their neighbours"
+        refuse(structure, protocol, why, "CountTriggered")
+
+
+# What may leave
+
+
+def _check_private_clusters(structure: Clustering, privacy: Privacy) -> None:
+    """Sums of local clusters, which form and dissolve."""
+    if privacy.guarantee().basis == "proven":
+        why = (
+            "under calibration 'proven' users may not be clustered by raw statistics, which their uploads then tell, "
+            "and clusters that change would release old records again"
+        )
+        refuse(structure, privacy, why, "ReleasedPhases, which clusters users by what each of them has released")
+    if privacy.site != "node" or not structure.federated:
+        why = (
+            "sums of local clusters leave, if anything does, and nobody knows how to noise those but PublishedClusters"
+        )
+        refuse(structure, privacy, why, "PublishedClusters with PhasedClusters, or NoisyRewards")
+
+
+def _check_private_statistics(structure: Structure, protocol: MessageProtocol, privacy: Privacy) -> None:
+    """A mechanism's claim is worth nothing if something else tells what it hides."""
+    if privacy.site == "node":
+        why = "its noise is that of local servers which cluster their users"
+        refuse(privacy, structure, why, "PhasedClusters, or PrivateStatistics")
+    if isinstance(structure, OnGraph):
+        why = "on a graph of users, noise in V would make its kernel indefinite"
+        refuse(privacy, structure, why, "PrivateRewards or NoisyRewards, which protect rewards")
+    if isinstance(structure, GlobalLocal):
+        why = (
+            "in a model of two parts, what is shared holds estimates made with the personal one, of unknown sensitivity"
+        )
+        refuse(privacy, structure, why, "NoisyRewards, which protects rewards")
+    if not structure.separate or protocol.says == "nothing":
+        other = structure if not structure.separate else protocol
+        why = "nothing is ever released, so there is nothing to make private"
+        refuse(
+            privacy, other, why, "the structure Alone with CountTriggered (preset dp_linucb) where a client is alone"
+        )
+    if privacy.pooled:
+        _check_pooled(structure, protocol, privacy)
+    if privacy.waits and protocol.says == "gossip":
+        refuse(privacy, protocol, "with own='released' peers may not learn from their own data", "own='exact'")
+    if privacy.contribution is not None and protocol.period > 1:
+        why = (
+            f"a client has {protocol.period} estimators with a stream each, so `contribution` would not bound its part"
+        )
+        refuse(privacy, protocol, why, "ttl=1, or one interaction as the unit")
+    if isinstance(protocol, ServerQueue) and protocol.shares == "buffers":
+        refuse(privacy, protocol, "noise in buffers would be added up again with each service", "shares='models'")
+    if privacy.guarantee().basis == "proven" and protocol.reads == "raw":
+        why = (
+            "under calibration 'proven' its trigger reads raw data, so the times at which a client speaks depend on "
+            "single records and no finite ε holds"
+        )
+        refuse(privacy, protocol, why, "CountTriggered, or Synchronous or Gossip with growth=…, which read counts only")
+
+
+def _check_pooled(structure: Structure, protocol: MessageProtocol, privacy: Privacy) -> None:
+    """One noisy total of everybody's statistics needs everybody at once, and tells nothing about anybody."""
+    if structure.by_member:
+        why = "who belongs together is found from what each member has released, and a total tells nothing of that"
+        refuse(privacy, structure, why, "trust='nobody'")
+    if not protocol.at_once:
+        why = "a total of everybody needs everybody at once"
+        refuse(privacy, protocol, why, "Synchronous with growth=…, or Scheduled; or trust='nobody'")
+
+
+def _check_reward_sums(structure: Structure, protocol: MessageProtocol, privacy: Privacy) -> None:
+    """Contexts of chosen arms are sent as they are, so choices must depend on rewards through releases only."""
+    if not structure.separate:
+        if not isinstance(structure, OnGraph):
+            why = "sums of rewards are released of users on a graph, or of a client that learns alone"
+            refuse(privacy, structure, why, "WeightedGraph, Laplacian or Alone; or NoisyRewards")
+        return
+    if privacy.guarantee().basis == "as published":
+        why = "the paper's noise is on the model of all users in one place"
+        refuse(privacy, structure, why, "WeightedGraph or Laplacian with central=True; or PrivateRewards")
+    if structure.fresh:
+        why = (
+            "a model that learns from its own rewards at once chooses arms, whose contexts it sends as they are, by "
+            "rewards that were not noised"
+        )
+        waits = "fresh=False" if isinstance(structure, OnGraph) else "the structure Alone"
+        refuse(privacy, structure, why, f"{waits}, or NoisyRewards")
+    if protocol.reads != "counts":
+        why = "the times of uploads must not depend on the rewards that they hide"
+        refuse(privacy, protocol, why, "CountTriggered, which reads counts")
+    if privacy.site == "coordinator" and not structure.by_member:
+        why = "a coordinator that draws noise has to know its members"
+        refuse(privacy, structure, why, "site='client'")

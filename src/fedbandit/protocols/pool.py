@@ -1,0 +1,191 @@
+"""One noisy total of everybody's statistics, at the coordinator: of secure sums, or noised by itself.
+
+| it is      | members send  | when a call is answered                                                             |
+|------------|---------------|-------------------------------------------------------------------------------------|
+| Opening    | Contributions | the sum is opened, if a quorum is in it, and decoded into the running total         |
+| Publishing | Uploads       | the running total is noised, once, and published                                    |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbandit.errors import FedbanditError
+from fedbandit.messages import Contribution, decode, encode
+from fedbandit.sharing import Members
+from fedbandit.state import StateError, require_arrays_like
+from fedbandit.sums import Sums
+from fedbandit.types import Array
+
+
+class Noisy(Protocol):
+    """A noisy total, and the variance of an entry of its V."""
+
+    @property
+    def V(self) -> Array:
+        """Σ x xᵀ."""
+        ...
+
+    @property
+    def b(self) -> Array:
+        """Σ x y."""
+        ...
+
+    @property
+    def variance(self) -> float:
+        """Off the diagonal."""
+        ...
+
+
+class Total(Protocol):
+    """One noisy total of everybody's statistics, in at most `epochs` releases."""
+
+    @property
+    def epochs(self) -> int:
+        """The most releases there will be."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """The last one."""
+        ...
+
+    @property
+    def variance(self) -> float | None:
+        """Of an entry of V in the last one; None before the first."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What must survive a crash."""
+        ...
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        ...
+
+
+@runtime_checkable
+class Opening(Total, Protocol):
+    """A total of which this coordinator sees opened sums only (secure sums)."""
+
+    @property
+    def quorum(self) -> int:
+        """The fewest members in a sum that is opened."""
+        ...
+
+    def opened(self, epoch: int, total: NDArray[np.uint64], members: int) -> Noisy:
+        """The running total after the sum of this epoch over so many members."""
+        ...
+
+
+@runtime_checkable
+class Publishing(Total, Protocol):
+    """A total that this coordinator noises itself, being trusted with everybody's statistics."""
+
+    def add(self, sums: Sums) -> None:
+        """A member has uploaded this."""
+        ...
+
+    def publish(self) -> Noisy | None:
+        """The running total, noised; None if there is nothing to publish."""
+        ...
+
+
+class Pool:
+    """The total, who is in it, and what has come for the sum that is under way."""
+
+    def __init__(self, total: Total) -> None:
+        self.total = total
+        self.secure = isinstance(total, Opening)
+        self.included: dict[int, int] = {}
+        """The last epoch whose sum a member is in; of a trusted coordinator, its last upload that was published."""
+        self.unopened = ""
+        """Why the last sum was not opened, if it was not."""
+        self._parts: dict[int, Contribution] = {}
+        self._new: dict[int, tuple[int, int]] = {}  # member → upload and observations that are not published yet
+
+    def add(self, member: int, sequence: int, sums: Sums) -> None:
+        """A member has uploaded this to a coordinator that it trusts."""
+        if not isinstance(self.total, Publishing):
+            raise FedbanditError(f"Client {member} sent an upload, but secure sums take contributions only.")
+        self.total.add(sums)
+        self._new[member] = sequence, self._new.get(member, (0, 0))[1] + sums.n
+
+    def contribute(self, message: Contribution, *, member: bool) -> bool:
+        """Take a member's part of the sum that is under way; False if it is there already, to the bit."""
+        who, epoch, before = message.member, message.epoch, self._parts.get(message.member)
+        if not self.secure or not member:
+            raise FedbanditError(f"Client {who} contributed to the sum of epoch {epoch}, but is not in it.")
+        if before is not None and (before.n != message.n or (before.words != message.words).any()):
+            raise FedbanditError(f"Client {who} contributed to the sum of epoch {epoch} twice, differently.")
+        self._parts[who] = message
+        return before is None
+
+    def close(self, epoch: int, members: Members) -> bool:
+        """A call is answered by all who could: make a new total of what came, if it may be told."""
+        return self._open(epoch, members) if isinstance(self.total, Opening) else self._publish(members)
+
+    def _open(self, epoch: int, members: Members) -> bool:
+        """Open a sum, if enough are in it; nobody's part outlives that."""
+        assert isinstance(self.total, Opening)
+        parts, self._parts, self.unopened = list(self._parts.values()), {}, ""
+        if len(parts) < self.total.quorum:
+            self.unopened = f"{len(parts)} clients answered in epoch {epoch}, {self.total.quorum} are needed for a sum"
+            return False
+        words = np.add.reduce([part.words for part in parts])  # modulo 2⁶⁴
+        self.take_sum(epoch, words, {part.member: part.n for part in parts}, members)
+        return True
+
+    def take_sum(self, epoch: int, words: NDArray[np.uint64], counts: Mapping[int, int], members: Members) -> None:
+        """A sum over these clients, who have observed so much, has been opened."""
+        assert isinstance(self.total, Opening)
+        _use(self.total.opened(epoch, words, len(counts)), members)
+        for i, n in counts.items():
+            members.n[i], self.included[i] = n, epoch
+
+    def _publish(self, members: Members) -> bool:
+        """Noise what was uploaded, once, for everybody."""
+        assert isinstance(self.total, Publishing)
+        noisy = self.total.publish()
+        if noisy is None:
+            return False
+        _use(noisy, members)
+        for i, (sequence, n) in self._new.items():
+            self.included[i] = sequence
+            members.n[i] += n
+        self._new = {}
+        return True
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """What must survive a crash."""
+        kept = {f"total.{key}": np.asarray(value) for key, value in self.total.state().items()}
+        kept["included"] = np.array(list(self.included.items()), dtype=np.int64).reshape(-1, 2)
+        kept["new"] = np.array([(i, *new) for i, new in self._new.items()], dtype=np.int64).reshape(-1, 3)
+        for i, part in self._parts.items():
+            kept[f"part.{i}"] = np.frombuffer(encode(part), dtype=np.uint8)
+        return kept
+
+    def restore(self, saved: Mapping[str, Any], members: Members) -> None:
+        """Go on from there."""
+        of_total = {name.removeprefix("total."): value for name, value in saved.items() if name.startswith("total.")}
+        require_arrays_like(of_total, self.total.state())
+        self.total.restore(of_total)
+        members.variance = self.total.variance
+        self.included = {int(i): int(epoch) for i, epoch in saved["included"]}
+        self._new = {int(i): (int(sequence), int(n)) for i, sequence, n in saved["new"]}
+        self._parts = {}
+        for name, value in saved.items():
+            if name.startswith("part."):
+                part = decode(value.tobytes())
+                if not isinstance(part, Contribution):
+                    raise StateError(f"The state has a {type(part).__name__} where a Contribution is expected.")
+                self._parts[part.member] = part
+
+
+def _use(noisy: Noisy, members: Members) -> None:
+    members.V[0], members.b[0], members.variance = noisy.V, noisy.b, noisy.variance
+    members.forget_shares()

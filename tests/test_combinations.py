@@ -1,0 +1,221 @@
+"""Every combination of exported parts runs, learns and keeps groups apart, or is refused with a sentence that helps.
+
+Parts are found by themselves, and so are their variants: whatever a keyword turns on or off, or chooses from a list. A
+combination that runs is tried in a world of two groups with opposite tastes; its mirror image, in which everybody wants
+the opposite, must lead to other arms. Noise is tiny where a budget can be set, and the same in both: only rewards
+differ, so arms differ if and only if rewards are learnt from.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from collections.abc import Iterator
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedbandit as fb
+from fedbandit.pairs import Part
+from fedbandit.policies import POLICIES, UCB, Uniform
+from fedbandit.privacy import PRIVACIES, NoPrivacy, Privacy
+from fedbandit.protocols import PROTOCOLS, MessageProtocol
+from fedbandit.structures import STRUCTURES, Everyone, Structure
+from fedbandit.system import System
+from fedbandit.types import Ints
+
+N, DIM, ARMS, ROUNDS = 4, 2, 3, 40
+LABELS = (0, 1, 0, 1)
+
+NEEDED: dict[str, dict[str, Any]] = {"fixed-groups": {"labels": LABELS}}
+"""Keywords without a default; a part that needs one and has none here fails."""
+
+LOUD: dict[str, Any] = {"epsilon": 1e8, "batch": 2}
+"""So little noise, and so soon spoken, that a short run shows what is learnt."""
+
+FURTHER: dict[str, list[dict[str, Any]]] = {
+    "synchronous": [{"growth": 1.5}],
+    "gossip": [{"growth": None, "threshold": 0.5}, {"topology": "ring", "ttl": 2}],
+    "laplacian": [{"central": False, "fresh": False}],
+    "weighted-graph": [{"central": False, "fresh": False}],
+}
+"""Variants of two keywords, or of one that is a number."""
+
+SHARE_WITH_ALL = {
+    "servers": "all users of a server share a model, and all servers share (Homo of FCLUB)",
+}
+"""Structures that need not keep groups apart, and why."""
+
+
+def variants(name: str, kind: type) -> Iterator[Any]:
+    """A part as it is by default, and with each switch and each choice turned."""
+    hints = typing.get_type_hints(kind)
+    names = {parameter.name for parameter in dataclasses.fields(kind)}
+    given = NEEDED.get(name, {}) | {key: value for key, value in LOUD.items() if key in names}
+    first = kind(**given)
+    yield first
+    for parameter in names:
+        hint = hints[parameter]
+        choices = (True, False) if hint is bool else typing.get_args(hint)
+        if hint is bool or typing.get_origin(hint) is typing.Literal:
+            for value in choices:
+                if value != getattr(first, parameter):
+                    yield from possible(kind, {**given, parameter: value})
+    for keywords in FURTHER.get(name, []):
+        yield kind(**{**given, **keywords})
+
+
+def possible(kind: type, keywords: dict[str, Any]) -> Iterator[Any]:
+    """The part, unless one keyword does not go with another."""
+    try:
+        yield kind(**keywords)
+    except fb.FedbanditError:
+        return
+
+
+def facts(part: Any, kind: type) -> tuple[Any, ...]:
+    """What a part declares, by which pairs are judged."""
+    declared = [name for name, value in vars(kind).items() if isinstance(value, property) and name != "reward_rule"]
+    basis = part.guarantee().basis if isinstance(part, Privacy) else ""
+    return type(part), basis, *(getattr(part, name) for name in declared)
+
+
+def found(kinds: dict[str, Any], kind: Any) -> tuple[list[Any], list[Any]]:
+    """One variant for each set of declared facts; and those that declare nothing new."""
+    every = [variant for name, make in kinds.items() for variant in variants(name, make)]
+    first = {facts(part, kind): part for part in reversed(every)}
+    return list(first.values()), [part for part in every if not any(part is one for one in first.values())]
+
+
+PROTOCOL_PARTS, MORE_PROTOCOLS = found(PROTOCOLS, MessageProtocol)
+STRUCTURE_PARTS, MORE_STRUCTURES = found(STRUCTURES, Structure)
+PRIVACY_PARTS, MORE_PRIVACIES = found(PRIVACIES, Privacy)
+
+
+@cache
+def world(sign: int) -> fb.environments.Recorded:
+    """Two groups with opposite tastes; sign −1 is the mirror image."""
+    rng = np.random.default_rng(0)
+    who = np.arange(N * ROUNDS) % N
+    X = rng.standard_normal((who.size, ARMS, DIM))
+    X /= np.linalg.norm(X, axis=2, keepdims=True)
+    taste = sign * np.where(np.array(LABELS)[who] == 0, 1.0, -1.0)
+    means = 0.5 + 0.5 * taste[:, None] * X[..., 0]
+    graph = 0.5 * (np.array(LABELS)[:, None] == np.array(LABELS))
+    return fb.environments.recorded(
+        who, X, means, means, rounds="all", graph=graph, server_of=(0, 0, 1, 1), partition=LABELS, d_global=1
+    )
+
+
+def systems(structure: Structure, policy: fb.policies.Policy) -> Iterator[System]:
+    """All that is not refused."""
+    for protocol, privacy in product(PROTOCOL_PARTS, PRIVACY_PARTS):
+        try:
+            yield System(policy, protocol, structure, privacy, name=f"{protocol} · {structure} · {privacy}")
+        except fb.FedbanditError:
+            continue
+
+
+@cache
+def arms(system: System, sign: int = 1, rounds: int = ROUNDS) -> Ints:
+    """What it pulls; anything but a result is a failure that names the system."""
+    try:
+        return fb.simulate(system, world(sign), rounds, seed=0, engine="plain").arms
+    except Exception as error:
+        raise AssertionError(f"{system.name} ended with {error!r}") from error
+
+
+@pytest.mark.parametrize("structure", STRUCTURE_PARTS, ids=repr)
+def test_what_is_not_refused_learns_and_keeps_groups_apart(structure: Structure) -> None:
+    tried = list(systems(structure, UCB()))
+    assert tried, f"nothing goes with {structure}"
+    name = fb.parts.name_of(type(structure))
+    for system in tried:
+        pulled = arms(system)
+        assert not np.array_equal(pulled, arms(system, -1)), f"{system.name} never learns, and does not say so"
+        if system.protocol.says == "nothing" or isinstance(structure, Everyone) or name in SHARE_WITH_ALL:
+            continue
+        shared = next((s for s in systems(Everyone(), UCB()) if same_but_structure(s, system)), None)
+        if shared is not None:
+            assert not np.array_equal(pulled, arms(shared)), f"{system.name} pulls the arms of Everyone"
+
+
+def same_but_structure(one: System, other: System) -> bool:
+    return one.protocol is other.protocol and one.privacy is other.privacy
+
+
+@pytest.mark.parametrize("policy", [name for name in POLICIES if name != "ucb"])
+def test_every_policy_runs_with_whatever_is_not_refused(policy: str) -> None:
+    for structure in STRUCTURE_PARTS:
+        for system in systems(structure, POLICIES[policy]()):
+            arms(system, rounds=6)
+
+
+@pytest.mark.parametrize("part", [*MORE_PROTOCOLS, *MORE_STRUCTURES, *MORE_PRIVACIES], ids=repr)
+def test_variants_that_declare_nothing_new_run_where_the_first_runs(part: Any) -> None:
+    def system(protocol: Any, structure: Any, privacy: Any) -> System:
+        one, two, three = (part if type(part) is type(other) else other for other in (protocol, structure, privacy))
+        return System(UCB(), one, two, three, name=f"{one} · {two} · {three}")
+
+    for protocol, structure, privacy in product(PROTOCOL_PARTS, STRUCTURE_PARTS, PRIVACY_PARTS):
+        if type(part) in map(type, (protocol, structure, privacy)):
+            try:
+                made = system(protocol, structure, privacy)
+            except fb.FedbanditError:
+                continue
+            assert not np.array_equal(arms(made), arms(made, -1)), f"{made.name} never learns"
+            return
+    pytest.fail(f"no system takes {part}")
+
+
+def refusals() -> dict[str, tuple[Part, ...]]:
+    """Every sentence with which a combination is refused, and the parts."""
+    sentences: dict[str, tuple[Part, ...]] = {}
+    for parts in product(PROTOCOL_PARTS, STRUCTURE_PARTS, PRIVACY_PARTS):
+        try:
+            System(UCB(), *parts)
+        except fb.FedbanditError as error:
+            sentences[str(error)] = parts
+    return sentences
+
+
+def test_a_refusal_names_both_parts_and_what_to_use_instead_by_names_that_exist() -> None:
+    exported = {kind.__name__ for kinds in (PROTOCOLS, STRUCTURES, PRIVACIES) for kind in kinds.values()}
+    keywords = {
+        parameter.name
+        for kinds in (PROTOCOLS, STRUCTURES, PRIVACIES)
+        for kind in kinds.values()
+        for parameter in dataclasses.fields(kind)  # type: ignore[arg-type]
+    }
+    sentences = refusals()
+    assert sentences
+    for sentence, parts in sentences.items():
+        names = {type(part).__name__ for part in parts}
+        pair = re.match(r"(\w+) with (\w+) is refused: ", sentence)
+        assert pair, sentence
+        assert set(pair.groups()) <= names, sentence
+        _, _, instead = sentence.partition("; use ")
+        assert instead, sentence
+        assert set(re.findall(r"\b[A-Z]\w*[a-z]\w*\b", sentence)) <= exported | {"True", "False"}, sentence
+        assert set(re.findall(r"\b(\w+)=", sentence)) <= keywords, sentence
+        assert len(sentence) < 320, sentence
+
+
+def test_a_protocol_that_ignored_groups_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check on groups can fail: gossip without companions is what it was before."""
+    monkeypatch.setattr("fedbandit.protocols.PeerNode._shares_with", lambda *_: True)
+    groups = next(part for part in STRUCTURE_PARTS if type(part).__name__ == "FixedGroups")
+    arms.cache_clear()
+    gossip = next(s for s in systems(groups, UCB()) if s.protocol.says == "gossip" and s.privacy == NoPrivacy())
+    everyone = dataclasses.replace(gossip, structure=Everyone())
+    assert np.array_equal(arms(gossip), arms(everyone))
+    arms.cache_clear()
+
+
+def test_random_arms_are_what_never_learning_looks_like() -> None:
+    """The check on learning can fail."""
+    assert np.array_equal(arms(System(Uniform())), arms(System(Uniform()), -1))
