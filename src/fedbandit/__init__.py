@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         sync_linucb,
         uniform,
     )
-    from fedbandit.privacy import Guarantee
+    from fedbandit.privacy import Guarantee, Require
     from fedbandit.studies.compare import Comparison, compare
     from fedbandit.system import System
     from fedbandit.world import World
@@ -66,6 +66,7 @@ _NAMES = {
     "compare": "studies.compare",
     "ClientMachine": "machines.client",
     "Guarantee": "privacy",
+    "Require": "privacy",
     "System": "system",
     "World": "world",
     "preset": "presets",
@@ -78,6 +79,7 @@ __all__ = [
     "Comparison",
     "FedbanditError",
     "Guarantee",
+    "Require",
     "Result",
     "System",
     "World",

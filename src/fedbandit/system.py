@@ -89,6 +89,7 @@ class System:
         """The system with every parameter that was left open settled for this world."""
         if self.world is world:
             return self
+        self._check_bound(world)
         seen = world
         protocol = self.protocol.told(world)
         if isinstance(self.structure, OnGraph):
@@ -96,7 +97,21 @@ class System:
         releases = protocol.releases(world) + self._calls(world)
         if not (self.structure.separate or isinstance(self.structure, Clustering)):
             releases = world.horizon
-        return replace(self, protocol=protocol, privacy=self.privacy.told(world, releases).planned(protocol.portions(world)), world=seen)
+        return replace(
+            self,
+            protocol=protocol,
+            privacy=self.privacy.told(world, releases).planned(protocol.portions(world)),
+            world=seen,
+        )
+
+    def _check_bound(self, world: World) -> None:
+        """Noise in proportion to the longest context that there is would tell how long that is."""
+        scaled = self.privacy.perturbs in ("statistics", "reward sums")
+        if world.measured_bound and scaled and self.privacy.guarantee().basis == "proven":
+            raise FedbanditError(
+                f"{type(self.privacy).__name__} is refused: the bound L = {world.bound:g} on contexts was read off "
+                "the data, and noise in proportion to it would tell about them; declare one with bound=…."
+            )
 
     def _calls(self, world: World) -> int:
         """How often a sharing has everybody upload, beside what the protocol does."""

@@ -19,7 +19,7 @@ class World:
     sub-Gaussian σ of rewards that the environment declares. `per_round` interactions are one round. Where the
     environment knows them: `graph` holds the weights between users, `server_of` the local server of each user, and the
     first `d_global` entries of a context concern all clients alike. `mixing` is how a graph structure mixes users into
-    one model; it is the system that tells.
+    one model; it is the system that tells. `measured_bound`: the bound was read off the data, and so tells about them.
     """
 
     n_clients: int
@@ -32,6 +32,7 @@ class World:
     server_of: tuple[int, ...] = ()
     d_global: int | None = None
     mixing: NDArray[np.float64] | None = None
+    measured_bound: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a world in which nothing can happen."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +17,12 @@ from fedbandit.audit.neighbours import Limits, worst_records
 from fedbandit.cli.main import main
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.client import ClientMachine
-from fedbandit.messages import Message, Request, Upload
 from fedbandit.presets import PRESETS
 from fedbandit.privacy import NoisyRewards, PrivateStatistics
-from fedbandit.privacy.blt import blt
-from fedbandit.privacy.mechanism import Mechanism, reward_mechanism
-from fedbandit.privacy.noise import Source, gram_neighbours
+from fedbandit.privacy.mechanism import reward_mechanism
+from fedbandit.privacy.noise import gram_neighbours
 from fedbandit.privacy.published import l2_laplace_tree
-from fedbandit.privacy.release_stream import ReleaseStream
-from fedbandit.protocols import CountTriggered, EventTriggered, Growth, Never, Synchronous
-from fedbandit.rewards import RewardRule
-from fedbandit.types import Array
-from fedbandit.world import World
+from fedbandit.protocols import CountTriggered, EventTriggered, Never, Synchronous
 from tests.cli.command_line import refusal, report
 
 BY_COUNTS = Synchronous(growth=1.5, batch=16)

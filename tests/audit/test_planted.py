@@ -106,7 +106,7 @@ class FaultySums(RewardSums):
     """Half of the gamma noise."""
 
     @property
-    def mechanism(self) -> Mechanism:  # type: ignore[override]
+    def mechanism(self) -> Mechanism:
         right = super().mechanism
         return replace(right, scale=right.scale / 2)
 
@@ -127,7 +127,9 @@ def statistics(change: Callable[[Mechanism], Mechanism], **keywords: Any) -> fb.
 
 def sums(privacy: RewardSums) -> fb.System:
     """Users on a graph that release sums."""
-    return fb.System(protocol=CountTriggered(2.0, 2.0), structure=WeightedGraph(central=False, fresh=False), privacy=privacy)
+    return fb.System(
+        protocol=CountTriggered(2.0, 2.0), structure=WeightedGraph(central=False, fresh=False), privacy=privacy
+    )
 
 
 # In a client
@@ -278,16 +280,17 @@ class Shy(ClientMachine):
 
 
 class Hesitant(ClientMachine):
-    """Speaks one round later if its last reward was low."""
+    """Speaks some rounds later if its first reward was low."""
 
-    last = 1.0
+    first: float | None = None
 
     def observe(self, number: int, reward: float) -> list[Message]:
-        self.last = reward
+        self.first = reward if self.first is None else self.first
         return super().observe(number, reward)
 
     def speak(self) -> list[Message]:
-        return super().speak() if self.last > -0.5 else []
+        assert self.first is not None
+        return super().speak() if self.first > 0 or self.model.n_pending > 20 else []
 
 
 class Renoising(ClientMachine):
@@ -335,10 +338,10 @@ class Amnesiac(ClientMachine):
     """The noise stream is not restored after a restart."""
 
     def restore(self, state: State) -> None:
-        stream = self.stream
-        self.stream = None
+        assert self.stream is not None
+        before = self.stream.state()
         super().restore(state)
-        self.stream = stream
+        self.stream.restore(before)
 
 
 class Hasty(ClientMachine):
@@ -346,7 +349,9 @@ class Hasty(ClientMachine):
 
     def state(self) -> State:
         header, arrays = super().state()
-        return State({**header, "epoch": max(header["epoch"] - 1, 0), "sequence": max(header["sequence"] - 1, 0)}, arrays)
+        return State(
+            {**header, "epoch": max(header["epoch"] - 1, 0), "sequence": max(header["sequence"] - 1, 0)}, arrays
+        )
 
 
 class Unbooked(ClientMachine):
@@ -391,10 +396,10 @@ class Peeking(ClientMachine):
         super().learn(x, y)
         self.exact.observe(x, y)
 
-    def select(self, arms: Any) -> Any:
+    def select(self, arms: Any, **keywords: Any) -> Any:
         used, self._model = self._model, self.exact
         try:
-            return super().select(arms)
+            return super().select(arms, **keywords)
         finally:
             self._model = used
 
@@ -403,16 +408,16 @@ class Answering(PeerMachine):
     """A peer that answers when its raw determinant has grown."""
 
     def receive(self, sender: int, message: Message) -> None:
-        if self.estimators[0].model.logdet > 4.0:
+        if self.estimators[0].model.logdet > 1.0:
             super().receive(sender, message)
 
 
 class Urging(PeerMachine):
-    """A peer that tells at once whenever a reward was large."""
+    """A peer that tells at once whenever a reward is as large as can be."""
 
     def observe(self, choice: int, reward: float) -> None:
         super().observe(choice, reward)
-        if reward > 0.9 and self.estimators[0].model.n_pending > 3:
+        if reward > 0.999:
             self._tell(0)
 
 
@@ -473,9 +478,7 @@ FAULTS = {
     "sensitivity for half of the releases": Fault(EXACT, statistics(for_few(3), kind="blt")),
     "sensitivity for 16 releases only": Fault("mechanism, d = 12", statistics(for_few(16), kind="blt")),
     "δ wrong by 100": Fault(EXACT, statistics(larger_delta)),
-    "a contribution with √k noise": Fault(
-        "client, long life", statistics(scaled(40**-0.5), contribution=40)
-    ),
+    "a contribution with √k noise": Fault(CONTENTS, statistics(scaled(40**-0.5), contribution=40)),
     "noise on rewards at 0.85": Fault("client, noised rewards", fb.System(protocol=Never(), privacy=FaultyRewards())),
     "half of the gamma noise": Fault(EXACT, sums(FaultySums())),
     "Laplace per coordinate, ℓ2 sensitivity": Fault(EXACT, fb.dp_colin(calibration="published")),

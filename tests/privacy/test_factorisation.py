@@ -154,7 +154,9 @@ def test_streaming_encoders_are_the_explicit_product(factorisation: Factorisatio
     np.testing.assert_allclose(coded, factorisation.encoder() @ x, atol=1e-9)
 
 
-@pytest.mark.parametrize(("n", "error"), [(2, 2 / 3**0.5), (4, 1.326), (6, 1.433), (16, 1.705), (64, 2.111), (128, 2.321)])
+@pytest.mark.parametrize(
+    ("n", "error"), [(2, 2 / 3**0.5), (4, 1.326), (6, 1.433), (16, 1.705), (64, 2.111), (128, 2.321)]
+)
 def test_dense_noise_is_the_best_and_says_so(n: int, error: float) -> None:
     """Its error is the γ₂ norm of A (2/√3 at n = 2), certified by its dual, and all releases are equally noisy."""
     best = dense(n)

@@ -24,10 +24,10 @@ def attack(
 ) -> Audit:
     """A lower bound on the ε of `mechanism`, from calling it `trials` times with `one` and with `other`.
 
-    Whatever it returns must be numbers, always as many; `one` and `other` are neighbouring data. Scores are the output along
-    the direction that tells the two worlds apart best (Fisher's discriminant), learnt on a third of the outputs, and the
-    bound is Clopper–Pearson's on the others: it holds whatever the mechanism is. A `lower_bound` above the ε that it
-    claims refutes the claim; one below proves nothing.
+    Whatever it returns must be numbers, always as many; `one` and `other` are neighbouring data. Scores are the output
+    along the direction that tells the two worlds apart best (Fisher's discriminant), learnt on a third of the outputs,
+    and the bound is Clopper–Pearson's on the others: it holds whatever the mechanism is. A `lower_bound` above the ε
+    that it claims refutes the claim; one below proves nothing.
 
     >>> rng = np.random.default_rng(0)
     >>> found = attack(lambda y: y + rng.laplace(0.0, 0.5), 0.0, 1.0)  # ε = 2
@@ -39,7 +39,7 @@ def attack(
     null, alternative = (_outputs(mechanism, data, trials) for data in (one, other))
     if null.shape != alternative.shape:
         raise FedbanditError(
-            f"The mechanism returned {null.shape[1]} numbers for one data set and {alternative.shape[1]} for the other: "
+            f"The mechanism returned {null.shape[1]} numbers for one, {alternative.shape[1]} for the other: "
             "that alone tells them apart."
         )
     third = trials // 3
@@ -55,7 +55,9 @@ def attack(
 def _outputs(mechanism: Callable[[Any], ArrayLike], data: Any, trials: int) -> Array:
     rows = [np.asarray(mechanism(data), dtype=np.float64).ravel() for _ in range(trials)]
     if len({row.size for row in rows}) != 1:
-        raise FedbanditError("The mechanism returns now more numbers and now fewer; it has to return as many each time.")
+        raise FedbanditError(
+            "The mechanism returns now more numbers and now fewer; it has to return as many each time."
+        )
     return np.stack(rows)
 
 

@@ -28,7 +28,13 @@ INDEPENDENT = 5.0
 
 
 def bounds_check(
-    make: MakeMachine, mechanism: Mechanism, limits: Limits, claim: Guarantee, *, rounds: int, calls: Collection[int] = ()
+    make: MakeMachine,
+    mechanism: Mechanism,
+    limits: Limits,
+    claim: Guarantee,
+    *,
+    rounds: int,
+    calls: Collection[int] = (),
 ) -> Check:
     """Whether a record beyond L and B is refused, or moves what is handed to the noise no further than one within."""
     name = "client, bounds"
@@ -48,7 +54,9 @@ def bounds_check(
         except FedbanditError:
             refused += 1
         else:
-            handed.append((np.array(source.values), source.scales[0] if source.scales else math.inf))
+            if not source.scales:
+                return Check(name, False, 0.0, "nothing was noised by the source that the client was given")
+            handed.append((np.array(source.values), source.scales[0]))
     for i, (first, scale) in enumerate(handed):
         for second, _ in handed[:i]:
             if first.shape != second.shape:
@@ -94,8 +102,12 @@ def ledger_check(
     seen = observe_client(client, some_history(limits, rounds, rng), ask=asked)
     booked = -1 if client.stream is None else client.stream.spent
     if booked != len(seen.n) or booked != len(source.scales):
-        return Check(name, False, 0.0, f"{booked} releases in the ledger, {len(seen.n)} seen, {len(source.scales)} noised")
-    return Check(name, True, 0.0, f"{booked} releases in the ledger, as many seen and noised; at most {mechanism.n_max} a stream")
+        return Check(
+            name, False, 0.0, f"{booked} releases in the ledger, {len(seen.n)} seen, {len(source.scales)} noised"
+        )
+    return Check(
+        name, True, 0.0, f"{booked} releases in the ledger, as many seen and noised; at most {mechanism.n_max} a stream"
+    )
 
 
 def independence_check(
@@ -139,7 +151,9 @@ def _numbers(mechanism: Mechanism, z: Array) -> Array:
     return np.asarray(z[..., rows, columns])
 
 
-def choices_check(make: MakeMachine, limits: Limits, claim: Guarantee, rng: np.random.Generator, *, rounds: int) -> Check:
+def choices_check(
+    make: MakeMachine, limits: Limits, claim: Guarantee, rng: np.random.Generator, *, rounds: int
+) -> Check:
     """Whether arms depend on a record before a release contains it; several arms are offered, and downloads sent.
 
     Where the claim takes later records as given this is not covered: then it is measured, and not counted as a pass.
@@ -155,7 +169,9 @@ def choices_check(make: MakeMachine, limits: Limits, claim: Guarantee, rng: np.r
     if claim.definition == "given later records":
         return skip(name, f"not covered by the claim: one reward changes {100 * later:.0f} % of the later choices")
     if before:
-        return Check(name, False, math.inf, f"{before} arms depend on a reward before it was released in round {release}")
+        return Check(
+            name, False, math.inf, f"{before} arms depend on a reward before it was released in round {release}"
+        )
     return Check(name, True, 0.0, f"{release - 1} arms before the first release, none of which depends on a reward")
 
 
@@ -177,7 +193,7 @@ def _arms(client: ClientMachine, contexts: Array, rewards: Array, first: float) 
 
 
 def twin_check(make: Callable[[], ClientMachine], mechanism: Mechanism, limits: Limits, rounds: int) -> Check:
-    """Whether two clients on a network with the same seed and data draw different noise: it must not follow the seed."""
+    """Whether two clients on a network with one seed and the same data draw different noise."""
     name = "network client, noise"
     history = [next(iter(pairs_of(limits, mechanism).values()))[0]] * rounds
     first, second = (observe_client(make(), history, ask=make().protocol.says == "request") for _ in range(2))

@@ -106,7 +106,11 @@ class Handed:
     def standard_normal(self, size: Size) -> Array:
         raise NotImplementedError("noise is added by `perturb`")
 
-    standard_gamma = laplace = standard_normal  # type: ignore[assignment]
+    def standard_gamma(self, shape: float, size: Size) -> Array:
+        raise NotImplementedError("noise is added by `perturb`")
+
+    def laplace(self, loc: float, scale: float, size: Size) -> Array:
+        raise NotImplementedError("noise is added by `perturb`")
 
 
 def handed_epsilon(mechanism: Mechanism, difference: Array, releases: int) -> float:

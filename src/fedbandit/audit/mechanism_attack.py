@@ -94,9 +94,9 @@ def exact_check(
 ) -> Check:
     """The exact ε of what the release code does with random numbers, for every kind of noise.
 
-    Two ways: all numbers that a stream draws are followed to what is released, in two dimensions; and what is handed to the
-    noise is compared, at the mechanism's own dimension and number of releases. It is no chance result, so it counts as
-    a measured bound only where it exceeds the claim: otherwise a tight mechanism would always be reported with the
+    Two ways: all numbers that a stream draws are followed to what is released, in two dimensions; and what is handed to
+    the noise is compared, at the mechanism's own dimension and number of releases. It is no chance result, so it counts
+    as a measured bound only where it exceeds the claim: otherwise a tight mechanism would always be reported with the
     claim itself.
     """
     mechanism = replace(mechanism, delta=delta)

@@ -18,7 +18,6 @@ from fedbandit.sums import Sums
 from fedbandit.types import Array
 
 
-
 class MakeMachine(Protocol):
     """A fresh client from a seed, with noise from a source of its own or that of the seed; tests plant faults here."""
 
@@ -54,8 +53,8 @@ def observe_client(
     """Let a client live through a history, with a coordinator that answers requests at once.
 
     It asks for an upload after the rounds `calls`, which a coordinator's clock has it ask for; with `ask`, after every
-    interaction. It sends nothing, or if `hears` is not None, now and then a download of public numbers (that are said to
-    contain the client's own, or not). After whatever it says the client may `crash`, and another one goes on.
+    interaction. It sends nothing, or if `hears` is not None, now and then a download of public numbers (that are said
+    to contain the client's own, or not). After whatever it says the client may `crash`, and another one goes on.
     """
     messages: list[tuple[int, Message, bytes]] = []
     epoch = 0

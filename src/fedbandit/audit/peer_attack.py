@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import product
+from typing import cast
 
 import numpy as np
 
 from fedbandit.audit.likelihood import scale_interval, whiten
 from fedbandit.audit.mechanism_attack import exact_check
-from fedbandit.audit.neighbours import Limits, pairs_of, some_history, with_first
+from fedbandit.audit.neighbours import History, Limits, pairs_of, some_history, with_first
 from fedbandit.audit.report import CONFIDENCE, Check
 from fedbandit.machines.peer import PeerMachine
 from fedbandit.messages import Tell
@@ -20,20 +21,23 @@ from fedbandit.privacy.privacy import Releases
 from fedbandit.streams import Purpose, generator
 from fedbandit.sums import Sums
 from fedbandit.system import System
-from fedbandit.types import Array
 from fedbandit.world import World
 
-SPREADS = (1.0, 0.05)
+HISTORIES = ((1.0, 1.0), (0.05, 1.0), (1.0, 0.05))
+"""Spread and length of contexts: close to one direction, or faint, a single record matters most."""
+LATE = 5
+"""Rounds by which the first peer is late: the others then ask it when it has something to tell, and has not yet."""
 
 
 def peers_check(
     make: Callable[..., PeerMachine], system: System, world: World, mechanism: Mechanism, limits: Limits,
     rng: np.random.Generator, *, rounds: int,
 ) -> Check:  # fmt: skip
-    """Whether anything but noised statistics that peers send depends on a record of one of them: who tells whom, when."""
+    """Whether anything but noised statistics that peers send depends on a record: who tells whom, when."""
     name, tried = "peers, times and counts", 0
-    for spread, (what, (one, other)) in product(SPREADS, pairs_of(limits, mechanism).items()):
-        rest = [some_history(limits, rounds, rng, spread) for _ in range(world.n_clients)]
+    for (spread, length), (what, (one, other)) in product(HISTORIES, pairs_of(limits, mechanism).items()):
+        faint = limits._replace(bound=length * limits.bound)
+        rest = [some_history(faint, rounds, rng, spread) for _ in range(world.n_clients)]
         first, second = (
             _said(make, system, world, [with_first(rest[0], record, 1), *rest[1:]]) for record in (one, other)
         )
@@ -41,18 +45,21 @@ def peers_check(
         if first != second:
             t, *who = next(a for a, b in zip(first, second, strict=False) if a != b) if first and second else (0,)
             return Check(name, False, np.inf, f"replacing one record's {what} shows in round {t}: {who}")
-    return Check(name, True, 0.0, f"the same for {tried} pairs of histories of {rounds} rounds of {world.n_clients} peers")
+    return Check(
+        name, True, 0.0, f"the same for {tried} pairs of histories of {rounds} rounds of {world.n_clients} peers"
+    )
 
 
 def _said(
-    make: Callable[..., PeerMachine], system: System, world: World, histories: list[list[tuple[Array, float]]]
+    make: Callable[..., PeerMachine], system: System, world: World, histories: list[History]
 ) -> list[tuple[object, ...]]:
     peers = [make(i, system, world, 0) for i in range(world.n_clients)]
     said: list[tuple[object, ...]] = []
     for t in range(len(histories[0])):
-        for peer, history in zip(peers, histories, strict=True):
-            x, y = history[t]
-            peer.observe(peer.select(x[None]).number, y)
+        for i, (peer, history) in enumerate(zip(peers, histories, strict=True)):
+            if i > 0 or t >= LATE:
+                x, y = history[t - (0 if i else LATE)]
+                peer.observe(peer.select(x[None]).number, y)
         sent = [(i, to, message) for i, peer in enumerate(peers) for to, message in peer.send()]
         for i, to, message in sent:
             peers[to].receive(i, message)
@@ -63,9 +70,7 @@ def _said(
     return said
 
 
-def coordinator_check(
-    told: System, world: World, limits: Limits, claim: Guarantee, *, runs: int
-) -> list[Check]:
+def coordinator_check(told: System, world: World, limits: Limits, claim: Guarantee, *, runs: int) -> list[Check]:
     """What a trusted coordinator publishes of one client: the exact ε of its streams, and the scale of their noise."""
     checks, scales = [], []
     mechanism: Mechanism | None = None
@@ -89,8 +94,7 @@ def coordinator_check(
 def _stream(told: System, world: World, seed: int) -> Releases:
     """The stream with which the coordinator noises what client 0 told it, as its machine makes it."""
     machine = told.coordinator(world, seed) if told.structure.separate else None
-    stream = None if machine is None or machine.privatise is None else machine.privatise(0)
+    stream: object = None if machine is None or machine.privatise is None else machine.privatise(0)
     if stream is None:
         stream = told.privacy.stream(0, partial(generator, seed, Purpose.NOISE, 0))
-    assert stream is not None
-    return stream
+    return cast(Releases, stream)

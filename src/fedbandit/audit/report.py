@@ -106,7 +106,6 @@ class AuditReport:
             true = claim.true_epsilon
             verdict = f"FAILED: the true ε is {true:.4g}" if true != math.inf else "FAILED: no finite ε holds"
         skipped = f", {self.skipped} not attacked" if self.skipped else ""
-        lines.append(
-            f"  claimed ε = {claim.epsilon:g}, measured ε ≥ {self.lower_bound:.3f} (99 % confidence): {verdict}{skipped}"
-        )
+        measured = f"measured ε ≥ {self.lower_bound:.3f} (99 % confidence)"
+        lines.append(f"  claimed ε = {claim.epsilon:g}, {measured}: {verdict}{skipped}")
         return "\n".join(lines)

@@ -111,7 +111,9 @@ def _attack(
     checks += _exact_checks(by_client, limits, records, told)
     checks += _larger(system, world, weakest, records)
     source = secure_source()
-    checks.append(skip("secure noise", source) if isinstance(source, str) else source_check(mechanism, source, "secure"))
+    checks.append(
+        skip("secure noise", source) if isinstance(source, str) else source_check(mechanism, source, "secure")
+    )
     if told.protocol.says == "gossip":
         checks.append(peers_check(makers.peer, system, world, mechanism, limits, rng, rounds=min(rounds, 100)))
     make = partial(_make, makers.client, system, world, weakest, seed)

@@ -8,10 +8,10 @@ with Ĝ' = Q diag(v) Qᵀ the estimate with the smallest variance weighs the oth
 
 The width that goes with it is α² = σ² ((1 − φ)² log det V/det λI + 2 log 1/δ), + (1 − φ)√λ, where φ is the part of its
 knowledge that the client will owe to others by the time that it has `FORESIGHT` times its data. Alone (φ = 0) that is
-the usual width, for all directions and times together; with others (φ → 1), who find out what one client has overlooked,
-that of one direction at one time is enough. *Proven*: m minimises the variance where V of the others is known; the limits
-φ = 0 (Abbasi-Yadkori et al. 2011, Thm 2) and φ = 1 (a fixed direction, Gaussian rewards). Not proven: a regret bound
-in between. Measured: docs/privacy.md.
+the usual width, for all directions and times together; with others (φ → 1), who find out what one client has
+overlooked, that of one direction at one time is enough. *Proven*: m minimises the variance where V of the others is
+known; the limits φ = 0 (Abbasi-Yadkori et al. 2011, Thm 2) and φ = 1 (a fixed direction, Gaussian rewards). Not proven:
+a regret bound in between. Measured: docs/privacy.md.
 
 **By bound** (`PrivateStatistics(mixing="bound")`). The client weighs what the others released by one w ∈ [0, 1]:
 

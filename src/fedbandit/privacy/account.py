@@ -1,10 +1,10 @@
 """The account of a person: what all releases that contain its data tell together.
 
-Someone is seen ten times by one client, by two clients, in two federations, in lives before and after a lost file, in this
-month and the next. Each is a mechanism of its own; together they compose. Gaussian mechanisms of distances μ₁, μ₂, …
-are one of distance √Σμ² (exactly: Dong, Roth & Su 2022, Cor. 3.3), k records in one stream are one of distance kμ, and pure
-mechanisms add up, or compose as zCDP with ρ = Σε²/2 (Bun & Steinke 2016, Prop. 1.4 and 1.3), whichever is less. An ε
-belongs to a δ: an account has one for each.
+Someone is seen ten times by one client, by two clients, in two federations, in lives before and after a lost file, in
+this month and the next. Each is a mechanism of its own; together they compose. Gaussian mechanisms of distances μ₁, μ₂,
+… are one of distance √Σμ² (exactly: Dong, Roth & Su 2022, Cor. 3.3), k records in one stream are one of distance kμ,
+and pure mechanisms add up, or compose as zCDP with ρ = Σε²/2 (Bun & Steinke 2016, Prop. 1.4 and 1.3), whichever is
+less. An ε belongs to a δ: an account has one for each.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ class Account:
         by_rho = rho + 2 * math.sqrt(rho * math.log(1 / delta))
         return min(sum(pure) + (gaussian_epsilon(self.mu, delta) if self.mu > 0 else 0.0), by_rho)
 
-    def may(self, claim: Guarantee, what: str, *, epsilon: float, delta: float, records: int = 1, period: str = "") -> bool:
+    def may(
+        self, claim: Guarantee, what: str, *, epsilon: float, delta: float, records: int = 1, period: str = ""
+    ) -> bool:
         """Whether one more keeps the account within (ε, δ); if periods renew the budget, within its period."""
         later = self.add(claim, what, records=records, period=period)
         return (later.within(period) if period else later).epsilon(delta) <= epsilon

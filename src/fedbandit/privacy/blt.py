@@ -37,8 +37,8 @@ class BufferedToeplitz:
         w_k = z_k − Σ α_i S_i,      S_i ← λ_i S_i + w_k,      (B z)_k = (B z)_{k−1} + w_k,
         (C x)_k = x_k + Σ α_i R_i,  R_i ← λ_i R_i + x_k.
 
-    Without buffers C = I: independent noise on every increment. If n_max is `ENDLESS` the column is infinitely long; its
-    norm is finite, since λ₁ < 1, and bounds the privacy loss of any number of releases.
+    Without buffers C = I: independent noise on every increment. If n_max is `ENDLESS` the column is infinitely long;
+    its norm is finite, since λ₁ < 1, and bounds the privacy loss of any number of releases.
 
     *Sensitivity.* A later column of a lower-triangular Toeplitz matrix is a prefix of the first one, so the first
     column (1, c₁, …, c_{n−1}) has the largest norm, whatever the decays: a poor optimum costs accuracy, not privacy.
@@ -117,8 +117,8 @@ def blt(n_max: int, buffers: int | None = None) -> BufferedToeplitz:
     """The BLT with the smallest largest error column_norm(2) · max_k ‖B_k‖ for n_max releases.
 
     Both factors are sums of geometric series, so that the optimisation costs the same for ten releases as for ten
-    million (0.1 s). Three buffers, the default up to 10⁴ releases, are within 0.2 % of the square-root Toeplitz matrix to
-    n_max = 1024 and 1 % at 10⁴; five are the default beyond, within 0.5 % at 10⁶.
+    million (0.1 s). Three buffers, the default up to 10⁴ releases, are within 0.2 % of the square-root Toeplitz matrix
+    to n_max = 1024 and 1 % at 10⁴; five are the default beyond, within 0.5 % at 10⁶.
 
     >>> [round(decay, 3) for decay in blt(128).decays]
     [0.994, 0.918, 0.548]

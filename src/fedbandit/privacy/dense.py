@@ -32,10 +32,11 @@ class Dense:
     optimum both are equal, and all releases are equally noisy: p ∝ diag M, which is also how p is found. What is not
     within 1e-5 of its certificate is refused when it is built.
 
-    A rotation makes C lower triangular, so that noise can be drawn as releases come; the privacy of Gaussian noise is that
-    of CᵀC. Its memory grows with the releases, where a BLT's does not.
+    A rotation makes C lower triangular, so that noise can be drawn as releases come; the privacy of Gaussian noise is
+    that of CᵀC. Its memory grows with the releases, where a BLT's does not.
 
-    Reference: Denisov, McMahan, Rush, Smith & Thakurta 2022, §3 (fixed point); Linial & Shraibman 2009 (γ₂ and its dual).
+    Reference: Denisov, McMahan, Rush, Smith & Thakurta 2022, §3 (fixed point); Linial & Shraibman 2009 (γ₂ and its
+    dual).
 
     >>> [round(Dense(n).certificate, 3) for n in (2, 6, 16)]
     [1.155, 1.433, 1.704]
@@ -47,7 +48,9 @@ class Dense:
         """Refuse a stream without releases, one that is too long, and a factorisation that is not the best."""
         require(1 <= self.n_max <= LARGEST, "n_max", self.n_max, f"a whole number from 1 to {LARGEST} for dense noise")
         error = self.column_norm(2) * float(self.row_norms().max())
-        require(error <= self.certificate * (1 + 2 * GAP), "the largest error", error, f"{self.certificate:g}, its dual")
+        require(
+            error <= self.certificate * (1 + 2 * GAP), "the largest error", error, f"{self.certificate:g}, its dual"
+        )
 
     @cached_property
     def _solved(self) -> tuple[Array, Array, float]:
@@ -117,9 +120,12 @@ def _solve(n: int) -> tuple[Array, Array, float]:
     M, bound = _absolute(K, p)
     gram = (M / np.sqrt(np.outer(p, p)))[::-1, ::-1]
     gram /= gram.diagonal().max()
-    C = np.linalg.cholesky(gram[::-1, ::-1]).T[::-1, ::-1]  # CᵀC = gram with C lower triangular
+    C = np.asarray(
+        np.linalg.cholesky(gram[::-1, ::-1]).T[::-1, ::-1], dtype=np.float64
+    )  # CᵀC = gram with C lower triangular
     B = np.cumsum(np.linalg.inv(C), axis=0)
-    for array in (C := np.ascontiguousarray(np.tril(C)), B):
+    C = np.ascontiguousarray(np.tril(C), dtype=np.float64)
+    for array in (C, B):
         array.flags.writeable = False
     return C, B, bound
 

@@ -289,7 +289,7 @@ class PrivateStatistics(Privacy):
         return replace(mechanism, scale=records * mechanism.scale, sensitivity=records * mechanism.sensitivity)
 
     def _load(self, mechanism: Mechanism) -> float:
-        """‖C P‖ for portions P of a client's contribution, in units of one record's: C ≥ 0, so smaller portions are less.
+        """‖C P‖ for portions P of a client's contribution, in units of one record's; C ≥ 0: smaller ones are less.
 
         What a client contributes is D_e in release e with ‖D_e‖ ≤ P_e Δ; then ‖C D‖ ≤ ‖C P‖ Δ, attained if all its
         records are replaced alike.

@@ -20,13 +20,13 @@ class ReleaseStream:
     The mechanism releases noisy running sums; what is sent is the difference of two, which tells the same. A retry
     sends the same upload again: asking for noise twice for the same data is not possible.
 
-    Where one interaction is the unit, a mechanism that has made all its releases is followed by a new one for the records
-    that follow: each record is in exactly one of them, so that the claim does not change; only noise adds up. Where a
-    client's `contribution` is the unit, nothing more leaves it then. `portions` are the most interactions that each
-    release may have: one that is too large for the next takes the place of a later one.
+    Where one interaction is the unit, a mechanism that has made all its releases is followed by a new one for the
+    records that follow: each record is in exactly one of them, so that the claim does not change; only noise adds up.
+    Where a client's `contribution` is the unit, nothing more leaves it then. `portions` are the most interactions that
+    each release may have: one that is too large for the next takes the place of a later one.
 
-    `source(k)` gives the random numbers of release k. Where no noise is asked for (ε = ∞), statistics leave as they are,
-    and nothing is capped. `former` makes the mechanism of streams that were begun by an older version.
+    `source(k)` gives the random numbers of release k. Where no noise is asked for (ε = ∞), statistics leave as they
+    are, and nothing is capped. `former` makes the mechanism of streams that were begun by an older version.
     """
 
     def __init__(

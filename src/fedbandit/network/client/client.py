@@ -38,6 +38,7 @@ from fedbandit.network.client.features import Features, OutOfRange
 from fedbandit.network.stores import StoreError, open_store
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.noise import Source
+from fedbandit.privacy.require import Require
 from fedbandit.system import System
 from fedbandit.types import Array
 
@@ -57,6 +58,9 @@ class Client:
     of the longest feature vector there can be; features are scaled by a constant so that it gets the declared norm L.
     `report=True` tells the coordinator's live page how many rewards were seen and their sum; in a private federation it
     is refused. There, noise is drawn by OpenDP (extra `fedbandit[secure]`) from the system's randomness.
+
+    Where the federation claims privacy, `require` is the weakest claim that is accepted, at every start: by default a
+    proven one with ε ≤ 10, δ ≤ 1/n for the n interactions of a client, and secure noise (`fb.Require`).
 
     `out_of_range` says what becomes of a feature vector that is longer than declared: `"refuse"`, `"clip"` or `"scale"`
     (`Features`). `choice_key`, a secret of 16 bytes or more that all workers have, signs tokens (`export`).
@@ -84,6 +88,7 @@ class Client:
         choice_key: str | bytes | None = None,
         decisions: str | os.PathLike[str] | None = None,
         report: bool = False,
+        require: Require | None = None,
         timeout: float = 10.0,
     ) -> None:
         self._key = _key(choice_key)
@@ -95,6 +100,8 @@ class Client:
             self.agreement, member = stored_agreement(self._store) or self._address.invitation(timeout)
             source = noise_source(self.agreement.build(), report=report, lasts=state is not None)
             self._durable = DurableClient(self._store, self.agreement, member, lambda: secrets.randbits(63), source)
+            if require is not None or self.guarantee.private:
+                (require or Require()).check(self.guarantee, self.agreement.world)
         except BaseException:
             self._store.close()
             raise
