@@ -34,12 +34,13 @@ LABELS = (0, 1, 0, 1)
 NEEDED: dict[str, dict[str, Any]] = {"fixed-groups": {"labels": LABELS}}
 """Keywords without a default; a part that needs one and has none here fails."""
 
-LOUD: dict[str, Any] = {"epsilon": 1e8, "batch": 2}
-"""So little noise, and so soon spoken, that a short run shows what is learnt."""
+LOUD: dict[str, Any] = {"epsilon": 1e8, "batch": 2, "alpha_split": 0.4, "alpha_merge": 0.3}
+"""So little noise, so soon spoken and so sharply told apart that a short run shows what is learnt."""
 
 FURTHER: dict[str, list[dict[str, Any]]] = {
     "synchronous": [{"growth": 1.5}],
     "gossip": [{"growth": None, "threshold": 0.5}, {"topology": "ring", "ttl": 2}],
+    "private-statistics": [{"calibration": "published", "as_printed": True}],
     "laplacian": [{"central": False, "fresh": False}],
     "weighted-graph": [{"central": False, "fresh": False}],
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import secrets
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,8 +19,11 @@ from fedbandit.errors import FedbanditError, needs
 
 @contextmanager
 def writing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` to write to; it is renamed to `path` if nothing fails."""
-    partial = path.with_name(path.name + ".partial")
+    """A temporary path beside `path` to write to; it is renamed to `path` if nothing fails.
+
+    Its name is nobody else's: on a shared folder several processes may write the same file, and the last one wins.
+    """
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     try:
         yield partial
         os.replace(partial, path)

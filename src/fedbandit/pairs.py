@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import NoReturn
 
 from fedbandit.errors import FedbanditError
-from fedbandit.privacy import Privacy
-from fedbandit.protocols import MessageProtocol, ServerQueue
-from fedbandit.structures import Clustering, GlobalLocal, OnGraph, Structure
+from fedbandit.privacy import Privacy, PrivateStatistics
+from fedbandit.protocols import MessageProtocol, Scheduled, ServerQueue, Synchronous
+from fedbandit.structures import Alone, Clustering, Everyone, FixedGroups, GlobalLocal, OnGraph, Structure
 
 Part = MessageProtocol | Structure | Privacy
 
@@ -73,12 +73,19 @@ def _check_models_speak(structure: Structure, protocol: MessageProtocol) -> None
         refuse(structure, protocol, "groups are found by a coordinator, and this protocol has none", KNOWING)
     if protocol.says == "gossip":
         _check_gossip(structure, protocol)
+    if isinstance(protocol, Scheduled) and not structure.counted:
+        why = "by the clock nothing is sent to whoever is alone, so that nothing would ever be learnt"
+        refuse(structure, protocol, why, "CountTriggered, or Synchronous with growth=…")
     if structure.separate and not structure.fresh and (protocol.says == "nothing" or protocol.reads == "raw"):
         why = "a model that waits for releases has no determinant that grows by itself, so nothing would ever be learnt"
         counts = (
             "CountTriggered, or Synchronous with growth=…" if not isinstance(structure, OnGraph) else "CountTriggered"
         )
         refuse(structure, protocol, why, f"{counts}, which read counts")
+
+    if not structure.counted and protocol.reads != "counts":
+        why = "only what has data of others is sent back, so a client that is alone would never learn"
+        refuse(structure, protocol, why, "CountTriggered, or Synchronous with growth=…")
 
 
 def _refuse_one_by_one(structure: Structure, protocol: MessageProtocol) -> NoReturn:
@@ -133,6 +140,10 @@ def _check_private_statistics(structure: Structure, protocol: MessageProtocol, p
         refuse(
             privacy, other, why, "the structure Alone with CountTriggered (preset dp_linucb) where a client is alone"
         )
+    if isinstance(privacy, PrivateStatistics) and privacy.as_printed and not _is_algorithm_1(structure, protocol):
+        other = protocol if isinstance(structure, Everyone) else structure
+        why = "as_printed=True is FedUCB's Alg. 1, where all agents synchronise with one controller"
+        refuse(privacy, other, why, "Synchronous with Everyone")
     if privacy.pooled:
         _check_pooled(structure, protocol, privacy)
     if privacy.waits and protocol.says == "gossip":
@@ -152,11 +163,17 @@ def _check_private_statistics(structure: Structure, protocol: MessageProtocol, p
         refuse(privacy, protocol, why, "CountTriggered, or Synchronous or Gossip with growth=…, which read counts only")
 
 
+def _is_algorithm_1(structure: Structure, protocol: MessageProtocol) -> bool:
+    return isinstance(structure, Everyone) and isinstance(protocol, Synchronous)
+
+
 def _check_pooled(structure: Structure, protocol: MessageProtocol, privacy: Privacy) -> None:
     """One noisy total of everybody's statistics needs everybody at once, and tells nothing about anybody."""
     if structure.by_member:
         why = "who belongs together is found from what each member has released, and a total tells nothing of that"
         refuse(privacy, structure, why, "trust='nobody'")
+    if isinstance(structure, Alone | FixedGroups):  # others' structures say their groups when they know the world
+        refuse(privacy, structure, "a total is one of everybody, and here groups are kept apart", "trust='nobody'")
     if not protocol.at_once:
         why = "a total of everybody needs everybody at once"
         refuse(privacy, protocol, why, "Synchronous with growth=…, or Scheduled; or trust='nobody'")

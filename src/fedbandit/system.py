@@ -17,7 +17,7 @@ from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
 from fedbandit.privacy.noise import Source
 from fedbandit.protocols import Coordinator, MessageProtocol, Never
 from fedbandit.protocols.pool import Pool
-from fedbandit.sharing import Groups, LocalModel, Noise, Others, Sharing
+from fedbandit.sharing import Groups, GroupsWithPrior, LocalModel, Noise, Others, Sharing
 from fedbandit.streams import Purpose, generator
 from fedbandit.structures import Alone, Clustering, Everyone, OnGraph, Structure
 from fedbandit.world import World
@@ -57,7 +57,14 @@ class System:
     @property
     def guarantee(self) -> Guarantee:
         """What privacy holds."""
-        claim = self._as_composed(self.privacy.guarantee())
+        return self._completed(self.privacy.guarantee())
+
+    def guarantee_of(self, member: int) -> Guarantee:
+        """What holds for one client, where budgets differ."""
+        return self._completed(self.privacy.guarantee_of(member))
+
+    def _completed(self, claim: Guarantee) -> Guarantee:
+        claim = self._as_composed(claim)
         if claim.basis == "as published" and self.privacy.perturbs == "statistics" and self.protocol.reads == "raw":
             remark = claim.remark or "its trigger reads raw data, so timing leaks"
             return replace(claim, true_epsilon=math.inf, remark=remark)
@@ -91,6 +98,8 @@ class System:
             return self
         self._check_bound(world)
         seen = world
+        spectrum = self.privacy.spectrum(world) or (self.ridge, self.ridge)
+        world = replace(world, estimators=self.protocol.period, spectrum=spectrum)
         protocol = self.protocol.told(world)
         if isinstance(self.structure, OnGraph):
             world = replace(world, mixing=self.structure.mixing(world))
@@ -141,6 +150,9 @@ class System:
             return NoisyTotals(groups, world.n_clients)
         if self.privacy.keeps_own and self.structure.fresh and talks and not self.structure.by_member:
             return Others(self.structure.groups(world), world.n_clients)
+        prior = self.privacy.prior(self.ridge)
+        if prior is not None:
+            return GroupsWithPrior(self.structure.groups(world), world.n_clients, prior)
         return self.structure.sharing(self.as_seen(world), self.ridge)
 
     def knows_members(self, world: World) -> bool:

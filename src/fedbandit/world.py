@@ -18,8 +18,12 @@ class World:
     `horizon` is the number of interactions of all clients together; `bound` is L with ‖x‖ ≤ L; `noise` is the
     sub-Gaussian σ of rewards that the environment declares. `per_round` interactions are one round. Where the
     environment knows them: `graph` holds the weights between users, `server_of` the local server of each user, and the
-    first `d_global` entries of a context concern all clients alike. `mixing` is how a graph structure mixes users into
-    one model; it is the system that tells. `measured_bound`: the bound was read off the data, and so tells about them.
+    first `d_global` entries of a context concern all clients alike.
+
+    It is the system that tells how a graph structure mixes users into one model (`mixing`), how many estimators a
+    client has (`estimators`), and between which numbers the regulariser of V is: λ, or what noise makes of it
+    (`spectrum`, FedUCB's ρ_min and ρ_max).
+    `measured_bound`: the bound was read off the data, and so tells about them.
     """
 
     n_clients: int
@@ -33,6 +37,8 @@ class World:
     d_global: int | None = None
     mixing: NDArray[np.float64] | None = None
     measured_bound: bool = False
+    estimators: int = 1
+    spectrum: tuple[float, float] = (0.1, 0.1)
 
     def __post_init__(self) -> None:
         """Refuse a world in which nothing can happen."""

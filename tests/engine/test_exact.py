@@ -16,9 +16,10 @@ import fedbandit as fb
 from fedbandit.engine.fast.cohorts import is_crowded
 from fedbandit.engine.fast.hub import catch_up
 from fedbandit.engine.fast.packed import unpacked
-from fedbandit.engine.fast.row_sums import pending_sums, shared_sums
+from fedbandit.engine.fast.row import N_OWN, N_PENDING, N, inverse_of, theta_of
+from fedbandit.engine.fast.row_model import pending_sums, shared_sums
 from fedbandit.engine.fast.rows import RowsLearner
-from fedbandit.engine.fast.statistics import N_OWN, N_PENDING, N, inverse_of, scratch_matrix, theta_of
+from fedbandit.engine.fast.statistics import scratch_matrix
 from fedbandit.engine.plain import PlainLearner
 from fedbandit.engine.simulation import Engine, Simulation
 from fedbandit.environments.recorded import RecordedStream

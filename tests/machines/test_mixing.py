@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -9,9 +10,10 @@ import pytest
 from scipy import stats
 
 from fedbandit.engine.fast.packed import unpacked
-from fedbandit.engine.fast.plan import exact_width, noise_width, plan_of, width
-from fedbandit.engine.fast.row_sums import shared_row
-from fedbandit.engine.fast.statistics import inverse_of, scratch_matrix, theta_of
+from fedbandit.engine.fast.plan import noise_width, plan_of, width
+from fedbandit.engine.fast.row import inverse_of, theta_of
+from fedbandit.engine.fast.row_model import shared_row
+from fedbandit.engine.fast.statistics import scratch_matrix
 from fedbandit.machines import mixing
 from fedbandit.machines.mixing import WEIGHTS, mix
 from fedbandit.model import Width
@@ -25,6 +27,12 @@ from fedbandit.world import World
 
 DIM, RIDGE, SIGMA, CONFIDENCE, FAILURE, KAPPA = 4, 0.1, 0.5, 0.2, 0.1, 0.7
 PLAN = plan_of(UCB(noise=SIGMA, confidence=CONFIDENCE), World(2, DIM, 1000), RIDGE, policy_key(0))
+
+
+def exact_width(sums: Sums) -> Width:
+    """α of a model with exactly these statistics."""
+    _, logdet = np.linalg.slogdet(sums.V / RIDGE + np.eye(DIM))
+    return Width(SIGMA * math.sqrt(max(float(logdet), 0.0) + 2 * math.log(1 / CONFIDENCE)) + math.sqrt(RIDGE), SIGMA)
 
 
 def observed(rng: np.random.Generator, n: int, theta: Array) -> Sums:
@@ -130,7 +138,7 @@ def failures(n_others: int, s: float, *, honest: bool) -> int:
             exact.V + s * draw_symmetric(rng, (DIM, DIM)), exact.b + s / KAPPA * rng.standard_normal(DIM), exact.n
         )
         known = noise.known(s * s) if honest else Slack(noise=1e-9, spectrum=1e-9)
-        sums, slack = mix(own, others, known, RIDGE, exact_width(PLAN, own, RIDGE))
+        sums, slack = mix(own, others, known, RIDGE, exact_width(own))
         row = shared_row([sums], slack, DIM, RIDGE, scratch)
         X = rng.standard_normal((40, DIM))
         U = X @ unpacked(inverse_of(row, DIM), DIM)

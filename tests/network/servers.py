@@ -68,9 +68,9 @@ def known(client: DurableClient) -> int:
 
 
 @contextlib.contextmanager
-def served(host: Host) -> Iterator[str]:
+def served(host: Host, port: int = 0) -> Iterator[str]:
     """The host on a port of loopback, in a thread; its address."""
-    config = uvicorn.Config(make_app(host), host="127.0.0.1", port=0, log_config=None, ws="websockets-sansio")
+    config = uvicorn.Config(make_app(host), host="127.0.0.1", port=port, log_config=None, ws="websockets-sansio")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

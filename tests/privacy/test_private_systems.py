@@ -13,7 +13,7 @@ import fedbandit as fb
 from fedbandit.audit.neighbours import Limits, some_history
 from fedbandit.audit.observer import observe_client
 from fedbandit.checks import bytes_agree, engines_agree, repeats_itself
-from fedbandit.engine.fast.statistics import N_OWN
+from fedbandit.engine.fast.row import N_OWN
 from fedbandit.engine.simulation import Simulation
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.client import ClientMachine

@@ -290,6 +290,26 @@ def test_an_address_depends_on_what_the_users_file_imports(tmp_path: Path, monke
         assert len(list((tmp_path / "out" / "runs").rglob("*.npz"))) == times
 
 
+def test_shards_share_the_work_and_the_last_one_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    yaml = tmp_path / "s.yaml"
+    yaml.write_text(
+        "environment: {name: homogeneous, n_clients: 3, dim: 2, n_arms: 3}\nhorizon: 30\nseeds: 5\n"
+        "systems: [linucb, uniform]\npanels: [curves]\n"
+    )
+    words = ["run", str(yaml), "--jobs", "1"]
+    whole, shared = tmp_path / "whole", tmp_path / "shared"
+    assert main([*words, "--out", str(whole)]) == 0
+    counts = []
+    for shard in ("1/3", "3/3", "2/3"):
+        assert main([*words, "--out", str(shared), "--shard", shard]) == 0
+        counts.append(len(list((shared / "runs").rglob("*.npz"))))
+        assert ("waiting for other shards" in capsys.readouterr().out) == (shard != "2/3")
+    assert counts == [4, 6, 10], "seeds 0 and 3; 2; 1 and 4: both systems of a seed see the same contexts"
+    tables = [(folder / "mine/s/run/table.md").read_text() for folder in (whole, shared)]
+    assert tables[0] == tables[1]
+    assert "The shard is '4/3'" in refusal(capsys, *words, "--out", str(shared), "--shard", "4/3")
+
+
 def test_a_refused_trial_is_a_reason_and_not_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = running.run_in_steps
 

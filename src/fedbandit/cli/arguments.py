@@ -94,6 +94,7 @@ def _add_keyword_flags(
     command: Parser, words: Sequence[str], systems: bool, environments: Sequence[str] | None
 ) -> None:
     """Add them, those of systems in users' files included."""
+    from fedbandit.keywords import meaning
     from fedbandit.presets.compose import Keyword, keywords_of
     from fedbandit.studies.specs import ENVIRONMENTS_BY_TEXT, SYSTEMS, SystemSpec, hyphenated
 
@@ -105,6 +106,9 @@ def _add_keyword_flags(
         if ".py:" in word and not word.startswith("-"):
             spec = SystemSpec.parse(word)
             makers.append((spec.name, spec.maker, False))
+    asked = {word.partition(":")[0].replace("-", "_") for word in words if not word.startswith("-")}
+    if {"-h", "--help"} & set(words) and any(name in asked for name, _, _ in makers):
+        makers = [entry for entry in makers if entry[0] in asked]  # help about these, not about everything
     found: dict[str, Keyword] = {}
     takers: dict[tuple[str, bool], list[str]] = {}
     for name, maker, is_world in makers:
@@ -121,8 +125,11 @@ def _add_keyword_flags(
         if len(named) > 3:
             named = ["most systems" if len(named) > len(SYSTEMS) / 2 else f"{named[0]} and {len(named) - 1} more"]
         form: dict[str, Any] = {"action": argparse.BooleanOptionalAction} if keyword.is_switch else {"metavar": "VALUE"}
+        first = next(entry for entry in makers if name in keywords_of(entry[1]))
+        said = meaning(first[0], name, environment=first[2]).replace("%", "%%")
         who = "; ".join(filter(None, (", ".join(worlds), ", ".join(named))))
-        group.add_argument(*flags, dest=_KEYWORD + name, default=argparse.SUPPRESS, help=who, **form)
+        about = f"{said} [{who}]" if said else who
+        group.add_argument(*flags, dest=_KEYWORD + name, default=argparse.SUPPRESS, help=about, **form)
 
 
 def keyword_flags(options: argparse.Namespace) -> dict[str, str]:

@@ -127,7 +127,7 @@ def make_rounds(options: argparse.Namespace, neighbours: dict[int, Any], store: 
     rounds, dim = whole_number("--rounds", options.rounds), whole_number("--dim", options.dim)
     world = World(n_clients=N, dim=dim, horizon=rounds * N, per_round=N)
     # Who is whose neighbour each peer knows only of itself: a line has the largest diameter that there can be.
-    system = feducb(epsilon=options.epsilon, delta=options.delta, topology="line", ttl=options.ttl)
+    system = feducb(epsilon=options.epsilon, delta=options.delta, topology="unknown", ttl=options.ttl)
     source = None if math.isinf(options.epsilon) else SecureSource()
     machine = PeerMachine(
         options.member, system, world, options.seed, neighbours=tuple(sorted(neighbours)), source=source

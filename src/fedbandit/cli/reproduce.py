@@ -23,8 +23,13 @@ MARKS = {True: "✔", False: "✘", None: "–"}
 def add_experiment_flags(command: argparse.ArgumentParser) -> None:
     """Where results go, and on what they are computed."""
     command.add_argument("--out", type=Path, default=Path("results"), metavar="FOLDER", help="default: results")
-    command.add_argument("--engine", choices=("processes", "ray"), default="processes", help="default: processes")
+    command.add_argument("--workers", choices=("processes", "ray"), default="processes", help="default: processes")
     command.add_argument("--address", metavar="ADDRESS", help="of a Ray cluster (default: one is started here)")
+    command.add_argument(
+        "--shard",
+        metavar="I/N",
+        help="run the I-th of N shares: one for each job of a batch system, on one folder",
+    )
     add_jobs(command)
 
 
@@ -49,11 +54,11 @@ def carry_out(experiments: Sequence[Experiment], scale: str, options: argparse.N
     """Run experiments, tell what came of each, and say where the report is."""
     from tqdm import tqdm
 
-    from fedbandit.studies.reproduce import reproduce
+    from fedbandit.studies.reproduce import Shard, reproduce
     from fedbandit.studies.workers import Workers
 
-    if options.address is not None and options.engine != "ray":
-        raise FedbanditError("--address is that of a Ray cluster; it needs --engine ray.")
+    if options.address is not None and options.workers != "ray":
+        raise FedbanditError("--address is that of a Ray cluster; it needs --workers ray.")
     start = time.perf_counter()
     with tqdm(unit=" interactions", unit_scale=True, disable=None, leave=False) as bar:
 
@@ -74,7 +79,8 @@ def carry_out(experiments: Sequence[Experiment], scale: str, options: argparse.N
                 experiments,
                 scale,
                 options.out,
-                workers=Workers(options.engine, options.jobs, options.address),
+                workers=Workers(options.workers, options.jobs, options.address),
+                shard=None if options.shard is None else Shard.parse(options.shard),
                 strict=strict,
                 command=options.command_line,
                 begin=begin,
@@ -86,12 +92,15 @@ def carry_out(experiments: Sequence[Experiment], scale: str, options: argparse.N
             raise
     seconds = time.perf_counter() - start
     index = options.out / "index.html"
+    waiting = len(experiments) - len(summaries)
+    if waiting and not options.json:
+        print(f"{waiting} waiting for other shards: the last one to end writes the report.")
     if options.json:
         print(json.dumps({"experiments": summaries, "seconds": round(seconds, 2), "index": str(index)}))
     else:
         held = [claim["holds"] for summary in summaries for claim in summary["claims"]]
         print(
-            f"\n{len(summaries)} experiment{'s' if len(summaries) > 1 else ''} in {seconds:,.0f} s: "
+            f"\n{len(summaries)} experiment{'s' if len(summaries) != 1 else ''} in {seconds:,.0f} s: "
             f"{held.count(True)} claims hold, "
             f"{held.count(False)} do not, {held.count(None)} are open; see {index}"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -61,8 +62,9 @@ def read_ledger(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Ledger 
 
 
 def keep_books(streams: Mapping[int, Releases], exhausted: Collection[int], clipped: int) -> Ledger:
-    """The ledger of these streams."""
-    spent = {i: stream for i, stream in sorted(streams.items()) if stream.spent > 0}
+    """The ledger of these streams; of a client that asked for no privacy there is nothing to keep."""
+    kept = ((i, stream) for i, stream in sorted(streams.items()) if math.isfinite(stream.mechanism.epsilon))
+    spent = {i: stream for i, stream in kept if stream.spent > 0}
     return Ledger(
         np.array(list(spent), dtype=np.int64),
         np.array([stream.spent for stream in spent.values()], dtype=np.int64),

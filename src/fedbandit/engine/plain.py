@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from fedbandit.engine.learner import Outcome, pull
 from fedbandit.engine.ledger import Ledger, keep_books
-from fedbandit.engine.outcome import Outcome, pull
 from fedbandit.engine.partitions import Partitions
 from fedbandit.environments.block import Block, Environment
 from fedbandit.machines.client import Choice

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedbandit.engine.thinning import thinned
 from fedbandit.errors import FedbanditError, needs
 
 if TYPE_CHECKING:
@@ -12,6 +11,22 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from fedbandit.engine.result import Result
+
+
+import numpy as np
+
+from fedbandit.types import Ints
+
+
+def thinned(horizon: int, most: int) -> Ints:
+    """At most `most` evenly spaced indices of a curve of length `horizon`, the last one always among them.
+
+    >>> thinned(10, 4).tolist(), thinned(3, 4).tolist()
+    ([1, 4, 6, 9], [0, 1, 2])
+    """
+    points = min(horizon, most)
+    return (np.arange(1, points + 1) * horizon) // points - 1
+
 
 REGRET_COLOUR = "#0072B2"
 MESSAGES_COLOUR = "#D55E00"

@@ -11,8 +11,7 @@ import numpy as np
 
 from fedbandit.engine.checkpoint import fingerprint, read_checkpoint, write_checkpoint
 from fedbandit.engine.draws import Ahead
-from fedbandit.engine.learner import Learner
-from fedbandit.engine.outcome import Outcome, outcome
+from fedbandit.engine.learner import Learner, Outcome, outcome
 from fedbandit.engine.plain import PlainLearner
 from fedbandit.engine.result import Communication, Result
 from fedbandit.environments.block import Environment, actions_per_round, world_of

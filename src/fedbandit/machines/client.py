@@ -87,7 +87,7 @@ class ClientMachine(Exchange):
         rule = told.privacy.reward_rule
         self._source, self._reward_scale = source, rule.scale
         self._rewards = reward_plan(rule if source is None else rule._replace(scale=0.0), seed)
-        claim = told.guarantee
+        claim = told.guarantee_of(member)
         self.guarantee = claim if source is None else replace(claim, noise=self._label(source))
         self._chosen: dict[int, Array] = {}
         self._choices = 0

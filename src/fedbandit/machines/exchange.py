@@ -48,11 +48,12 @@ from fedbandit.messages import (
     encode,
     encoded_size,
 )
+from fedbandit.model import Growing
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.privacy.sum_stream import SumStream
 from fedbandit.protocols.protocol import known_by, says_what_it_knows
-from fedbandit.protocols.trigger import Growing, Watched, timed_growth
+from fedbandit.protocols.trigger import Watched, timed_growth
 from fedbandit.sharing import LocalModel, Sharing, prior_share
 from fedbandit.state import State, StateError, Varying, require_like
 from fedbandit.streams import Purpose, generator
@@ -108,7 +109,8 @@ class Exchange:
         # Observations uploaded and log det when it was last served; None where triggers look at what is pending.
         self._served: tuple[int, float] | None = (0, 0.0) if system.protocol.since_served else None
         drawn = source or partial(generator, seed, Purpose.NOISE, member if number is None else number)
-        self._keeps_own, self._pooled = system.privacy.keeps_own, system.privacy.pooled
+        self._keeps_own = system.privacy.keeps_own or system.privacy.perturbs != "statistics"
+        self._pooled = system.privacy.pooled
         trusted = system.privacy.site == "coordinator" and not system.privacy.pooled
         self.stream = None if trusted else system.privacy.stream(member, drawn)
 
@@ -132,7 +134,11 @@ class Exchange:
 
     def join(self) -> list[Message]:
         """The message to begin with, and with which to ask for what may have been missed."""
-        return [] if self.protocol.says == "nothing" else [Join(self.member, self.version)]
+        return [] if self.protocol.says == "nothing" else [Join(self.member, self.version, self._epoch)]
+
+    def known(self) -> float:
+        """How much coordinator and model have in common, as uploads say it."""
+        return known_by(self.model, self.protocol, self._counts_only)
 
     def speak(self) -> list[Message]:
         """What to send now, if the trigger says so and the privacy budget allows it."""
@@ -224,6 +230,12 @@ class Exchange:
             case _:
                 raise FedbanditError(f"A client does not take a {type(message).__name__}.")
         return []
+
+    def go_on_from(self, other: Exchange) -> None:
+        """Take the place of one that was made for other terms; its thresholds were those of the old ones."""
+        fresh = self.threshold
+        self.restore(other.state())
+        self.threshold = self._agreed = fresh
 
     def hear(self, message: Download, told: Sums) -> None:
         """Take what peers have told, given what this one told itself: as a download, but nothing is acknowledged."""

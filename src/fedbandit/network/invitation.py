@@ -91,8 +91,8 @@ class Agreement:
     def require_sound_change(self, new: Agreement) -> None:
         """Refuse new terms under which what was learnt, sent and promised would mean something else."""
         for what, ours, theirs in _differences(self.as_json(), new.as_json()):
-            field = what.rpartition("world.")[2]
-            reason = _UNSOUND.get(field)
+            field = what.removeprefix("world.")
+            reason = _UNSOUND.get(field.partition(".")[0])
             if reason is not None:
                 raise _unsound(field, ours, theirs, reason)
         old, other = self.build(), new.build()
@@ -161,6 +161,7 @@ _UNSOUND = {
     "seed": "random choices would begin anew",
     "d_global": "another part is shared",
     "schema": "features would mean something else",
+    "bound": "contexts would be scaled otherwise",
     "graph": "other users would share",
 }
 """Fields that no federation can change while it runs, with the reason; see `fedbandit migrate`."""

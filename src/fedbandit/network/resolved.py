@@ -7,6 +7,7 @@ itself: it is of another version then.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -36,7 +37,7 @@ def client_terms(agreement: Agreement, member: int) -> dict[str, Any]:
     >>> from fedbandit.world import World
     >>> terms = client_terms(Agreement("async-linucb", {"gamma_upload": 2.0}, World(3, 2, 100)), 0)
     >>> terms["capabilities"], terms["trigger"]
-    (['exact', 'growth', 'ridge', 'ucb', 'upload'], {'kind': 'growth', 'threshold': 0.6931471805599453})
+    (['growth', 'ridge', 'ucb', 'upload'], {'kind': 'growth', 'threshold': 0.6931471805599453})
     """
     system, world = agreement.build(), agreement.world
     machine = ClientMachine(member, system, world, agreement.seed)
@@ -51,7 +52,7 @@ def client_terms(agreement: Agreement, member: int) -> dict[str, Any]:
     known = "nothing"
     if says_what_it_knows(system.protocol):
         known = "log-count" if system.counts_only else "log-det"
-    needed = {policy["kind"], trigger["kind"], model["kind"], says, privacy["kind"]}
+    needed = {policy["kind"], trigger["kind"], model["kind"], says, privacy["kind"]} - {"none"}
     if machine.exploring:
         needed |= {"exploring", explorer["kind"]}
     if system.protocol.one_by_one:
@@ -61,6 +62,7 @@ def client_terms(agreement: Agreement, member: int) -> dict[str, Any]:
         {
             "capabilities": sorted(needed),
             "contexts": {"length": machine.context_dim, "norm": machine.bound},
+            "features": None if agreement.schema is None else dataclasses.asdict(agreement.schema),
             "rewards": {
                 "bound": agreement.reward_bound,
                 "low": rule.low,
@@ -183,7 +185,7 @@ def _share(share: Share) -> dict[str, Any]:
 def _privacy(site: str, perturbs: str, laplace: float, stream: Releases | None) -> dict[str, Any]:
     """What a client noises: nothing, each reward, or what it releases."""
     if stream is None or site != "client":
-        return {"kind": "noisy-rewards", "scale": laplace} if laplace > 0 else {"kind": "exact"}
+        return {"kind": "noisy-rewards", "scale": laplace} if laplace > 0 else {"kind": "none"}
     mechanism = stream.mechanism
     return {
         "kind": f"private-{perturbs.replace(' ', '-')}",

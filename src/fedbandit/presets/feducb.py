@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from fedbandit.errors import number, require, unknown
+from fedbandit.errors import require, unknown
 from fedbandit.presets.compose import Common, compose, preset
 from fedbandit.privacy import NoisyRewards, Privacy, PrivateStatistics
 from fedbandit.privacy.private_statistics import CALIBRATIONS, Calibration, Epsilon, Own, Trust
@@ -33,16 +33,19 @@ def feducb(
     cliques: bool = False,
     subsample: bool = True,
     calibration: Calibration = "proven",
+    as_printed: bool = False,
     trust: Trust = "nobody",
     own: Own | None = None,
     **common: Unpack[Common],
 ) -> System:
     """Federated private UCB (FedUCB, Alg. 1 and 2); `epsilon=inf` is the same without noise.
 
-    `threshold` is D of Alg. 1 line 12. `epsilon` may be one for each agent. `topology` is "central" for a coordinator,
-    or the graph of agents that talk to each other directly ("complete", "line", "ring", "star", "grid", "erdos-renyi",
-    an adjacency matrix or a networkx graph), where messages live `ttl` = γ hops (`protocols.Gossip`, §4.2);
-    `cliques` has agents share within cliques only, and `subsample=False` has one estimator instead of γ.
+    `threshold` is D of Alg. 1 line 12, a number or a rule by name: "theorem" is Theorem 1's. `as_printed` is Alg. 1 to
+    the letter, except D4: calibration "published", Theorem 1's D unless another is given, V = Mρ_min I at first.
+    `epsilon` may be one for each agent. `topology` is "central" for a coordinator, or the graph of agents that talk to
+    each other directly ("complete", "line", "ring", "star", "grid", "erdos-renyi", an adjacency matrix or a networkx
+    graph), where messages live `ttl` = γ hops (`protocols.Gossip`, §4.2); `cliques` has agents share within cliques
+    only, and `subsample=False` has one estimator instead of γ.
 
     `trust` says who is trusted with what: "nobody", only "sums" over many agents, or the "coordinator"; `own` whether
     an agent chooses by its own "exact" data too, or by what is "released" alone (`PrivateStatistics`).
@@ -60,12 +63,19 @@ def feducb(
         D4. Under "published" Alg. 1 line 12 divides by Δt + 1: it would divide by 0 in the first round after a
             synchronisation. The term M(ρ_max − ρ_min)I is added to S alone, not to S + U, so that no determinant has to
             be computed in between; agents synchronise no later.
-        D5. Under "published", before the first synchronisation an agent's V is its own data and λI, not Mρ_min I.
+        D5. Under "published", before the first synchronisation an agent's V is its own data and λI; Mρ_min I
+            (`as_printed`) hides what an agent has seen itself. Trees have 1 + ⌈log T⌉ levels, as no number of
+            synchronisations is fixed beforehand: no agent's budget is spent before the end.
         D6. With `trust` other than "nobody", where one agent's noise is in everybody's total, α is 0.6 by default.
     """
     if calibration not in CALIBRATIONS:
         raise unknown("calibration", calibration, CALIBRATIONS)
-    private = PrivateStatistics(epsilon, delta, calibration, trust=trust, own=own)
+    if as_printed:
+        calibration, threshold = "published", "theorem" if threshold is None else threshold
+    failure = common.get("confidence", 0.1) if calibration == "published" else 0.05  # the paper has one α
+    private = PrivateStatistics(
+        epsilon, delta, calibration, as_printed=as_printed, failure=failure, trust=trust, own=own
+    )
     by_counts = calibration == "proven" and threshold is None
     protocol: MessageProtocol
     if isinstance(topology, str) and topology == "central":
@@ -76,7 +86,7 @@ def feducb(
     elif by_counts:
         protocol = Gossip(topology, ttl, GROWTH, BATCH, cliques=cliques, subsample=subsample)
     else:
-        D = number(100.0 if threshold is None else threshold, "threshold", "a number ≥ 0 for peers", at_least=0.0)
+        D = "theorem" if threshold is None else threshold
         protocol = Gossip(topology, ttl, None, 1, D, cliques, subsample)
     if private.pooled and common.get("policy", "ucb") == "ucb" and not common.keys() & {"noise", "confidence"}:
         common.setdefault("alpha", WIDTH)

@@ -20,7 +20,11 @@ the lift P, G + λI = V − N − P ⪯ V + ΛI − P, so that
 These are the numbers of `Slack`. Own data that a client puts on top only make V larger, and change none of them.
 
 Reference: FedUCB (Dubey & Pentland 2020), Def. 2 and Prop. 2, of which this is a recomputation for the noise that is
-really added. With `published`, Prop. 2 and 4 as they are: every client shifts by 2Λ, width + S √(Mρ_max) + κ √M.
+really added. With `published`, Prop. 2 and 4 as they are: every client shifts by 2Λ, and the width is
+
+    β = σ √(2 log 2/α + log det V − d log(Mρ_min)) + S √(Mρ_max) + κ √M,
+
+with `log det V` where `d log det V` is printed, a slip; α is the policy's `confidence`.
 """
 
 from __future__ import annotations
@@ -34,7 +38,8 @@ import numpy as np
 
 from fedbandit.privacy.bounds import NoiseBounds, chi_bound, gram_bound
 from fedbandit.privacy.calibration import special_functions
-from fedbandit.sums import EXACT, Slack
+from fedbandit.sharing import Share
+from fedbandit.sums import EXACT, Slack, Sums
 from fedbandit.types import Array, Ints
 
 FLOOR = 0.5
@@ -130,11 +135,18 @@ class PoolNoise:
         low, high, kappa = self.published
         shifted = V + M * self.published.shift * np.eye(self.dim)
         values, vectors = np.linalg.eigh(shifted)
-        if values[0] < 0:  # printed to happen with probability α/nM: the paper has no answer, a solver needs one
-            shifted = (vectors * np.maximum(values, 0.0)) @ vectors.T
-        values = np.maximum(values, 0.0) + ridge
-        return shifted, Slack(
-            offset=-self.dim * math.log((ridge + M * low) / ridge),
-            bias=self.theta_bound * math.sqrt(M * high) + kappa * math.sqrt(M),
+        if values[0] < ridge:  # printed to happen with probability α/nM: the paper has no answer, a solver needs one
+            values = np.maximum(values, ridge)
+            shifted = (vectors * values) @ vectors.T
+        return shifted - ridge * np.eye(self.dim), Slack(  # models add λI, which the paper does not have
+            offset=2 * math.log(2) - self.dim * math.log(M * low / ridge),
+            bias=self.theta_bound * math.sqrt(M * high) + kappa * math.sqrt(M) - math.sqrt(ridge),
             headstart=float(np.log1p(M * (high - low) / values).sum()),
         )
+
+    def prior(self, M: int, ridge: float) -> Share:
+        """Mρ_min I, before anybody has released anything (Alg. 1 line 1)."""
+        assert self.published is not None
+        low, shift = M * self.published.rho_min, M * self.published.shift
+        V, slack = self._as_published((low - shift) * np.eye(self.dim), M, ridge)
+        return Share(Sums(V, np.zeros(self.dim), 0), slack)

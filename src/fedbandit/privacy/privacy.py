@@ -11,7 +11,7 @@ from fedbandit.privacy.noise import Source
 from fedbandit.privacy.published_total import PublishedTotal
 from fedbandit.privacy.sum_stream import OpenedTotal
 from fedbandit.rewards import AS_THEY_ARE, RewardRule
-from fedbandit.sharing import Noise
+from fedbandit.sharing import Noise, Share
 from fedbandit.sums import Sums
 from fedbandit.world import World
 
@@ -107,6 +107,18 @@ class Privacy(Protocol):
     def guarantee(self) -> Guarantee:
         """The claim."""
         ...
+
+    def guarantee_of(self, member: int) -> Guarantee:  # noqa: ARG002 - the same for all
+        """The claim to one client, where budgets differ."""
+        return self.guarantee()
+
+    def spectrum(self, world: World) -> tuple[float, float] | None:  # noqa: ARG002 - by the ridge alone
+        """ρ_min and ρ_max, between which noise and shift regularise V, if thresholds are to go by that (FedUCB)."""
+        return None
+
+    def prior(self, ridge: float) -> Share | None:  # noqa: ARG002 - nothing
+        """What everybody has before anything was released, beside λI; of a part that was told the world."""
+        return None
 
     def stream(self, member: int, source: Callable[[int], Source]) -> Releases | None:  # noqa: ARG002 - none is noised
         """What noises one client's releases, with the random numbers source(k) for release k; None if nothing does."""

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
-from fedbandit.privacy.bounds import published_bounds
+from fedbandit.privacy.bounds import NoiseBounds, published_bounds
 from fedbandit.privacy.calibration import check_budget
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.mechanism import (
@@ -31,6 +31,7 @@ from fedbandit.privacy.published_total import PublishedTotal
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.privacy.sum_stream import OpenedTotal, SumStream, SumTerms, grid_for, headroom
 from fedbandit.rewards import AS_THEY_ARE, RewardRule
+from fedbandit.sharing import Share
 from fedbandit.world import World
 
 Epsilon = float | Sequence[float]
@@ -68,6 +69,7 @@ class PrivateStatistics(Privacy):
     calibration: "proven" (analytic Gaussian, tight), or "published" (FedUCB's tree and numbers).
     kind: "best" (dense for few releases, BLT for many), "dense", "blt", "endless", "tree" or "independent" noise.
     mixing: how a client weighs what others released: by "worth" (least regret), or by "bound" (proven widths).
+    as_printed: under "published", V is Mρ_min I before anything was released (Alg. 1 line 1), instead of λI.
     releases: the cap on a client's releases, by default what the protocol can need at the given horizon.
     contribution: None for one interaction as the unit of privacy, or the number of interactions that a client may
         contribute, all of which are then the unit (noise grows by ‖C P‖ for the portions P that the protocol plans).
@@ -88,6 +90,7 @@ class PrivateStatistics(Privacy):
     delta: float = 1e-5
     calibration: Calibration = "proven"
     kind: FactorisationKind = "best"
+    as_printed: bool = False
     releases: int | None = None
     contribution: int | None = None
     reward_bound: float = 1.0
@@ -123,6 +126,8 @@ class PrivateStatistics(Privacy):
         require(1e-9 <= self.failure < 1, "failure", self.failure, "between 1e-9 and 1")
         require(self.excess in ("clip", "refuse"), "excess", self.excess, "'clip' or 'refuse'")
         require(self.mixing in ("worth", "bound"), "mixing", self.mixing, "'worth' or 'bound'")
+        only = "False, unless calibration is 'published'"
+        require(not self.as_printed or self.calibration == "published", "as_printed", self.as_printed, only)
         self._check_trust()
 
     def _check_trust(self) -> None:
@@ -320,37 +325,62 @@ class PrivateStatistics(Privacy):
         assert self.world is not None
         assert self.releases is not None
         N = self.world.n_clients
-        weakest = min(self._budgets)
         return PoolNoise(
             std=tuple(noise_std(mechanism) for mechanism in self.mechanisms),
             reward_weight=self.mechanisms[0].reward_weight,
-            looks=self.releases if together or self.pooled else N * self.releases,
+            looks=self.world.estimators * (self.releases if together or self.pooled else N * self.releases),
             dim=self.world.dim,
             failure=self.failure,
             theta_bound=self.theta_bound,
             with_own=self.waits,
             mixing=self.mixing,
-            published=None
-            if self.calibration == "proven"
-            else published_bounds(
-                weakest,
-                self.delta,
-                self.releases,
-                self.world.dim,
-                streams=N,
-                failure=self.failure,
-                context_bound=self.world.bound,
-            ),
+            published=None if self.calibration == "proven" else self._bounds(self.releases, self.world),
         )
 
+    def _bounds(self, releases: int, world: World) -> NoiseBounds:
+        """FedUCB's, of the client with the smallest ε; Remark 5 has a union over γ estimators too."""
+        return published_bounds(
+            min(self._budgets),
+            self.delta,
+            releases,
+            world.dim,
+            streams=world.n_clients * world.estimators,
+            failure=self.failure,
+            context_bound=world.bound,
+        )
+
+    def spectrum(self, world: World) -> tuple[float, float] | None:
+        """Under "published" ρ_min and ρ_max for as many releases as there are rounds: none is fixed beforehand."""
+        if self.calibration == "proven" or math.isinf(min(self._budgets)):
+            return None
+        return self._bounds(max(world.horizon // world.n_clients, 1), world)[:2]
+
+    def prior(self, ridge: float) -> Share | None:
+        """What everybody has before anything was released, if V is not λI then."""
+        if not self.as_printed or self.world is None:
+            return None
+        noise = self.pool_noise(together=True)
+        return None if noise is None else noise.prior(self.world.n_clients, ridge)
+
     def guarantee(self) -> Guarantee:
-        """The claim, of the client with the largest ε."""
-        epsilon = max(self._budgets)
+        """The claim, of the client with the largest ε among those that asked for any."""
+        finite = [value for value in self._budgets if math.isfinite(value)]
+        if not finite:
+            return Guarantee()
+        without = [str(i) for i, value in enumerate(self._budgets) if math.isinf(value)]
+        remark = f"not for clients {', '.join(without)}, whose ε is inf" if without else ""
+        return replace(self._claim(max(finite)), remark=remark)
+
+    def guarantee_of(self, member: int) -> Guarantee:
+        """The claim to one client."""
+        return self._claim(self._budgets[member if len(self._budgets) > 1 else 0])
+
+    def _claim(self, epsilon: float) -> Guarantee:
         if math.isinf(epsilon):
             return Guarantee()
         published = self.calibration == "published"
         told = self.world is not None and self.releases is not None
-        weakest = self.mechanisms[int(np.argmax(self._budgets))] if told else None
+        weakest = self.mechanisms[self._budgets.index(epsilon)] if told else None
         if told and self.trust == "sums":
             weakest = self.sum_terms.mechanism
         noise = "FedUCB's tree as published" if published else f"{self.kind} Gaussian noise on statistics"

@@ -8,6 +8,7 @@ from typing import ClassVar
 from fedbandit.errors import FedbanditError, number, require, whole_number
 from fedbandit.protocols.factors import count_portions, count_releases
 from fedbandit.protocols.protocol import MessageProtocol
+from fedbandit.protocols.synchronous import theorem_threshold
 from fedbandit.protocols.topology import Topology, clique_cover, diameter, neighbours_of
 from fedbandit.protocols.trigger import CountGrowth, Reads, Says, TimedGrowth, Trigger, as_thresholds
 from fedbandit.world import World
@@ -23,7 +24,8 @@ class Gossip(MessageProtocol):
     is sent when g was used has arrived everywhere within γ hops by the time that g is used again.
 
     The trigger is `growth` (as many times the observations as were released, and at least `batch` more: reads counts
-    only) or `threshold` = D (Δn · growth of log det V > D: reads raw data).
+    only) or `threshold` = D (Δn · growth of log det V > D: reads raw data), a number or "theorem": Theorem 1's for the
+    T/γ rounds of each estimator, as Theorem 2 prints none.
 
     `topology` is "complete", "line", "ring", "star", "grid", "erdos-renyi", an adjacency matrix or a networkx graph; it
     must be connected, and γ at most its diameter: a message lives no longer than it takes to reach everybody.
@@ -46,7 +48,7 @@ class Gossip(MessageProtocol):
     ttl: int = 1
     growth: float | None = 1.5
     batch: int = 16
-    threshold: float | None = None
+    threshold: float | str | None = None
     cliques: bool = False
     subsample: bool = True
     neighbours: tuple[tuple[int, ...], ...] = field(default=(), repr=False, compare=False)
@@ -60,8 +62,8 @@ class Gossip(MessageProtocol):
         whole_number("batch", self.batch)
         if self.growth is not None:
             number(self.growth, "growth", "a finite number ≥ 1, or None", at_least=1.0)
-        if self.threshold is not None:
-            number(self.threshold, "threshold", "a number ≥ 0, or None", at_least=0.0)
+        if self.threshold is not None and self.threshold != "theorem":
+            number(self.threshold, "threshold", "a number ≥ 0, 'theorem' or None", at_least=0.0)
         require(
             (self.growth is None) != (self.threshold is None), "threshold", self.threshold, "given if growth is not"
         )
@@ -84,9 +86,11 @@ class Gossip(MessageProtocol):
                 "use an environment with rounds='all'."
             )
         neighbours = neighbours_of(self.topology, world.n_clients)
-        longest = diameter(neighbours) if self.ttl > 1 else 1
+        known = not (isinstance(self.topology, str) and self.topology == "unknown")
+        longest = diameter(neighbours) if self.ttl > 1 and known else self.ttl
         require(self.ttl <= longest, "ttl", self.ttl, f"at most {longest}, the diameter of the topology")
-        return replace(self, neighbours=neighbours)
+        threshold = theorem_threshold(world) if self.threshold == "theorem" else self.threshold
+        return replace(self, neighbours=neighbours, threshold=threshold)
 
     def companions(self, member: int) -> tuple[int, ...]:
         """With whom a member of a protocol that was told the world synchronises: its clique, or all agents."""
@@ -99,7 +103,8 @@ class Gossip(MessageProtocol):
         """On counts, or on determinants."""
         if self.growth is not None:
             return CountGrowth(as_thresholds(self.growth), self.batch)
-        assert self.threshold is not None
+        if isinstance(self.threshold, str) or self.threshold is None:
+            raise FedbanditError(f"threshold {self.threshold!r} has no value before the protocol is told the world.")
         return TimedGrowth(as_thresholds(self.threshold))
 
     def releases(self, world: World) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Protocol, runtime_checkable
 
+from fedbandit.model import Growing
 from fedbandit.protocols.coordinator import NOTHING_COUNTED, Coordinator
-from fedbandit.protocols.trigger import Growing, Joining, Reads, Says, Silence, Trigger
+from fedbandit.protocols.trigger import Joining, Reads, Says, Silence, Trigger
 from fedbandit.sharing import Noise, Sharing
 from fedbandit.world import World
 

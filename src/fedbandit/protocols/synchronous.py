@@ -23,13 +23,21 @@ def _log_horizon(world: World) -> float:
     return max(math.log(world.horizon), 1.0)
 
 
+def theorem_threshold(world: World) -> float:
+    """D = 2Td/(log(ρ_max/ρ_min + TL²/(dρ_min)) + 1) with T rounds (FedUCB, Theorem 1); T/γ of each of γ estimators."""
+    T, (low, high) = max(world.horizon // world.n_clients // world.estimators, 1), world.spectrum
+    return 2 * T * world.dim / (math.log(high / low + T * world.bound**2 / (world.dim * low)) + 1)
+
+
 THRESHOLD_RULES = {
     "T/(N^2 d log T)": lambda w: w.horizon / (w.n_clients**2 * w.dim * _log_horizon(w)),
     "T/(N^1.5 d log T)": lambda w: w.horizon / (w.n_clients**1.5 * w.dim * _log_horizon(w)),
     "T/(N d log T)": lambda w: w.horizon / (w.n_clients * w.dim * _log_horizon(w)),
     "T/(d log T)": lambda w: w.horizon / (w.dim * _log_horizon(w)),
+    "theorem": theorem_threshold,
 }
-"""Thresholds by name: the first two are Async-LinUCB's App. E, Table 1, the other two those of its authors' code."""
+"""Thresholds by name: the first two are Async-LinUCB's App. E, Table 1, the next two those of its authors' code, and
+"theorem" is that of FedUCB's Theorem 1, which synchronises about once."""
 
 
 @dataclass(frozen=True)
@@ -92,15 +100,12 @@ class Synchronous(MessageProtocol):
         return TimedGrowth(as_thresholds(self.threshold))
 
     def releases(self, world: World) -> int:
-        """By counts: as often as they grow. By determinants: FedUCB, Prop. 1, 2√(dT/D · log(1 + TL²/(dλ))) + 4."""
+        """By counts: as often as they grow. By determinants: up to every round (FedUCB, Remark 4 and Alg. 2 line 2).
+
+        Prop. 1's bound does not hold for FedUCB's trigger: M(ρ_max − ρ_min)I counts anew after each synchronisation.
+        """
         rounds = max(world.horizon // world.per_round, 1)
-        if self.growth is not None:
-            return count_releases(self.growth, rounds, self.batch)
-        D = float(np.asarray(self.threshold, dtype=np.float64))
-        if D <= 0:
-            return rounds
-        largest = math.log1p(world.horizon * world.bound**2 / (world.dim * 1e-3))
-        return min(rounds, int(2 * math.sqrt(world.dim * rounds / D * largest)) + 4)
+        return rounds if self.growth is None else count_releases(self.growth, rounds, self.batch)
 
     def portions(self, world: World) -> tuple[int, ...]:
         """By counts: as they grow."""

@@ -15,7 +15,8 @@ from fedbandit.errors import FedbanditError, require, unknown
 from fedbandit.types import Array
 
 Topology: TypeAlias = str | Array | Any
-"""A name of `TOPOLOGIES`, an adjacency matrix, or a networkx graph whose nodes are 0, …, N − 1."""
+"""A name of `TOPOLOGIES`, an adjacency matrix, or a networkx graph whose nodes are 0, …, N − 1; "unknown" for peers on
+a network, each of whom knows its own neighbours alone."""
 
 Edges: TypeAlias = Iterable[tuple[int, int]]
 
@@ -61,6 +62,7 @@ def neighbours_of(topology: Topology, n: int) -> tuple[tuple[int, ...], ...]:
     ((1,), (0, 2), (1,))
     """
     if isinstance(topology, str):
+        topology = "complete" if topology == "unknown" else topology
         if topology not in TOPOLOGIES:
             raise unknown("topology", topology, TOPOLOGIES)
         edges, nodes = TOPOLOGIES[topology](n), set(range(n))

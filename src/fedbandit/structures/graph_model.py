@@ -15,9 +15,8 @@ import math
 import numpy as np
 
 from fedbandit.model import LinearModel, Model
-from fedbandit.sharing import NoiseOnGraph
 from fedbandit.state import State, joined, parts_of, stored
-from fedbandit.structures.serving import Serving
+from fedbandit.structures.serving import NoiseOnGraph, Serving
 from fedbandit.sums import Slack
 from fedbandit.types import Array
 

@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit.errors import FedbanditError, number, require
-from fedbandit.sharing import NoiseOnGraph, Sharing
+from fedbandit.sharing import Sharing
 from fedbandit.structures.graph_model import GraphModel
 from fedbandit.structures.graph_share import GraphShare
-from fedbandit.structures.serving import Serving
+from fedbandit.structures.serving import NoiseOnGraph, Serving
 from fedbandit.structures.structure import Structure
 from fedbandit.types import Array, Ints
 from fedbandit.world import World

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedbandit._version import __version__
 from fedbandit.engine.plot import require_matplotlib
@@ -21,13 +21,37 @@ from fedbandit.studies.report import index_page, report_page, tables_of
 from fedbandit.studies.specs import Spec, described
 from fedbandit.studies.store import Store, address_of, code_version, versions_of
 from fedbandit.studies.trials import Label, Point, Refusal, Run, Trial
-from fedbandit.studies.workers import Workers
+from fedbandit.studies.workers import Workers, bundled
 
 Summary = dict[str, Any]
 LIBRARIES = ("numpy", "scipy", "numba", "matplotlib", "pyarrow")
 
 LONG = 5_000_000
 """Interactions from which on a run saves its state as it goes."""
+
+
+class Shard(NamedTuple):
+    """One of so many shares of the trials, for a batch system in which each job has a number."""
+
+    number: int
+    shares: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """The second of eight is 2/8.
+
+        >>> Shard.parse("2/8")
+        Shard(number=2, shares=8)
+        """
+        number, _, shares = text.partition("/")
+        if not (number.isdecimal() and shares.isdecimal() and 1 <= int(number) <= int(shares)):
+            raise FedbanditError(f"The shard is {text!r}, but must be of the form 2/8: the second of eight.")
+        return cls(int(number), int(shares))
+
+    def of(self, trials: Sequence[Trial]) -> list[Trial]:
+        """Its trials; those that share contexts stay together, and every trial is in one shard."""
+        bundles = bundled(trials, 1)
+        return [trials[place] for bundle in bundles[self.number - 1 :: self.shares] for place in bundle]
 
 
 @dataclass
@@ -81,6 +105,7 @@ def reproduce(
     out: Path,
     *,
     workers: Workers | None = None,
+    shard: Shard | None = None,
     strict: bool = False,
     command: str = "",
     begin: Callable[[int, int], object] = lambda _total, _done: None,
@@ -89,8 +114,10 @@ def reproduce(
 ) -> list[Summary]:
     """Run experiments and write their reports to `out`, and a page that shows all that are there.
 
-    Runs that `out` has already are not repeated. `begin` is told how many interactions there are in all and how many
-    are done already, `progress` how many were done since; `finished` gets each summary as its report is written.
+    Runs that `out` has already are not repeated. With a `shard` only its trials are run: give the others to other
+    machines that see the same folder; reports are written by whoever finds all runs there. `begin` is told how many
+    interactions there are in all and how many are done already, `progress` how many were done since; `finished` gets
+    each summary as its report is written.
     """
     workers = workers or Workers()
     require_matplotlib()
@@ -100,8 +127,9 @@ def reproduce(
     trials = {trial.address: trial for plan in plans for trial in plan.trials}
     kept = {address: store.get(address, trial.point.label) for address, trial in trials.items()}
     runs: dict[str, Run | Refusal] = {address: run for address, run in kept.items() if run is not None}
-    due = [trial for address, trial in trials.items() if address not in runs]
-    total = sum(trial.interactions for trial in trials.values())
+    mine = trials if shard is None else {trial.address: trial for trial in shard.of(list(trials.values()))}
+    due = [trial for address, trial in mine.items() if address not in runs]
+    total = sum(trial.interactions for trial in mine.values())
     begin(total, total - sum(trial.interactions for trial in due))
     waiting = list(plans)
     summaries: list[Summary] = []
@@ -125,6 +153,12 @@ def reproduce(
 
     write_finished()
     workers.run(due, keep)
+    if shard is not None:  # others may have done theirs meanwhile
+        for address in trials.keys() - runs.keys():
+            run = store.get(address, trials[address].point.label)
+            if run is not None:
+                runs[address] = run
+        write_finished()
     write_index(out)
     return summaries
 

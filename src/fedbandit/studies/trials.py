@@ -19,8 +19,8 @@ from fedbandit.engine import Result, fast
 from fedbandit.engine.draws import Ahead
 from fedbandit.engine.fast import compiling_seconds
 from fedbandit.engine.plain import PlainLearner
+from fedbandit.engine.plot import thinned
 from fedbandit.engine.simulation import Simulation
-from fedbandit.engine.thinning import thinned
 from fedbandit.environments import Environment, LikedItems
 from fedbandit.environments.block import world_of
 from fedbandit.environments.synthetic import SyntheticStream

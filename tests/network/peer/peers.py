@@ -18,7 +18,7 @@ ROUNDS, DIM, TTL = 60, 3, 2
 
 def machine(i: int, epsilon: float = float("inf"), graph: dict[int, tuple[int, ...]] = RING) -> PeerMachine:
     world = fb.World(n_clients=len(graph), dim=DIM, horizon=len(graph) * ROUNDS, per_round=len(graph))
-    system = fb.feducb(epsilon=epsilon, topology="complete", ttl=TTL)
+    system = fb.feducb(epsilon=epsilon, topology="unknown", ttl=TTL)
     return PeerMachine(i, system, world, neighbours=graph[i])
 
 

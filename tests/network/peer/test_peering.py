@@ -86,7 +86,7 @@ def test_keys_keep_strangers_out(tmp_path: Path) -> None:
         (tmp_path / f"peer-{i}.token").write_text(add_credential(keys, f"peer-{i}", "client"))
     ports = free_ports(2)
     world = fb.World(n_clients=2, dim=DIM, horizon=80, per_round=2)
-    system = fb.feducb(epsilon=float("inf"), topology="complete", ttl=1)
+    system = fb.feducb(epsilon=float("inf"), topology="unknown", ttl=1)
     agreement = {"peers": 2}
 
     def make(i: int, token: str) -> tuple[Peering, Any, User]:

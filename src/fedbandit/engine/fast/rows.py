@@ -8,30 +8,37 @@ import numpy as np
 
 from fedbandit.engine.fast.choose import ready_for, scratch
 from fedbandit.engine.fast.cohorts import empty_hub
-from fedbandit.engine.fast.compact import compact_length, dump_compact, load_compact
-from fedbandit.engine.fast.delayed import no_late
+from fedbandit.engine.fast.compact import compact_length, dump_compact, load_compact, settle_all
 from fedbandit.engine.fast.housekeeping import dump_hub, load_hub, make_room
-from fedbandit.engine.fast.hub import own_all
-from fedbandit.engine.fast.layout import layout_of
 from fedbandit.engine.fast.loop import run
-from fedbandit.engine.fast.memory import enlarged, room_for, unknown
-from fedbandit.engine.fast.persist import checked, dump_late, dump_rows, load_late, load_rows
+from fedbandit.engine.fast.memory import enlarged, grown, room_for, unknown
+from fedbandit.engine.fast.persist import dump_late, dump_rows, load_late, load_rows
 from fedbandit.engine.fast.plan import plan_of
+from fedbandit.engine.fast.rewards import no_late
+from fedbandit.engine.fast.row import empty_rows, row_length, start_row
 from fedbandit.engine.fast.row_link import RowLink, RowPeers
 from fedbandit.engine.fast.row_model import RowHolder
-from fedbandit.engine.fast.rules import EVENT, HUB_FULL, NEWCOMER, REFUSED, ROWS_FULL, Rules
-from fedbandit.engine.fast.scratch_row import settle_all
-from fedbandit.engine.fast.slots import FULL, Slots, take_slot
-from fedbandit.engine.fast.statistics import empty_rows, grown, row_length, start_row
-from fedbandit.engine.fast.triggers import Kind, batch_of, kind_of, log_gamma_download
+from fedbandit.engine.fast.rules import (
+    EVENT,
+    HUB_FULL,
+    NEWCOMER,
+    REFUSED,
+    ROWS_FULL,
+    Kind,
+    Rules,
+    batch_of,
+    kind_of,
+    log_gamma_download,
+)
+from fedbandit.engine.fast.slots import Slots, layout_of, take_slot
+from fedbandit.engine.learner import Outcome
 from fedbandit.engine.ledger import Ledger, keep_books
-from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.partitions import Partitions
 from fedbandit.environments.block import Block, Environment
 from fedbandit.protocols import CountTriggered, EventTriggered, Never
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.sharing import NEVER, Grounded
-from fedbandit.state import State, joined, parts_of
+from fedbandit.state import State, joined, parts_of, stored
 from fedbandit.streams import policy_key
 from fedbandit.system import System
 from fedbandit.types import Array, Ints
@@ -69,7 +76,7 @@ class RowsLearner(RowHolder):
             joining_counts=protocol.join == "warm",
             blank=blank,
             batch=batch_of(trigger),
-            fresh=layout.fresh,
+            fresh=system.structure.fresh,
             perturbed=system.privacy.reward_rule != AS_THEY_ARE,
             rewards=reward_plan(system.privacy.reward_rule, seed),
         )
@@ -226,19 +233,12 @@ class RowsLearner(RowHolder):
     def settle(self) -> None:
         """Give every row that has acted a full slot, so that `rows` shows them all. It changes no outcome."""
         settle_all(self.rows, self.compacts, self.slots, self.hub, self.rules, self.work)
-        self._own_bases()
-
-    def _own_bases(self) -> None:
-        if self.rules.speaks:
-            taken = int(self.slots.taken[FULL])
-            own_all(self.hub, self.rows[:taken], self.slots.row_at[:taken], self.dim)
 
     def state(self) -> State:
         """Statistics of rows and hub, rewards under way, and what the link remembers."""
         if isinstance(self.link, RowLink):
             self.slots.met[self.link.settle()] = True
         taken, compact = self.slots.taken.tolist()
-        self._own_bases()
         arrays: dict[str, Any] = {
             **dump_rows(self.rows[:taken], self.dim, "rows"),
             **dump_compact(self.compacts[:compact], self.dim),
@@ -256,25 +256,25 @@ class RowsLearner(RowHolder):
     def restore(self, state: State) -> None:
         """Go on from there."""
         parts = parts_of(state)
-        header, arrays = parts["rows"]
+        header, arrays = mine = parts["rows"]
         taken = [len(arrays["rows.b"]), len(arrays["compact.numbers"])]
         room = max(len(self.slots.row_at), *taken)
         self.rows = room_for((room + 1, self.rows.shape[1]))
         self.compacts = room_for((room, self.compacts.shape[1]))
         self.slots = self.slots._replace(
-            slot_of=checked(arrays, "slot_of", self.slots.slot_of.shape),
+            slot_of=stored(mine, "slot_of", self.slots.slot_of.shape),
             row_at=grown(arrays["row_at"], room),
             taken=np.array(taken),
-            met=checked(arrays, "met", self.slots.met.shape).astype(np.bool_),
+            met=stored(mine, "met", self.slots.met.shape).astype(np.bool_),
         )
         self.rules.rewards.clipped[0] = header["clipped"]
         self._deferred = None if header["deferred"] is None else tuple(header["deferred"])
-        self.hub = load_hub(self.hub, self.dim, arrays, self.rules.ridge)
+        self.hub = load_hub(self.hub, self.dim, mine, self.rules.ridge)
         if self.link is not None:
             self.link.restore(parts["link"])  # before the rows: exchanges begin with what is public
-        load_rows(self.rows[: taken[0]], self.dim, "rows", arrays, self.rules.ridge, fresh=self.rules.fresh)
-        load_compact(self.compacts[: taken[1]], self.dim, arrays)
-        load_late(self.late, arrays)
+        load_rows(self.rows[: taken[0]], self.dim, "rows", mine, self.rules.ridge, fresh=self.rules.fresh)
+        load_compact(self.compacts[: taken[1]], self.dim, mine)
+        load_late(self.late, mine)
         if self.clusters is not None:
             self.clusters = Partitions.from_arrays(arrays)
 

@@ -34,7 +34,8 @@ from fedbandit.errors import FedbanditError
 from fedbandit.network.client.choices import Arm, Exported, id_of, is_token, number_of, sign, verify
 from fedbandit.network.client.connection import Address, Connection
 from fedbandit.network.client.durable import DurableClient, stored_agreement
-from fedbandit.network.client.features import Features, OutOfRange
+from fedbandit.network.client.features import Features, OutOfRange, as_agreed
+from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import StoreError, open_store
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.noise import Source
@@ -97,19 +98,16 @@ class Client:
         self._address = Address(url, federation, token, name, ca)
         self._store = open_store(state)
         try:
-            self.agreement, member = stored_agreement(self._store) or self._address.invitation(timeout)
-            source = noise_source(self.agreement.build(), report=report, lasts=state is not None)
-            self._durable = DurableClient(self._store, self.agreement, member, lambda: secrets.randbits(63), source)
-            if require is not None or self.guarantee.private:
-                (require or Require()).check(self.guarantee, self.agreement.world)
-        except BaseException:
-            self._store.close()
-            raise
-        world = self.agreement.world
-        try:
+            agreement, member = stored_agreement(self._store) or self._address.invitation(timeout)
+            intercept, longest = as_agreed(agreement.schema, intercept, longest)
+            world = agreement.world
             self._features = Features(
                 world.dim, world.bound, intercept=intercept, longest=longest, out_of_range=out_of_range
             )
+            source = noise_source(agreement.build(), report=report, lasts=state is not None)
+            self._durable = DurableClient(self._store, agreement, member, lambda: secrets.randbits(63), source)
+            if require is not None or self.guarantee.private:
+                (require or Require()).check(self.guarantee, world)
         except BaseException:
             self._store.close()
             raise
@@ -125,6 +123,11 @@ class Client:
         self._closed, self._process = False, os.getpid()
         _open_clients.add(self)
         self._thread.start()
+
+    @property
+    def agreement(self) -> Agreement:
+        """What all members of the federation have agreed on."""
+        return self._durable.agreement
 
     # Choosing and learning
 

@@ -140,7 +140,9 @@ class Connection:
                     self.connected = True
                     await self._converse(ws)
             except Refused as refusal:
-                if not refusal.transient:
+                if refusal.kind == "terms":
+                    await self._renew()
+                elif not refusal.transient:
                     self.problem = str(refusal)
             except InvalidStatus as error:
                 body = bytes(error.response.body or b"")
@@ -162,6 +164,17 @@ class Connection:
                 pause = FIRST_PAUSE
             await self._rest(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _renew(self) -> None:
+        """Ask for the invitation again: the federation's terms have changed."""
+        try:
+            agreement, member = await asyncio.to_thread(self.address.invitation, SECONDS_TO_ANSWER)
+            with self.lock():
+                self.client.renew(agreement, member)
+            self.problem = None
+            log.info("the federation's terms have changed")
+        except FedbanditError as error:
+            self.problem = f"The terms of the federation have changed: {error}"
 
     async def _rest(self, seconds: float) -> None:
         """Pause, but not when the client is closed."""

@@ -39,7 +39,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedbandit.errors import FedbanditError, number, require
 from fedbandit.machines.client import Choice, ClientMachine
-from fedbandit.messages import Download, Message, Request, Threshold, Upload, decode, encode
+from fedbandit.messages import (
+    Download,
+    Message,
+    Recall,
+    Receipt,
+    Request,
+    Restate,
+    Threshold,
+    Upload,
+    decode,
+    encode,
+)
 from fedbandit.network.envelope import Envelope, extend, seal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import Store
@@ -88,10 +99,8 @@ class DurableClient:
         self, store: Store, agreement: Agreement, member: int, entropy: Callable[[], int], source: Source | None = None
     ) -> None:
         self.store = store
-        self.agreement = agreement
-        self._agreed = agreement.as_json()
-        self.terms = agreement.digest
-        """The digest of what was agreed on."""
+        self._agree(agreement)
+        self._source = source
         self.lock = threading.Lock()
         """Held while the machine is touched, never while the store is written."""
         self.machine = ClientMachine(member, agreement.build(), agreement.world, agreement.seed, source=source)
@@ -111,6 +120,7 @@ class DurableClient:
         self._unwritten: list[bytes] = []
         self._bytes = self._snapshot_bytes = 0  # of entries since the last snapshot, and of that
         self._safe = 0  # uploads up to this number are in the store and survive a power cut: these may be sent
+        self._restating, self._stated = False, 0  # whether the coordinator has lost uploads; up to where it was told
         self._complete = True  # the last greeting was sent with an empty outbox
         self._overdue = False  # a snapshot has to take the place of entries
         self._recover()
@@ -119,6 +129,25 @@ class DurableClient:
         self.epoch += 1
         self.nonce = entropy()
         self.machine.number_choices_from(entropy() >> 1)  # of 62 random bits: no other client or opening has them
+        self._snapshot(durable=True)
+
+    def _agree(self, agreement: Agreement) -> None:
+        self.agreement = agreement
+        self._agreed = agreement.as_json()
+        self.terms = agreement.digest
+        """The digest of what was agreed on."""
+
+    def renew(self, agreement: Agreement, member: int) -> None:
+        """The federation's terms have changed: go on under the new ones, if nothing means something else by that."""
+        if member != self.machine.member:
+            raise FedbanditError(f"The coordinator takes this client for member {member}, not {self.machine.member}.")
+        self.agreement.require_sound_change(agreement)
+        machine = ClientMachine(member, agreement.build(), agreement.world, agreement.seed, source=self._source)
+        with self.lock:
+            machine.go_on_from(self.machine)
+            self.machine = machine
+            self._agree(agreement)
+            self._defer()
         self._snapshot(durable=True)
 
     # What the service asks
@@ -215,6 +244,13 @@ class DurableClient:
 
     def outgoing(self, most: int = 1) -> list[Frame]:
         """The first frames that have to be sent, in this order, until they are acknowledged."""
+        if self._restating:
+            if self.machine.sequence > self._safe:
+                self._make_safe()
+            machine, total = self.machine, self.uploaded
+            stated = Restate(machine.member, machine.sequence, self.releases, total, machine.known())
+            self._stated = machine.sequence
+            return [Frame(self._seal(self.chain, encode(stated)), machine.sequence)]
         if self.machine.outbox:
             numbers = sorted(self.machine.outbox)[:most]
             if numbers[0] > self._safe:
@@ -228,6 +264,12 @@ class DurableClient:
 
     def receive(self, message: Message) -> None:
         """Take a message from the coordinator. What it changes may be lost: the coordinator sends it again."""
+        if isinstance(message, Recall):
+            first = min(self.machine.outbox, default=self.machine.sequence + 1)
+            self._restating, self._stated = message.sequence < first - 1 and self.all_uploads, 2**64
+            return
+        if isinstance(message, Receipt) and message.sequence >= self._stated:
+            self._restating = False
         with self.lock:
             before = self.machine.version, len(self.machine.outbox)
             messages = self.machine.receive(message)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit.errors import FedbanditError, require, shown, unknown
+from fedbandit.network.invitation import Schema
 from fedbandit.types import Array
 
 OutOfRange = Literal["refuse", "clip", "scale"]
@@ -92,3 +93,13 @@ class Features:
             lengths = np.sqrt((wild * wild).sum(axis=1, keepdims=True))
             F[far] = wild * np.minimum(1.0, self.longest / np.maximum(lengths, 1e-300))
         return F
+
+
+def as_agreed(schema: Schema | None, intercept: bool, longest: float | None) -> tuple[bool, float | None]:
+    """Intercept and longest vector as the federation's schema has them, if it has one; others are refused."""
+    if schema is None:
+        return intercept, longest
+    for name, given, agreed in (("intercept", intercept, schema.intercept), ("longest", longest, schema.longest)):
+        if given and given != agreed:
+            raise FedbanditError(f"{name} is {given}, but the federation's schema of features has {agreed}.")
+    return schema.intercept, schema.longest

@@ -151,6 +151,11 @@ def on_a_network(agreement: Agreement) -> Agreement:
             f"{name} has the coordinator draw the noise, which on a network it does not; choose a system whose "
             "clients do."
         )
+    if system.privacy.pooled:
+        raise FedbanditError(
+            f"{name} opens sums of everybody's statistics only, which is simulated, but not yet done on a network; use "
+            "trust='nobody'."
+        )
     if not machine.clocked:
         return agreement
     return replace(agreement, world=replace(agreement.world, per_round=agreement.world.n_clients))

@@ -226,7 +226,8 @@ class Federation(RecordedFederation):
         known = name in self.register.by_name
         if known or not isinstance(message, Join) or envelope.sequence == 0 or message.member >= LARGEST:
             return self.register.record(name)
-        record = self.register.readmit(name, message.member, at)
+        self._check_terms(name, envelope, message)
+        record = self.register.readmit(name, message.member, at, envelope)
         entries.append(Entry(kinds.READMISSION, at, name, numbers(message.member)))
         self.events.append(Event("a client has its old number again", {"client": name}))
         return record

@@ -78,7 +78,7 @@ class RecordedFederation:
         machine = self.system.told(self.agreement.world).coordinator(self.agreement.world)
         if machine is None:
             raise FedbanditError(f"{self.agreement.system} has no coordinator: its clients exchange nothing.")
-        if self.rules.retract:
+        if self.rules.retract and machine.pool is None:  # a pool has one noisy total, in which nobody's part is known
             machine.keep_contributions()
         return machine
 
@@ -107,9 +107,10 @@ class RecordedFederation:
             self._replay(entry)
         if changed:
             self._change(wanted)
-        if self.rules.retract != (self.machine.contributions is not None):  # another rule than what was written under
+        wants = self.rules.retract and self.machine.pool is None
+        if wants != (self.machine.contributions is not None):  # another rule than what was written under
             self.machine.contributions = None
-            if self.rules.retract:
+            if wants:
                 self.machine.keep_contributions()
             self.journal.snapshot(self.state())
         self.rounds_kept = self.rounds
@@ -195,7 +196,7 @@ class RecordedFederation:
         return self._go_on(self.machine.set_aside(record.member, suspected or bool(record.quarantined)), at)
 
     def leave(self, name: str, at: float) -> list[Message]:
-        return self._go_on(self.machine.vacate(self.register.free(name)), at)
+        return self._go_on(self.machine.vacate(self.register.free(name, at)), at)
 
     def apply(
         self, record: MemberRecord, envelope: Envelope, message: Message, data: bytes, at: float

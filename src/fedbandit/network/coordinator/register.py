@@ -86,10 +86,10 @@ class MemberRecord:
 
     def check_join(self, envelope: Envelope, applied: int, at: float) -> bool:
         """Whether this Join begins a new incarnation; one that the table does not allow is refused."""
-        if not self.joined:
-            return False
         if any(envelope.incarnation == given_up for given_up, _ in self.past):
             raise Refusal("session", f"Client {self.name!r} uses a state that was given up for a new one.")
+        if not self.joined:
+            return False
         if envelope.incarnation != self.incarnation:
             if len(self.past) >= MOST_INCARNATIONS and 0 <= at - self.past[0][1] < DAY:
                 raise Refusal(
@@ -173,26 +173,30 @@ class Register:
         if name not in self.by_name:
             free = (r.member for r in self.by_number if not r.name)
             member = next(free, len(self.by_number))
-            self.by_name[name] = MemberRecord(member, name, enrolled=at)
+            past = self.by_number[member].past if member < len(self.by_number) else []
+            self.by_name[name] = MemberRecord(member, name, enrolled=at, past=past)
             self.by_number[member : member + 1] = [self.by_name[name]]
         return self.by_name[name]
 
-    def readmit(self, name: str, member: int, at: float) -> MemberRecord:
+    def readmit(self, name: str, member: int, at: float, envelope: Envelope | None = None) -> MemberRecord:
         """Give a client the number that it says it had, if it is free."""
         self.require_place(name)
         taken = member < len(self.by_number) and self.by_number[member].name
         if member >= self.n_members or taken:
             raise Refusal("identity", f"Client {name!r} says that it is member {member}, which is another client.")
+        past = self.by_number[member].past if member < len(self.by_number) else []
+        if envelope is not None:
+            MemberRecord(member, name, past=past).check_join(envelope, 0, at)
         self.by_number += [MemberRecord(i, "") for i in range(len(self.by_number), member + 1)]
-        self.by_number[member] = self.by_name[name] = MemberRecord(member, name, enrolled=at)
+        self.by_number[member] = self.by_name[name] = MemberRecord(member, name, enrolled=at, past=past)
         return self.by_name[name]
 
-    def free(self, name: str) -> int:
-        """A member is gone; its number, which another may get."""
-        member = self.record(name).member
-        del self.by_name[name]
-        self.by_number[member] = MemberRecord(member, "")
-        return member
+    def free(self, name: str, at: float) -> int:
+        """A member is gone; its number, which another may get. Its state is given up: what it had sent has stayed."""
+        record = self.by_name.pop(self.record(name).name)
+        past = [*record.past[1 - MOST_INCARNATIONS :], (record.incarnation, at)]
+        self.by_number[record.member] = MemberRecord(record.member, "", past=past)
+        return record.member
 
     def state(self) -> list[dict[str, Any]]:
         """Plain values, one dict a member; of a number that is free, a record without a name."""

@@ -1,0 +1,125 @@
+"""What the keywords of systems and environments mean, in one place: for `--help`, `fedbandit list NAME` and `help()`.
+
+A keyword that means something else in one system or environment has an entry of its own, "name.keyword".
+"""
+
+from __future__ import annotations
+
+SYSTEMS = {
+    # common
+    "ridge": "λ > 0 of the ridge regression: V(λ) = V + λI. Larger trusts few observations less. 0.1, FCLUB's 1.",
+    "noise": "σ ≥ 0 that widths assume for one reward; by default what the environment declares.",
+    "confidence": "δ in (0, 1): widths hold with probability 1 − δ. Smaller explores more. 0.1.",
+    "alpha": "a fixed width α ≥ 0 instead of the formula: the bonus is α ‖x‖ in V(λ)⁻¹. Larger explores more.",
+    "policy": "which arm to pull: ucb (default), igw, lints, linphe, greedy, widest, uniform, squared, or your own.",
+    "privacy": "a privacy part: what may leave, and at what cost.",
+    # when clients speak
+    "gamma_upload": "γ_U ≥ 1: a client uploads when det V(λ) is more than γ_U times what it was after its last upload. "
+    "1 speaks at every observation, inf never; or a rule of App. E by name.",
+    "gamma_download": "γ_D ≥ 1: a client is sent a download when the coordinator's det V(λ) is more than γ_D times "
+    "that of what the client has. 1 after every upload, inf never.",
+    "warm_join": "whether a client that first acts is sent what the coordinator has (for production), or starts "
+    "empty (the paper).",
+    "threshold": "D ≥ 0: a client asks for a synchronisation when Δn · log det growth exceeds D; by default of the "
+    "order T/(N d log T). 0 always, inf never.",
+    "factor_upload": "≥ 1: a client uploads when it has this many times as many observations as it had uploaded.",
+    "factor_download": "≥ 1: a client is sent a download when there are this many times as many observations.",
+    "batch": "the least number of observations between two uploads.",
+    "growth": "> 1: clusters are looked for again when everybody has acted this many times as often.",
+    "upload": "≥ 1: a local cluster uploads when det V(λ) is more than this many times what it was.",
+    "download": "≥ 1: a local cluster is sent a download when the shared det V(λ) is this many times its own.",
+    "topology": "central, or who is whose neighbour: complete, ring, line, star, grid, or a matrix.",
+    "ttl": "γ ≥ 1: how many hops a message travels, and how many estimators take turns.",
+    "cliques": "whether peers are covered by cliques of the graph's γ-th power, each with estimators of its own.",
+    "subsample": "whether an estimator learns only in the rounds in which it is used, as in the paper.",
+    # who shares with whom
+    "graph": "the users' graph as a matrix; by default that of the environment.",
+    "n_servers": "local servers; by default what the environment declares.",
+    "alpha_split": "α₁ > 0: users are told apart when estimates differ by more than α₁ (F(n_i) + F(n_j)). Smaller "
+    "splits more.",
+    "alpha_merge": "α₂ > 0: clusters are merged when estimates differ by less than α₂ (F(n_i) + F(n_j)). Larger "
+    "merges more.",
+    "alpha_frequency": "SCLUB's factor for how often users arrive.",
+    "within": "whether clusters of one server may be merged too, as in the authors' code.",
+    "bonus": "paper: β ‖x‖ in V(λ)⁻¹; authors: without the square root, as in their code.",
+    "fresh": "whether arms are scored with pending observations too; false is Alg. 1 line 12.",
+    "exploration": "T₀: rounds of pure exploration before clusters are formed, or 'theorem', or 'doubling'.",
+    "explore": "what is pulled meanwhile: the widest arms, or random ones.",
+    "test_level": "δ of all tests of likeness together; smaller joins more.",
+    "pair_level": "δ of one test of likeness, as in the authors' code.",
+    "test_threshold": "v^c itself: a pair is alike if its statistic is at most this.",
+    "margin": "ψ^c, how unlike members of one cluster may be: data, tight, published or none.",
+    "gap": "γ of Theorem 3.3: how far apart clusters are at least.",
+    "n_clusters": "M of Theorem 3.3: how many clusters there are.",
+    "regularity": "λ_c of Theorem 3.3: the least eigenvalue of a random context's second moments.",
+    "test": "a function of your own that says who is like whom.",
+    "recluster": "whether clusters are formed anew, and when: round or request.",
+    "hetofedbandit_async.recluster": "> 1: clusters are formed anew when the rounds have grown this many times.",
+    "shares": "what a served cluster is sent: models of all its members, or their buffers added (Alg. 2).",
+    "requests": "for which of its clusters a client asks: the largest, or all.",
+    "as_printed": "the paper to the letter instead of the tuned defaults.",
+    "retest": "≥ 1: DyClu looks at a pair again when observations have grown this many times.",
+    "odds": "how many times e^odds likelier one cluster is than two, before there are data.",
+    "d_global": "length of the part of the model that everybody shares; by default what the environment declares.",
+    "d_local": "length of each client's own part; by default the rest.",
+    "overlap": "whether both parts see the whole context.",
+    "startup": "whether a client waits with its own part until the shared one is known (Alg. 3).",
+    # privacy
+    "epsilon": "ε > 0: whoever sees what leaves can tell neighbouring data apart with odds of at most e^ε; inf is "
+    "no noise.",
+    "delta": "δ: except with this probability.",
+    "calibration": "proven (tight noise with a proof), or published (the paper's noise and numbers).",
+    "mechanism": "rewards (noise on each), sums (noise on sums of rewards), or the better of the two.",
+    "trust": "nobody (each client's releases are noised), sums (only sums over many clients can be opened) or "
+    "coordinator.",
+    "own": "exact (a client chooses by its own exact data) or released (choices depend on data through releases only).",
+    # parts by name
+    "protocol": "a protocol by name, with keywords in brackets: count-triggered(factor_upload=1.5).",
+    "structure": "a structure by name, with keywords in brackets.",
+}
+"""Of presets."""
+
+ENVIRONMENTS = {
+    "n_clients": "N ≥ 1 clients.",
+    "dim": "d ≥ 1: the length of a context.",
+    "n_arms": "K ≥ 1 arms offered in a round.",
+    "noise": "σ ≥ 0 of one Gaussian reward; also what systems are told.",
+    "pool": "how many arms there are in all, of which K are offered; none: fresh ones in every round.",
+    "contexts": "how they are drawn: ball, sphere, or decaying (coordinate i with variance (d − i)/d).",
+    "rewards": "gaussian, or bernoulli with the expected reward as its probability.",
+    "arrivals": "who acts: uniform, round-robin, skewed (Zipf 1.5), or a probability for each client.",
+    "rounds": "one: one client acts in a round; all: each of the N acts once in every round.",
+    "delay": "rewards come this many interactions late: a number, or a range 1,10.",
+    "drift": "rounds after which all parameters are drawn anew.",
+    "absent": "the probability with which a client is out of reach when everybody is called.",
+    "n_clusters": "M clusters of clients with like parameters.",
+    "gap": "the least distance between parameters of different clusters.",
+    "feducb.gap": "in [0, 0.3]: means are in [0.5, 0.6], that of the best arm in [0.6, 0.7] + gap.",
+    "spread": "how far a client's parameter may be from its cluster's centre.",
+    "sizes": "of clusters: equal (none), random, or numbers that sum to N.",
+    "n_servers": "local servers, each with a block of consecutive users.",
+    "theta": "users' parameters from a file or an array (N, d), instead of drawn ones.",
+    "placement": "mixed: every server has users of all clusters; blocks: clusters are consecutive users.",
+    "threshold": "similarities of users below this are cut from the graph.",
+    "normalise": "whether rows or columns of the graph's weights sum to one.",
+    "signed": "whether contexts have entries of both signs.",
+    "d_global": "length of the part of the parameter that everybody shares.",
+    "path": "the folder of the data set, or the recorded file.",
+    "bound": "the largest norm of a context; by default that of the data.",
+    "events": "which of the data's events are likes: tagged or listened.",
+    "min_observations": "users with fewer are left out.",
+    "min_rating": "ratings below this are no likes.",
+    "most_active": "how many users, the most active ones first.",
+    "release": "which release of MovieLens: 100k or 1m.",
+}
+"""Of environments."""
+
+
+def meaning(maker: str, keyword: str, *, environment: bool = False) -> str:
+    """What a keyword of this system or environment means; empty if nobody has said.
+
+    >>> meaning("feducb", "ttl")
+    'γ ≥ 1: how many hops a message travels, and how many estimators take turns.'
+    """
+    table = ENVIRONMENTS if environment else SYSTEMS
+    return table.get(f"{maker}.{keyword}", table.get(keyword, ""))

@@ -1,0 +1,183 @@
+"""FedUCB, with a controller and without, and private LinUCB alone against naive oracles; what its keywords mean."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedbandit as fb
+from fedbandit.engine.simulation import Simulation
+from fedbandit.environments.block import world_of
+from fedbandit.privacy.bounds import published_bounds
+from fedbandit.privacy.pool_noise import PoolNoise
+from fedbandit.privacy.release_stream import ReleaseStream
+from fedbandit.protocols.topology import clique_cover, neighbours_of
+from fedbandit.sums import Sums
+from fedbandit.types import Array
+from tests.oracles import naive_feducb as oracle
+
+M, DIM, ARMS = 4, 3, 5
+SIGMA = 0.1
+
+
+def drawn(rounds: int, seed: int = 0, agents: int = M) -> tuple[Array, Array, fb.environments.Recorded]:
+    """Contexts (T, M, K, d) and rewards (T, M, K) in [0, 1], and the environment that replays them."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((rounds, agents, ARMS, DIM))
+    X /= np.linalg.norm(X, axis=-1, keepdims=True)
+    y = np.clip(0.5 + 0.4 * X[..., 0] + 0.05 * rng.standard_normal(X.shape[:3]), 0, 1)
+    flat = (X.reshape(-1, ARMS, DIM), y.reshape(-1, ARMS))
+    env = fb.environments.recorded(np.arange(rounds * agents) % agents, *flat, flat[1], rounds="all", bound=1.0)
+    return X, y, env
+
+
+class Noises:
+    """What the privatisers of a run add to each agent's running sums, release by release."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.added: dict[int, list[tuple[Array, Array]]] = defaultdict(list)
+        release = ReleaseStream.release
+
+        def noted(stream: ReleaseStream, sums: Sums) -> Sums:
+            released = release(stream, sums)
+            (member,) = stream.source.args[2:] if hasattr(stream.source, "args") else (0,)
+            before = self.added[member][-1] if self.added[member] else (0.0, 0.0)
+            self.added[member].append((before[0] + released.V - sums.V, before[1] + released.b - sums.b))
+            return released
+
+        patch.setattr(ReleaseStream, "release", noted)
+
+
+@pytest.mark.parametrize("epsilon", [30.0, 1e5])
+@pytest.mark.parametrize(("threshold", "as_printed"), [("theorem", True), (60.0, True), (60.0, False)])
+def test_the_controlled_system_with_published_noise(
+    monkeypatch: pytest.MonkeyPatch, epsilon: float, threshold: Any, as_printed: bool
+) -> None:
+    """Alg. 1 and 2, the noise of the run handed to the oracle: the same arms and synchronisations."""
+    T, delta = 150, 0.1
+    X, y, env = drawn(T)
+    noises = Noises(monkeypatch)
+    system = fb.feducb(
+        epsilon=epsilon, delta=delta, calibration="published", threshold=threshold, as_printed=as_printed, noise=SIGMA
+    )
+    result = fb.simulate(system, env, T, seed=3, engine="plain")
+    low, high, kappa = published_bounds(epsilon, delta, T, DIM, streams=M, failure=0.1)
+    given = oracle.Bounds(low, high, kappa, alpha=0.1, sigma=SIGMA)
+    theorem = 2 * T * DIM / (math.log(high / low + T / (DIM * low)) + 1)
+    D = theorem if threshold == "theorem" else threshold
+    noise = [noises.added[i] for i in range(M)]
+    arms, synchronised = oracle.controlled(X, y, D, given, noise, as_printed=as_printed)
+    assert synchronised > 0
+    assert result.communication.uploads == M * synchronised
+    np.testing.assert_array_equal(result.arms, arms)
+
+
+@pytest.mark.parametrize(
+    ("topology", "ttl", "keywords"),
+    [
+        ("complete", 1, {}),
+        ("ring", 2, {}),
+        ("line", 3, {}),
+        ("line", 2, {"subsample": False}),
+        ("line", 1, {"cliques": True}),
+        ("ring", 2, {"threshold": 5.0, "calibration": "published"}),
+    ],
+)
+def test_peers_without_noise(topology: str, ttl: int, keywords: dict[str, Any]) -> None:
+    """§4.2 by breadth-first distances: the same arms."""
+    T, agents = 60, 5
+    X, y, env = drawn(T, seed=1, agents=agents)
+    protocol = fb.protocols.Gossip(
+        topology, ttl, None if "threshold" in keywords else 1.5, 4, keywords.get("threshold"),
+        cliques="cliques" in keywords, subsample=keywords.get("subsample", True),
+    )  # fmt: skip
+    result = fb.simulate(fb.System(fb.policies.UCB(noise=SIGMA), protocol), env, T, engine="plain")
+    near = neighbours_of(topology, agents)
+    cover = clique_cover(near, ttl)
+    shares = [{j for j in range(agents) if cover[j] == cover[i]} for i in range(agents)]
+    arms = oracle.gossip(
+        X, y, oracle.hops_between([(i, j) for i in range(agents) for j in near[i]], agents), ttl,
+        growth=protocol.growth, batch=4, D=protocol.threshold,  # type: ignore[arg-type]
+        sigma=SIGMA, subsample=protocol.subsample,
+        shares=shares if protocol.cliques else None,
+    )  # fmt: skip
+    assert result.communication.uploads > 0
+    np.testing.assert_array_equal(result.arms, arms)
+
+
+@pytest.mark.parametrize("epsilon", [3.0, 300.0])
+def test_a_client_alone_that_learns_from_its_releases(monkeypatch: pytest.MonkeyPatch, epsilon: float) -> None:
+    """dp_linucb(delta > 0): noise of the run, and bounds of that noise, handed to the oracle: the same arms."""
+    T = 200
+    X, y, env = drawn(T, seed=2, agents=1)
+    noises = Noises(monkeypatch)
+    system = fb.dp_linucb(epsilon=epsilon, delta=1e-5, noise=SIGMA)
+    result = fb.simulate(system, env, T, seed=5, engine="plain")
+    pool = system.told(world_of(env, T)).pool_noise()
+    assert isinstance(pool, PoolNoise)
+    bounds = [pool.bounds(pool.deviation({0: k + 1})) for k in range(len(noises.added[0]))]
+    arms = oracle.alone(
+        X[:, 0], y[:, 0], noises.added[0], *zip(*bounds, strict=True), growth=1.05, batch=16, sigma=SIGMA
+    )
+    assert len(noises.added[0]) > 5
+    np.testing.assert_array_equal(result.arms.ravel(), arms)
+
+
+def test_no_agents_budget_is_spent_before_the_end() -> None:
+    """Trees for T releases (Alg. 2 line 2): a review found 10 of 10 agents exhausted at M = 10, d = 5, T = 3,000."""
+    env = fb.environments.feducb(n_clients=5, dim=4)
+    result = fb.simulate(fb.feducb(calibration="published", delta=0.1), env, 600, engine="plain")
+    assert result.privacy is not None
+    assert result.privacy.releases.min() > 10
+    assert result.privacy.exhausted.size == 0
+
+
+def test_the_theorems_threshold_synchronises_about_once() -> None:
+    env = fb.environments.feducb(n_clients=5, dim=4)
+    result = fb.simulate(fb.feducb(as_printed=True, delta=0.1), env, 600, engine="plain")
+    assert 5 <= result.communication.uploads <= 15
+
+
+def test_a_budget_of_infinity_leaves_the_others_theirs() -> None:
+    """The guarantee and the ledger are those of whoever asked for one, and say who did not."""
+    env = fb.environments.feducb(n_clients=3, dim=DIM)
+    system = fb.feducb(epsilon=[1.0, math.inf, 3.0])
+    simulation = Simulation(system, env, 100, 0, engine="plain")
+    while not simulation.finished:
+        simulation.advance()
+    result = simulation.result()
+    assert (result.guarantee.basis, result.guarantee.epsilon) == ("proven", 3.0)
+    assert "not for clients 1, whose ε is inf" in str(result.guarantee)
+    assert result.privacy is not None
+    assert result.privacy.clients.tolist() == [0, 2]
+    assert result.privacy.epsilon[0] < result.privacy.epsilon[1] <= 3.0 + 1e-9
+    told = system.told(world_of(env, 100))
+    assert [told.guarantee_of(i).epsilon for i in range(3)] == [1.0, math.inf, 3.0]
+    assert [told.guarantee_of(i).basis for i in range(3)] == ["proven", "none", "proven"]
+    nobody = fb.feducb(epsilon=[math.inf] * 3)
+    assert nobody.guarantee.basis == "none"
+
+
+def test_estimators_enter_the_bounds() -> None:
+    """Remark 5: Λ and κ have log γ, and so has the union bound of "proven"."""
+    world = fb.World(n_clients=6, dim=DIM, horizon=6000, per_round=6)
+    for calibration in ("published", "proven"):
+        pools = [
+            fb.feducb(topology="line", ttl=ttl, subsample=ttl == 3, calibration=calibration).told(world).pool_noise()
+            for ttl in (1, 3)
+        ]
+        assert all(isinstance(pool, PoolNoise) for pool in pools)
+        one, three = pools
+        assert isinstance(one, PoolNoise)
+        assert isinstance(three, PoolNoise)
+        if calibration == "proven":
+            releases = [pool.looks / (6 * ttl) for pool, ttl in ((one, 1), (three, 3))]
+            assert releases[0] == int(releases[0])
+            assert releases[1] == int(releases[1])
+        else:
+            for pool, ttl in ((one, 1), (three, 3)):
+                assert pool.published == published_bounds(1.0, 1e-5, 1000 // ttl, DIM, streams=6 * ttl, failure=0.1)

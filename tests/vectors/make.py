@@ -1,0 +1,443 @@
+"""Write the corpus: `python -m tests.vectors.make`.
+
+Lives of one client of a real federation: its coordinator and a second client run beside it, in memory, and what the
+first one is given and does is noted. Numbers are short decimals, so that files can be read.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+import fedbandit as fb
+from fedbandit.errors import FedbanditError
+from fedbandit.messages import (
+    Collect,
+    Download,
+    Join,
+    Message,
+    Receipt,
+    Request,
+    Threshold,
+    Upload,
+    decode,
+    encode,
+)
+from fedbandit.network.client.durable import DurableClient
+from fedbandit.network.coordinator.config import on_a_network
+from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.envelope import extend
+from fedbandit.network.invitation import Agreement
+from fedbandit.network.refusal import Refusal
+from fedbandit.network.resolved import invitation
+from fedbandit.network.stores import MemoryStore
+from fedbandit.streams import Draw, policy_key
+from fedbandit.sums import Slack, Sums
+from tests.vectors.client import CorpusClient
+from tests.vectors.run import FOLDER, _do, fields_of
+
+INCARNATION = "0123456789abcdef"
+THETA = np.array([0.7, -0.4, 0.2])
+
+
+class Life:
+    """A client's life, as it is noted."""
+
+    def __init__(self, name: str, what: str, agreement: Agreement, *, exact: bool = True) -> None:
+        self.name, self.what, self.exact = name, what, exact
+        self.invitation = json.loads(json.dumps(invitation(agreement, "corpus", 0, "client-0"), allow_nan=False))
+        self.federation = Federation("corpus", agreement, MemoryStore())
+        for i in range(2):
+            self.federation.invite(f"client-{i}", 0.0)
+        self.client = CorpusClient(self.invitation)
+        self.other = DurableClient(MemoryStore(), agreement, 1, iter(range(11, 99)).__next__)
+        self.dim = agreement.world.dim
+        self.rng = np.random.default_rng(sum(map(ord, name)))
+        self.events: list[dict[str, Any]] = []
+        self.choices = self.openings = 0
+        self.reaches = True  # whether what is sent arrives
+        self.inbox: list[Message] = []
+
+    # Events
+
+    def do(self, do: str, **event: Any) -> dict[str, Any]:
+        """Let something happen, and note what comes of it; frames reach the coordinator, and answers the client."""
+        event = {"do": do, **event}
+        try:
+            found = _do(self.client, event)
+        except FedbanditError:
+            found = {"refused": True}
+        self.events.append({**event, **found})
+        for frame in found.get("sends", ()):
+            if self.reaches:
+                self._tell("client-0", bytes.fromhex(frame))
+        return found
+
+    def pump(self) -> None:
+        """The client takes what waits for it, and so on."""
+        while self.inbox:
+            self.do("receive", message=encode(self.inbox.pop(0)).hex())
+
+    def open(self) -> None:
+        """The state is opened, and a connection made."""
+        self.openings += 1
+        self.do("open", incarnation=INCARNATION, nonce=f"{0xA0000000 + self.openings:016x}")
+
+    def connect(self) -> None:
+        """A connection on which everything arrives."""
+        self.do("connect")
+        self.pump()
+
+    def select(self, arms: Any = None) -> tuple[str, Any, int]:
+        """A choice: its label, its arms, and which was chosen."""
+        X = self._arms() if arms is None else arms
+        self.choices += 1
+        label = f"c{self.choices}"
+        return label, X, int(self.do("select", **{"as": label}, arms=X)["arm"])
+
+    def observe(self, label: str, reward: float) -> None:
+        """A reward."""
+        self.do("observe", of=label, reward=round(float(reward), 3))
+
+    def act(self, times: int = 1) -> None:
+        """Choose, learn, and exchange what is due; the other client acts, too."""
+        for _ in range(times):
+            label, X, arm = self.select()
+            self.observe(label, self._reward(X[arm]))
+            self.pump()
+            self._other_acts()
+            self.pump()
+            if self.federation.machine.clocked:
+                self._route(self.federation.tick(0.0))
+                self.pump()
+
+    def check(self) -> None:
+        """Note what is known."""
+        self.events.append({"do": "check", **self.client.status()})
+
+    def write(self) -> None:
+        """The file, one event a line."""
+        head = {
+            "kind": "life",
+            "name": self.name,
+            "what": self.what,
+            "needs": self.invitation["client"]["capabilities"],
+            "exact": self.exact,
+            "invitation": self.invitation,
+        }
+        events = ",\n  ".join(json.dumps(event) for event in self.events)
+        text = json.dumps(head, indent=1).removesuffix("\n}") + f',\n "events": [\n  {events}\n ]\n}}\n'
+        (FOLDER / f"{self.name}.json").write_text(text)
+
+    # How
+
+    def _arms(self, count: int = 4) -> Any:
+        X = self.rng.uniform(-1, 1, (count, self.dim))
+        X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0) * 1.01
+        return X.round(3).tolist()
+
+    def _reward(self, x: Any) -> float:
+        theta = np.resize(THETA, self.dim)
+        return float(np.clip(np.dot(x, theta) + self.rng.normal(0, 0.05), -1, 1))
+
+    def _other_acts(self) -> None:
+        X = self._arms()
+        choice = self.other.select(X)
+        self.other.observe(choice.number, round(self._reward(X[choice.arm]), 3))
+        self._talk()
+
+    def _talk(self) -> None:
+        if not self.federation.register.by_name["client-1"].joined:
+            greeting = self.other.greeting()
+            assert greeting is not None
+            self._tell("client-1", greeting)
+        while frames := self.other.outgoing():
+            self._tell("client-1", frames[0].data)
+
+    def _tell(self, name: str, frame: bytes) -> None:
+        (answers,) = self.federation.receive([(name, frame)], 0.0)
+        assert not isinstance(answers, Refusal), answers
+        self._route(answers)
+
+    def _route(self, answers: list[Message]) -> None:
+        for message in answers:
+            if message.member == 0:
+                self.inbox.append(message)
+            else:
+                self.other.receive(decode(encode(message)))
+                self._talk()
+
+
+def agreed(system: str, dim: int = 3, **keywords: Any) -> Agreement:
+    """A federation of two."""
+    return Agreement(system, keywords, fb.World(n_clients=2, dim=dim, horizon=400), seed=7, reward_bound=1.0)
+
+
+def asynchronous() -> None:
+    """Async-LinUCB with each policy."""
+    for policy in ("ucb", "greedy", "lints", "linphe", "igw", "uniform"):
+        what = f"An asynchronous federation whose clients choose by {policy}."
+        life = Life(
+            f"async-{policy}", what, agreed("async-linucb", gamma_upload=1.5, gamma_download=1.5, policy=policy)
+        )
+        life.open()
+        life.connect()
+        life.act(14)
+        life.check()
+        life.write()
+
+
+def counting() -> None:
+    """Counts decide; rewards come late, out of order, or never."""
+    life = Life(
+        "count-late-rewards", "Rewards that are late, out of order, forgotten or never come.", agreed("count-linucb")
+    )
+    life.open()
+    life.connect()
+    waiting: list[tuple[str, float]] = []
+    for k in range(24):
+        label, X, arm = life.select()
+        waiting.append((label, life._reward(X[arm])))
+        if k % 5 == 4:
+            life.do("forget", of=waiting.pop(0)[0])
+        elif k % 2:
+            for label, reward in reversed(waiting[-3:]):
+                life.observe(label, reward)
+                life.pump()
+            del waiting[-3:]
+            life._other_acts()
+            life.pump()
+    life.check()
+    life.write()
+
+
+def synchronous() -> None:
+    """Requests and calls."""
+    life = Life(
+        "sync", "A synchronous federation: a request, a call to all, downloads.", agreed("sync-linucb", threshold=0.4)
+    )
+    life.open()
+    life.connect()
+    life.act(14)
+    life.check()
+    life.write()
+
+
+def queue() -> None:
+    """Exploration, then a queue that serves members one by one."""
+    life = Life(
+        "queue-exploring",
+        "Clients explore first; then a queue serves whoever has asked, by growth, and thresholds change.",
+        on_a_network(agreed("hetofedbandit", exploration=6)),
+    )
+    life.open()
+    life.connect()
+    life.act(16)
+    life.check()
+    life.write()
+
+
+def two_parts() -> None:
+    """A shared and a personal part."""
+    life = Life(
+        "two-part",
+        "A model in two parts: the first two entries of a context are shared, the others are the client's own.",
+        agreed("async-linucb-am", dim=4, d_global=2, gamma_upload=1.5, gamma_download=1.5),
+        exact=False,
+    )
+    life.open()
+    life.connect()
+    life.act(18)
+    life.check()
+    life.write()
+
+
+def restarts() -> None:
+    """Crashes, lost answers, repeated and overtaken messages."""
+    life = Life(
+        "restarts",
+        "Crashes, lost frames, repeated receipts, offline for long.",
+        agreed("async-linucb", gamma_upload=1.3),
+    )
+    life.open()
+    life.act(3)  # never connected yet
+    life.do("flush")
+    life.check()
+    life.open()  # after a crash: the same uploads, byte for byte
+    life.connect()
+    life.act(3)
+    life.reaches = False  # an upload gets lost
+    for _ in range(6):
+        label, X, arm = life.select()
+        life.observe(label, life._reward(X[arm]))
+    kept, X, arm = life.select()
+    life.do("flush")
+    life.do("disconnect")
+    life.reaches = True
+    life.connect()
+    life.open()
+    life.connect()
+    life.observe(kept, life._reward(X[arm]))  # its choice was made before the crash
+    life.pump()
+    life.do("observe", of=kept, reward=0.5)  # once is enough
+    life.act(2)
+    applied = life.federation.machine.applied[0]
+    for sequence in (applied, 0, applied):
+        life.do("receive", message=encode(Receipt(0, sequence)).hex())
+    life.check()
+    life.write()
+
+
+def downloads() -> None:
+    """What becomes of downloads, made by hand."""
+    what = "Downloads that are newer, older, overtaken by receipts, or say how uncertain they are."
+    life = Life("downloads", what, agreed("async-linucb", dim=2, gamma_upload=1.2))
+    life.open()
+    life.connect()
+    life.reaches = False
+    life.inbox.clear()
+
+    def given(version: int, acknowledged: int, n: int, slack: Slack | None = None) -> None:
+        V = np.array([[0.5, 0.125], [0.125, 0.25]]) * n
+        message = Download(0, version, acknowledged, Sums(V, np.array([0.25, -0.125]) * n, n), slack or Slack())
+        life.do("receive", message=encode(message).hex())
+        life.check()
+
+    for _ in range(4):
+        label, X, arm = life.select()
+        life.observe(label, life._reward(X[arm]))
+    given(3, 0, 4)  # with all of its own uploads on top
+    life.do("receive", message=encode(Receipt(0, 1)).hex())
+    given(5, 1, 8)
+    given(4, 2, 2)  # older: only what it acknowledges counts
+    label, X, arm = life.select()
+    life.observe(label, life._reward(X[arm]))
+    given(6, 2, 16, Slack(offset=0.25, inflation=0.5, noise=0.125))
+    life.select()
+    given(7, 3, 16, Slack(bias=0.5, headstart=0.125))
+    label, X, arm = life.select()
+    life.observe(label, life._reward(X[arm]))
+    life.do("receive", message=encode(Threshold(0, 50.0)).hex())
+    for _ in range(2):
+        label, X, arm = life.select()
+        life.observe(label, life._reward(X[arm]))
+    life.do("receive", message=encode(Threshold(0, 0.05)).hex())
+    for _ in range(14):
+        label, X, arm = life.select()
+        life.observe(label, life._reward(X[arm]))
+        life.do("receive", message=encode(Receipt(0, life.client.status()["uploads"])).hex())
+    given(20, 3, 4)  # overtaken by more than eight receipts: as good as lost
+    given(21, life.client.status()["uploads"] - 2, 4)
+    for bad in (Download(1, 9, 0, Sums(np.eye(2), np.ones(2), 1)), Download(0, 9, 0, Sums(np.eye(3), np.ones(3), 1))):
+        life.do("receive", message=encode(bad).hex())
+    life.do("receive", message=encode(Join(0)).hex())
+    life.check()
+    life.write()
+
+
+def ties() -> None:
+    """The lowest index within 1e-9 of the largest score."""
+    life = Life("ties", "Ties go to the lowest index.", agreed("async-linucb", dim=2, gamma_upload=4.0, alpha=0.5))
+    life.open()
+    x = [0.25, 0.5]
+    for arms in ([x, x, x], [[0.0, 0.1], x, [0.25, 0.5 + 1e-10]], [[0.25, 0.5], [0.25, 0.5 + 1e-6]], [[0.0, 0.0]]):
+        label, _, arm = life.select(arms)
+        life.observe(label, 0.5 if arm else -0.25)
+    life.select([[0.6, 0.0], [-0.6, 0.0]])
+    life.check()
+    life.write()
+
+
+def refusals() -> None:
+    """What a client refuses, and what is refused to it."""
+    life = Life(
+        "refusals", "Arms and rewards that are none; refusals of the coordinator.", agreed("async-linucb", dim=2)
+    )
+    life.open()
+    life.connect()
+    for arms in ([[1.0, 1.0]], [[0.1, 0.2, 0.3]], [], [0.1, 0.2], [["a", "b"]], [[None, 0.1]], "arms", None):
+        life.do("select", **{"as": "bad"}, arms=arms)
+    label, _, _ = life.select()
+    for reward in (1.5, -1.001, None, "0.5", [0.5]):
+        life.do("observe", of=label, reward=reward)
+    life.observe(label, 1.0)
+    life.do("observe", of=label, reward=0.5)
+    life.pump()
+    for kind, sentence in (
+        ("rate", "Too many."),
+        ("session", "Client 'client-0' uses a copy."),
+        ("order", "Out of order."),
+    ):
+        life.do("refusal", text=json.dumps({"error": sentence, "kind": kind}))
+        life.connect()
+    for message in ("00", encode(Receipt(0, 1)).hex()[:-2], "4642090300", encode(Collect(1, 1)).hex()):
+        life.do("receive", message=message)
+    life.check()
+    life.write()
+
+
+def messages() -> None:
+    """Every message, and what is none."""
+    sums = Sums(np.array([[1.5, 0.25], [0.25, 2.0]]), np.array([0.5, -1.0]), 3)
+    known: list[Message] = [
+        Join(3, 17),
+        Upload(3, 5, sums, 0.6931471805599453),
+        Upload(0, 1, sums, -1e300),
+        Receipt(3, 5),
+        Download(3, 18, 5, sums),
+        Download(3, 19, 5, sums, Slack(0.25, 0.5, 0.125, 1.0, 2.0, 4.0), own=False),
+        Request(3, 12.5),
+        Collect(3, 4),
+        Threshold(3, 0.75),
+    ]
+    entries = [
+        {"kind": type(m).__name__, "fields": fields_of(decode(encode(m))), "hex": encode(m).hex()} for m in known
+    ]
+    upload = encode(known[1])
+    nan = np.array([np.nan]).tobytes()
+    refused = [
+        ("cut short", upload[:-1]),
+        ("too long", upload + b"\0"),
+        ("another magic", b"FX" + upload[2:]),
+        ("another format", upload[:2] + b"\x63" + upload[3:]),
+        ("an unknown kind", upload[:3] + b"\x63" + upload[4:]),
+        ("another dimension", upload[:4] + b"\x03" + upload[5:]),
+        ("a number that is none", upload[:32] + nan + upload[40:]),
+        ("statistics that are none", upload[:56] + nan + upload[64:]),
+        ("nothing", b""),
+    ]
+    bad = [{"why": why, "hex": data.hex()} for why, data in refused]
+    what = "Messages as bytes, and bytes that are none."
+    _write("messages", {"kind": "messages", "what": what, "needs": [], "messages": entries, "refused": bad})
+    chain, uploads = 0, []
+    for k in range(1, 4):
+        data = encode(Upload(3, k, Sums(sums.V * k, sums.b * k, k), 0.5 * k))
+        chain = extend(chain, data)
+        uploads.append({"upload": data.hex(), "chain": chain.to_bytes(16, "little").hex()})
+    _write("chain", {"kind": "chain", "what": "The chain after each upload.", "needs": [], "uploads": uploads})
+
+
+def draws() -> None:
+    """Philox, as policies use it."""
+    entries = []
+    for client, step in ((0, 0), (3, 0), (3, 1), (1, 2**33 + 5)):
+        draw, calls = Draw(policy_key(7), client, step), list[dict[str, Any]]()
+        calls += [{"index": 10, "is": draw.index(10)}, {"uniform": True, "is": draw.uniform()}]
+        calls += [{"normal": 3, "is": draw.normal(3).tolist()}, {"index": 7, "is": draw.index(7)}]
+        calls += [{"normal": 2, "is": draw.normal(2).tolist()}, {"uniform": True, "is": draw.uniform()}]
+        entries.append({"client": client, "step": step, "calls": calls})
+    what = "Numbers drawn at a client's step, in this order."
+    _write("draws", {"kind": "draws", "what": what, "needs": [], "key": policy_key(7).tolist(), "draws": entries})
+
+
+def _write(name: str, case: dict[str, Any]) -> None:
+    (FOLDER / f"{name}.json").write_text(json.dumps({"name": name, **case}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    for make in (asynchronous, counting, synchronous, queue, two_parts, restarts, downloads, ties, refusals):
+        make()
+    messages()
+    draws()
