@@ -23,6 +23,8 @@ MOST_IMPULSES = 900
 """Random numbers of a stream that are followed one by one."""
 MOST_RELEASES = 4096
 """Releases of a stream whose hand-over to the noise is looked at."""
+MOST_NUMBERS = 30_000_000
+"""Numbers that are drawn for likelihood ratios in each world: at large dimensions there are fewer streams."""
 SAMPLES = 40_000
 """Numbers drawn from a source: they show its scale to 1 %."""
 
@@ -80,6 +82,7 @@ def likelihood_attack(
 ) -> tuple[Check, Audit]:
     """Streams from both worlds, scored by the likelihood ratio."""
     n = min(mechanism.n_max, MOST_RELEASES)
+    trials = max(min(trials, MOST_NUMBERS // (n * math.prod(mechanism.shape))), 1000)
     found = attack(mechanism, *pair, rng, sample=sample, releases=n, trials=trials, confidence=CONFIDENCE)
     return Check(
         "mechanism, likelihood ratio",
