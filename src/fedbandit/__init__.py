@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fedbandit.errors import FedbanditError
     from fedbandit.machines.client import ClientMachine
     from fedbandit.network.client.client import AsyncClient, Client
+    from fedbandit.network.peer.peer import Peer
     from fedbandit.presets import (
         async_linucb,
         async_linucb_am,
@@ -62,6 +63,7 @@ _NAMES = {
     "FedbanditError": "errors",
     "AsyncClient": "network.client.client",
     "Client": "network.client.client",
+    "Peer": "network.peer.peer",
     "Comparison": "studies.compare",
     "compare": "studies.compare",
     "ClientMachine": "machines.client",
@@ -79,6 +81,7 @@ __all__ = [
     "Comparison",
     "FedbanditError",
     "Guarantee",
+    "Peer",
     "Require",
     "Result",
     "System",

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedbandit.engine.outcome import draw_reward
+from fedbandit.engine.learner import draw_reward
 from fedbandit.environments.block import Block, Environment, world_of
 from fedbandit.errors import FedbanditError, require, unknown, whole_number
 from fedbandit.model import RidgeModel

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from fedbandit.errors import FedbanditError
 
-SUMMARY = "Make certificates and tokens: init, add-client, revoke."
+SUMMARY = "Make certificates and tokens: init, add-client, revoke; peers."
 
 
 def add_flags(command: argparse.ArgumentParser) -> None:
     """What to do, and for whom."""
-    command.add_argument("action", choices=("init", "add-client", "revoke"))
+    command.add_argument("action", choices=("init", "add-client", "revoke", "peers"))
     command.add_argument("name", nargs="?", metavar="NAME", help="whose token")
     command.add_argument("--keys", type=Path, default=Path("keys"), metavar="FOLDER", help="default: keys")
     command.add_argument("--role", choices=("client", "observer", "admin"), default="client", help="default: client")
@@ -26,6 +26,15 @@ def run(options: argparse.Namespace) -> int:
     from fedbandit.network.credentials import add_credential, revoke_credential
 
     folder = options.keys
+    if options.action == "peers":
+        from fedbandit.network.peer.keys import make_peer_keys
+
+        hosts = [host.strip() for text in options.host or () for host in text.split(",")]
+        if len(hosts) < 2:
+            raise FedbanditError("fedbandit keys peers needs --host A,B,…: the host of each peer, in their order.")
+        made = [str(path) for path in make_peer_keys(folder, hosts)]
+        _say(options, {"peers": made}, f"Keys of {len(made)} peers are in {folder}; copy each folder to its own peer.")
+        return 0
     if options.action == "init":
         given = options.host or ["localhost", "127.0.0.1"]
         hosts = [host.strip() for text in given for host in text.split(",")]

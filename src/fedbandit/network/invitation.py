@@ -25,7 +25,6 @@ from fedbandit.structures import Everyone
 from fedbandit.system import System
 from fedbandit.world import World
 
-
 _FOUND_OUT = ("mixing", "estimators", "spectrum", "measured_bound")
 """Facts of a world that systems and environments tell; nobody agrees on them."""
 
@@ -116,7 +115,7 @@ class Agreement:
         try:
             known = {field.name for field in dataclasses.fields(World)}
             world = {key: inner for key, inner in from_json(value["world"]).items() if key in known}
-            world["server_of"] = tuple(world.get("server_of", ()))
+            world |= {key: tuple(world[key]) for key in ("server_of", "spectrum") if key in world}
             if world.get("graph") is not None:
                 world["graph"] = np.array(world["graph"], dtype=np.float64)
             schema = value.get("schema")

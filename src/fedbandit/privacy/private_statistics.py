@@ -150,7 +150,7 @@ class PrivateStatistics(Privacy):
     @property
     def site(self) -> Site:
         """Who draws the noise."""
-        return "coordinator" if self.trust == "coordinator" else "client"
+        return "coordinator" if self.trust == "coordinator" and self.pooled else "client"
 
     @property
     def pooled(self) -> bool:

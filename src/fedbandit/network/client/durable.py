@@ -315,7 +315,7 @@ class DurableClient:
             return
         header, arrays = unpack(KIND, snapshot, self.store.where)
         with restoring(KIND, self.store.where):
-            require_like(State(header, {}), State(self.state().header, {}))
+            require_like(State(header, {}), State(self.state().header | {"agreement": {}}, {}))  # it reads itself
             if Agreement.of_json(header["agreement"]).as_json() != self._agreed:
                 raise FedbanditError(
                     f"The client's state in {self.store.where} belongs to a federation with another agreement; "

@@ -74,8 +74,8 @@ def privacy_spent(federation: Federation, record: MemberRecord) -> dict[str, flo
     """The budget of a client, its releases, and the ε that they amount to if it stopped now, over all its lives.
 
     A client that has lost its file begins a new stream, and may release the same records again (`Client.learn`): lives
-    compose, √lives for Gaussian noise (`privacy.account`). Where each reward is noised by itself, each has the whole ε from
-    the beginning.
+    compose, √lives for Gaussian noise (`privacy.account`). Where each reward is noised by itself, each has the whole ε
+    from the beginning.
     """
     claim, privacy = federation.system.guarantee, federation.system.privacy
     lives = 1 + len(record.past)

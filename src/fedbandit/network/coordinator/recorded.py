@@ -143,7 +143,7 @@ class RecordedFederation:
 
     def _restore(self, state: State) -> None:
         with restoring(KIND, self.store.where):
-            require_like(State(state.header, {}), State(self.state().header, {}))
+            require_like(State(state.header, {}), State(self.state().header | {"agreement": {}}, {}))
             self.rounds = state.header["rounds"]
             self.terms = state.header["terms"] or [self.digest.hex()]
             self.register.restore(state.header["members"])
