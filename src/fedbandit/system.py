@@ -115,8 +115,8 @@ class System:
 
     def _check_bound(self, world: World) -> None:
         """Noise in proportion to the longest context that there is would tell how long that is."""
-        scaled = self.privacy.perturbs in ("statistics", "reward sums")
-        if world.measured_bound and scaled and self.privacy.guarantee().basis == "proven":
+        contexts = self.privacy.perturbs == "statistics"  # elsewhere contexts are public
+        if world.measured_bound and contexts and self.privacy.guarantee().basis == "proven":
             raise FedbanditError(
                 f"{type(self.privacy).__name__} is refused: the bound L = {world.bound:g} on contexts was read off "
                 "the data, and noise in proportion to it would tell about them; declare one with bound=…."

@@ -20,7 +20,7 @@ from fedbandit.machines.client import ClientMachine
 from fedbandit.machines.peer import PeerMachine
 from fedbandit.messages import Message, Request, Upload
 from fedbandit.model import RidgeModel
-from fedbandit.network.client import client as network_client
+from fedbandit.network.client import noise_source as network_noise
 from fedbandit.privacy import NoisyRewards, PrivateStatistics
 from fedbandit.privacy.blt import blt
 from fedbandit.privacy.mechanism import Mechanism, gram_mechanism
@@ -432,7 +432,7 @@ def low_secure(patch: pytest.MonkeyPatch) -> None:
 
 def numpy_on_the_network(patch: pytest.MonkeyPatch) -> None:
     """A network client draws noise from the coordinator's seed."""
-    patch.setattr(network_client, "noise_source", lambda *_, **__: None)
+    patch.setattr(network_noise, "noise_source", lambda *_, **__: None)
 
 
 def half_at_the_coordinator(patch: pytest.MonkeyPatch) -> None:

@@ -251,7 +251,7 @@ def _larger(system: System, world: World, member: int, records: int) -> Iterator
 
 def _network(system: System, world: World, mechanism: Mechanism, limits: Limits, rounds: int) -> Check:
     """A client as the network makes it."""
-    from fedbandit.network.client.client import noise_source
+    from fedbandit.network.client.noise_source import noise_source
 
     try:
         source = noise_source(system, report=False, lasts=True)

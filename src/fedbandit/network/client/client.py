@@ -35,12 +35,11 @@ from fedbandit.network.client.choices import Arm, Exported, id_of, is_token, num
 from fedbandit.network.client.connection import Address, Connection
 from fedbandit.network.client.durable import DurableClient, stored_agreement
 from fedbandit.network.client.features import Features, OutOfRange, as_agreed
+from fedbandit.network.client.noise_source import noise_source
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import StoreError, open_store
 from fedbandit.privacy.guarantee import Guarantee
-from fedbandit.privacy.noise import Source
 from fedbandit.privacy.require import Require
-from fedbandit.system import System
 from fedbandit.types import Array
 
 if TYPE_CHECKING:
@@ -415,19 +414,6 @@ def _decision_log(folder: str | os.PathLike[str] | None, client: str) -> Decisio
     from fedbandit.environments.decision_log import DecisionLog  # which a device that keeps none need not load
 
     return DecisionLog(folder, client=client)
-
-
-def noise_source(system: System, *, report: bool, lasts: bool) -> Source | None:
-    """Where the noise of a client comes from, if it draws any."""
-    if system.privacy.site != "client":
-        return None
-    if report:
-        raise FedbanditError("report=True would tell rewards that this federation keeps private.")
-    if not lasts and system.privacy.contribution is not None:
-        raise FedbanditError("This federation protects whole clients, so the ledger must last: give state=FILE.")
-    from fedbandit.privacy.secure import SecureSource
-
-    return SecureSource()
 
 
 def _lasting_name(state: str | os.PathLike[str] | None) -> str:
