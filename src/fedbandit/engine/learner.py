@@ -8,6 +8,7 @@ import numpy as np
 
 from fedbandit.engine.ledger import Ledger
 from fedbandit.engine.partitions import Partitions
+from fedbandit.engine.services import Services
 from fedbandit.environments.block import Block, RewardKind
 from fedbandit.state import State
 from fedbandit.types import Array, Ints
@@ -64,6 +65,11 @@ class Learner(Protocol):
     @property
     def clusters(self) -> Partitions | None:
         """Who was together, over time, if the system finds clusters."""
+        ...
+
+    @property
+    def services(self) -> Services | None:
+        """Whom a server with a queue has served, over time."""
         ...
 
     def run(self, start: int, stop: int, before: int, block: Block, out: Outcome) -> int:

@@ -104,7 +104,7 @@ class NoiseOnGraph(Protocol):
         """The user has one more observation, and so one more release; V (N, d, d) is every user's Σ x xᵀ by now."""
         ...
 
-    def radius(self, block: Array, columns: Array) -> float:
+    def radius(self, user: int, block: Array, columns: Array) -> float:
         """What the noise adds to a user's width, given P_uu and all P_uj side by side."""
         ...
 

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
+from fedbandit.environments.datasets.delicious import read_delicious
+from fedbandit.environments.datasets.social import EVENTS, align, events_of
 
 HERE = Path(__file__).resolve()
 
@@ -47,6 +49,21 @@ def test_delicious_users_differ_too() -> None:
         for system in (fb.linucb(alpha=0.3, ridge=0.2), fb.linucb_central(alpha=0.3, ridge=0.2))
     )
     assert own > 1.2 * shared > 1.2 * len(env.users) / 25  # Async-LinUCB, Fig. 4(b)
+
+
+def test_the_lab_s_clusters_are_those_of_the_paper() -> None:
+    """100 clients each; of Delicious 24 users are missing, and the ranks of the others fit what the lab lists."""
+    assert DATA is not None
+    lastfm = fb.environments.lastfm(DATA, social=DATA)
+    assert (lastfm.n_clients, len(lastfm.user_ids)) == (100, 1127)
+    delicious = fb.environments.delicious(DATA, social=DATA)
+    assert (delicious.n_clients, len(delicious.user_ids)) == (100, 1046)
+    events = events_of(DATA / "banditlib" / "delicious" / EVENTS)
+    likes, _, _ = read_delicious(DATA / "delicious-2k")
+    ids = np.unique(likes.users)
+    rank_of = dict(zip(align(ids, 1867, events, likes.users, likes.items).tolist(), ids.tolist(), strict=True))
+    liked = set(zip(likes.users.tolist(), likes.items.tolist(), strict=True))
+    assert np.mean([(rank_of.get(rank), item) in liked for rank, item in events.tolist()]) > 0.98
 
 
 def test_movielens_has_the_published_counts() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -45,6 +45,8 @@ class ClustersLearner:
     Local servers see the statistics of their users (`own`); what crosses to the coordinator are sums over a local
     cluster, in uploads (`hub`) and at the beginning of a phase (`end_round`).
     """
+
+    services: ClassVar[None] = None
 
     def __init__(self, system: System, env: Environment, world: World, seed: int) -> None:
         structure, protocol = system.structure, system.protocol

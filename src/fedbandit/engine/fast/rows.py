@@ -34,8 +34,9 @@ from fedbandit.engine.fast.slots import Slots, layout_of, take_slot
 from fedbandit.engine.learner import Outcome
 from fedbandit.engine.ledger import Ledger, keep_books
 from fedbandit.engine.partitions import Partitions
+from fedbandit.engine.services import Services
 from fedbandit.environments.block import Block, Environment
-from fedbandit.protocols import CountTriggered, EventTriggered, Never
+from fedbandit.protocols import CountTriggered, EventTriggered, Never, QueueCoordinator
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.sharing import NEVER, Grounded
 from fedbandit.state import State, joined, parts_of, stored
@@ -115,6 +116,9 @@ class RowsLearner(RowHolder):
             if system.structure.by_member:
                 self.clusters = Partitions()
                 self.clusters.record_clusters(0, self.link.start.groups())
+        machine = self.link.coordinator if isinstance(self.link, RowLink) else None
+        self._server = machine if isinstance(machine, QueueCoordinator) else None
+        self.services = None if self._server is None else Services()
         self._deferred: tuple[int, int] | None = None  # a row that wants to speak, and the interaction it does so in
         self.late = no_late(min(env.longest_delay, world.horizon), env.dim)
         self.work = scratch(env.n_arms, env.dim)
@@ -155,6 +159,7 @@ class RowsLearner(RowHolder):
         """Run the compiled loop until it needs something, give it that, and say where to go on."""
         if self._deferred is not None:
             self._speak(*self._deferred, out)
+            self._note_services((before + self._deferred[1]) // self._turns[1] + 1)
             self._deferred = None
             return start  # what was said may have to be answered at the end of this round
         exploring = self.exploring
@@ -182,6 +187,7 @@ class RowsLearner(RowHolder):
                 self._deferred = r, pause.at
             else:
                 self._speak(r, pause.at, out)
+                self._note_services((before + pause.at) // self._turns[1] + 1)
         elif pause.status == NEWCOMER:
             assert isinstance(self.link, RowLink)
             self.slots.met[pause.slot] = True
@@ -224,6 +230,11 @@ class RowsLearner(RowHolder):
         self.link.end(done, out, s)
         if self.clusters is not None and self._groups() != before:
             self.clusters.record_clusters(done, self._groups())
+        self._note_services(done)
+
+    def _note_services(self, done: int) -> None:
+        if self._server is not None and self.services is not None:
+            self.services.look(self._server, done)
 
     def _groups(self) -> list[list[int]]:
         assert isinstance(self.link, RowLink)
@@ -248,6 +259,7 @@ class RowsLearner(RowHolder):
             "row_at": self.slots.row_at[:taken],
             "met": self.slots.met.astype(np.int64),
             **({} if self.clusters is None else self.clusters.arrays()),
+            **({} if self.services is None else self.services.arrays()),
         }
         header = {"clipped": int(self.rules.rewards.clipped[0]), "deferred": self._deferred}
         parts = {} if self.link is None else {"link": self.link.state()}
@@ -277,6 +289,8 @@ class RowsLearner(RowHolder):
         load_late(self.late, mine)
         if self.clusters is not None:
             self.clusters = Partitions.from_arrays(arrays)
+        if "served.rounds" in arrays:
+            self.services = Services.from_arrays(arrays)
 
 
 def is_fused(system: System, world: World) -> bool:
