@@ -44,6 +44,7 @@ from fedbandit.types import Array
 
 if TYPE_CHECKING:
     from fedbandit.environments.decision_log import DecisionLog
+    from fedbandit.network.client.sums import SumTalk
 
 log = logging.getLogger("fedbandit.client")
 
@@ -118,6 +119,11 @@ class Client:
         self._connection = Connection(self._durable, self._locked, self._address)
         if report:
             self._connection.report = self._report
+        self._sums: SumTalk | None = None
+        if self._durable.machine.secure_sums:
+            from fedbandit.network.client.sums import SumKeys, SumTalk  # here: it needs the extra `secure`
+
+            self._sums = SumTalk(self._durable, self._locked, self._address, SumKeys(state))
         self._thread = threading.Thread(target=self._talk, name="fedbandit-client", daemon=True)
         self._closed, self._process = False, os.getpid()
         _open_clients.add(self)
@@ -205,7 +211,12 @@ class Client:
     @property
     def problem(self) -> str | None:
         """A sentence if a person has to do something, None if all is well (being offline is well)."""
-        return self._connection.problem
+        return self._connection.problem or (None if self._sums is None else self._sums.problem)
+
+    @property
+    def acquaintances(self) -> dict[int, str]:
+        """Fingerprints of the keys by which this client knows the others in secure sums, to be compared by people."""
+        return {} if self._sums is None else self._sums.keys.acquaintances.fingerprints()
 
     @property
     def guarantee(self) -> Guarantee:
@@ -256,6 +267,8 @@ class Client:
         self._closed = True
         _open_clients.discard(self)
         self._connection.close()
+        if self._sums is not None:
+            self._sums.close()
         self._thread.join(10.0)
         try:
             with self._locked():
