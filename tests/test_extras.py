@@ -102,7 +102,7 @@ EXTRAS = {
     "frames": ("result.to_frame()", "A data frame needs pandas"),
     "studies": ("user_file.read_experiment(Path('mine.yaml'))", "An experiment in YAML needs PyYAML"),
     "data": ("contexts.tf_idf(np.zeros(1, int), np.zeros(1, int), 1, 1)", "Preparing a data set needs scikit-learn"),
-    "ray": ("importlib.import_module('fedbandit.studies.workers').Workers('ray')", "--engine ray needs Ray"),
+    "ray": ("importlib.import_module('fedbandit.studies.workers').Workers('ray')", "--workers ray needs Ray"),
 }
 
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from fedbandit._version import __version__
 
 if TYPE_CHECKING:
-    from fedbandit import checks, environments, evaluation, policies, privacy, protocols, structures
+    from fedbandit import bounds, checks, environments, evaluation, policies, privacy, protocols, structures
     from fedbandit.engine import Result, simulate
     from fedbandit.errors import FedbanditError
     from fedbandit.machines.client import ClientMachine
     from fedbandit.network.client.client import AsyncClient, Client
+    from fedbandit.network.peer.peer import Peer
     from fedbandit.presets import (
         async_linucb,
         async_linucb_am,
@@ -50,22 +51,24 @@ if TYPE_CHECKING:
         sync_linucb,
         uniform,
     )
-    from fedbandit.privacy import Guarantee
+    from fedbandit.privacy import Guarantee, Require
     from fedbandit.studies.compare import Comparison, compare
     from fedbandit.system import System
     from fedbandit.world import World
 
-_MODULES = ("checks", "environments", "evaluation", "policies", "privacy", "protocols", "structures")
+_MODULES = ("bounds", "checks", "environments", "evaluation", "policies", "privacy", "protocols", "structures")
 _NAMES = {
     "Result": "engine",
     "simulate": "engine",
     "FedbanditError": "errors",
     "AsyncClient": "network.client.client",
     "Client": "network.client.client",
+    "Peer": "network.peer.peer",
     "Comparison": "studies.compare",
     "compare": "studies.compare",
     "ClientMachine": "machines.client",
     "Guarantee": "privacy",
+    "Require": "privacy",
     "System": "system",
     "World": "world",
     "preset": "presets",
@@ -78,12 +81,15 @@ __all__ = [
     "Comparison",
     "FedbanditError",
     "Guarantee",
+    "Peer",
+    "Require",
     "Result",
     "System",
     "World",
     "__version__",
     "async_linucb",
     "async_linucb_am",
+    "bounds",
     "cdp_fclub_dc",
     "checks",
     "club",

@@ -91,6 +91,30 @@ class Model(Protocol):
         ...
 
 
+class Growing(Protocol):
+    """What a trigger may look at: how much a model has, and how much of it is pending."""
+
+    @property
+    def n_own(self) -> int:
+        """Own observations, pending or not."""
+        ...
+
+    @property
+    def n_pending(self) -> int:
+        """Δn: own observations that are not uploaded."""
+        ...
+
+    @property
+    def logdet(self) -> float:
+        """log det V(λ)/det λI."""
+        ...
+
+    @property
+    def shared_logdet(self) -> float:
+        """log det (V − ΔV)(λ)/det λI: without what is pending."""
+        ...
+
+
 class Solved(NamedTuple):
     """The ridge regression of given sums."""
 

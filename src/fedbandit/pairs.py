@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from fedbandit.errors import FedbanditError
 from fedbandit.privacy import Privacy, PrivateStatistics
-from fedbandit.protocols import MessageProtocol, ServerQueue, Synchronous
+from fedbandit.protocols import MessageProtocol, Scheduled, ServerQueue, Synchronous
 from fedbandit.structures import Alone, Clustering, Everyone, FixedGroups, GlobalLocal, OnGraph, Structure
 
 Part = MessageProtocol | Structure | Privacy
@@ -73,6 +73,9 @@ def _check_models_speak(structure: Structure, protocol: MessageProtocol) -> None
         refuse(structure, protocol, "groups are found by a coordinator, and this protocol has none", KNOWING)
     if protocol.says == "gossip":
         _check_gossip(structure, protocol)
+    if isinstance(protocol, Scheduled) and not structure.counted:
+        why = "by the clock nothing is sent to whoever is alone, so that nothing would ever be learnt"
+        refuse(structure, protocol, why, "CountTriggered, or Synchronous with growth=…")
     if structure.separate and not structure.fresh and (protocol.says == "nothing" or protocol.reads == "raw"):
         why = "a model that waits for releases has no determinant that grows by itself, so nothing would ever be learnt"
         counts = (

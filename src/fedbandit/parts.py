@@ -1,6 +1,6 @@
 """Parts by name: what the command line, configurations and the checks know a part by.
 
-A part is found if its package exports it. Its name is that of its class with hyphens, unless it has a `name`.
+A part is found if its package imports it. Its name is that of its class with hyphens, unless it has a `name`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,13 @@ Part = TypeVar("Part")
 
 
 def found_in(namespace: Mapping[str, Any], kind: Callable[..., Part]) -> dict[str, Callable[..., Part]]:
-    """The parts of a kind that a package exports, by name."""
-    exported = (namespace.get(name) for name in namespace["__all__"])  # the registry itself is not there yet
-    kinds = [thing for thing in exported if isinstance(thing, type) and kind in thing.__mro__[1:]]
+    """The parts of a kind that a package imports, by name: one line, with or without an entry in its `__all__`.
+
+    >>> from fedbandit.policies import Greedy, Policy
+    >>> sorted(found_in({"Greedy": Greedy, "Policy": Policy}, Policy))
+    ['greedy']
+    """
+    kinds = [thing for thing in namespace.values() if isinstance(thing, type) and kind in thing.__mro__[1:]]
     return {name_of(thing): thing for thing in kinds if not getattr(thing, "_is_protocol", False)}
 
 

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from fedbandit.model import Model
-from fedbandit.state import State
+from fedbandit.model import Growing, Model
 from fedbandit.sums import EXACT, Slack, Sums, nothing
 from fedbandit.types import Array, Ints
 
@@ -61,39 +60,6 @@ class NoiseInSums(Noise, Protocol):
 
     def radius(self, precision: Array, columns: Array, released: Ints) -> float:
         """A bound of the noise in Σ_j P_uj s_j in the norm of P_uu⁻¹, given that and all P_uj side by side."""
-        ...
-
-
-class NoiseOnGraph(Protocol):
-    """Noise in the sums s_u of a graph model whose data are all in one place, drawn anew after each observation.
-
-    The estimates of all users become θ̃ = P (vec(s) + h) + g, in the notation of `structures.user_graph`.
-    """
-
-    @property
-    def shift(self) -> Array:
-        """h, (dN,)."""
-        ...
-
-    @property
-    def lift(self) -> Array | None:
-        """g, (dN,), if there is one."""
-        ...
-
-    def observed(self, user: int, V: Array) -> None:
-        """The user has one more observation, and so one more release; V (N, d, d) is every user's Σ x xᵀ by now."""
-        ...
-
-    def radius(self, block: Array, columns: Array) -> float:
-        """What the noise adds to a user's width, given P_uu and all P_uj side by side."""
-        ...
-
-    def state(self) -> State:
-        """What must survive a crash."""
-        ...
-
-    def restore(self, state: State) -> None:
-        """Go on from there."""
         ...
 
 
@@ -279,32 +245,12 @@ class Others(Sharing):
         return V, b, int(members.n[who].sum()), variance
 
 
-class LocalModel(Model, Protocol):
+class LocalModel(Model, Growing, Protocol):
     """A model that takes part in a federation: what is exchanged is its shared part."""
 
     @property
     def theta(self) -> Array:
         """θ̂ of the shared part."""
-        ...
-
-    @property
-    def n_own(self) -> int:
-        """Own observations, pending or not."""
-        ...
-
-    @property
-    def n_pending(self) -> int:
-        """Own observations in no upload yet."""
-        ...
-
-    @property
-    def logdet(self) -> float:
-        """log det V(λ)/det λI of the shared part."""
-        ...
-
-    @property
-    def shared_logdet(self) -> float:
-        """The same of what coordinator and model have in common."""
         ...
 
     @property

@@ -123,6 +123,7 @@ READERS: dict[tuple[str, int], Reader] = {
     ("coordinator", 2): Reader(),
     ("peer", 1): Reader(_running_sums),
     ("peer", 2): Reader(),
+    ("peer", 3): Reader(),  # with entries since the snapshot
     ("checkpoint", 1): Reader(_running_sums),
     ("checkpoint", 2): Reader(),
 }

@@ -97,8 +97,8 @@ def test_the_demo_names_the_folder_of_its_logs(tmp_path: Path) -> None:
         (["--neighbours", "1=127.0.0.1"], "not an address"),
         (["--neighbours", "9=127.0.0.1:9"], "a neighbour is 9"),
         (["--neighbours", "1=10.0.0.1:9"], "not loopback"),
-        (["--neighbours", "1=127.0.0.1:9", "--member", "4"], "--member is 4"),
-        (["--neighbours", "1=127.0.0.1:9", "--keys", "nowhere"], "--token-file"),
+        (["--neighbours", "1=127.0.0.1:9", "--member", "4"], "member is 4"),
+        (["--neighbours", "1=127.0.0.1:9", "--keys", "nowhere"], "keys in 'nowhere' cannot be used"),
     ],
 )
 def test_a_peer_says_what_is_wrong(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -102,6 +102,17 @@ def test_keywords_of_the_system_are_flags_or_inline(capsys: pytest.CaptureFixtur
     assert wide["regret"] == fb.simulate(fb.linucb(noise=2.0), env, horizon=60, seed=0, engine="plain").regret[-1]
 
 
+def test_a_policy_may_have_parameters_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    """As text on the command line and in Python."""
+    env = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5)
+    told = report(capsys, "simulate", "async-linucb", *SMALL, "--policy", "ucb(noise=0.3, confidence=0.5)")
+    for policy in ("ucb(noise=0.3, confidence=0.5)", fb.policies.UCB(noise=0.3, confidence=0.5)):
+        result = fb.simulate(fb.async_linucb(policy=policy), env, horizon=60, seed=0, engine="plain")
+        assert told["regret"] == result.regret[-1]
+    assert main(["simulate", "async-linucb", *SMALL, "--policy", "ucb(nose=1)"]) == 2
+    assert "did you mean 'noise'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("gamma", ["2,3,4", "exp(1/N)", "inf"])
 def test_thresholds_may_differ_by_client_or_be_rules_by_name(gamma: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["simulate", "async-linucb", "--clients", "3", "--dim", "3", "--arms", "4", "--horizon", "50"]

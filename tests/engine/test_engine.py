@@ -17,9 +17,10 @@ import pytest
 import fedbandit as fb
 from fedbandit.engine.fast.draws import COMPILED
 from fedbandit.engine.fast.packed import unpacked
+from fedbandit.engine.fast.row import base_of, inverse_of, row_length
 from fedbandit.engine.fast.rows import RowsLearner
 from fedbandit.engine.fast.slots import COMPACT, FULL
-from fedbandit.engine.fast.statistics import add_pending_unpacked, base_of, inverse_of, row_length
+from fedbandit.engine.fast.statistics import add_pending_unpacked
 from fedbandit.engine.simulation import Engine, Simulation
 from fedbandit.environments.block import world_of
 from fedbandit.environments.kernels import PLAIN

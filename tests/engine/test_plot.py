@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import fedbandit as fb
-from fedbandit.engine.thinning import thinned
+from fedbandit.engine.plot import thinned
 
 WORLD = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5)
 

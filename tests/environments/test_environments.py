@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from fedbandit.environments import Block, Homogeneous, Recorded
 from fedbandit.environments.block import RewardKind, actions_per_round, world_of
 from fedbandit.environments.synthetic import SyntheticStream
 from fedbandit.errors import FedbanditError
+from fedbandit.streams import Purpose, generator
 from fedbandit.types import Array
 
 KEYWORDS: dict[str, dict[str, Any]] = {
@@ -555,3 +558,53 @@ def test_an_environment_without_a_fact_is_told_which() -> None:
     mine: Any = Mine()
     with pytest.raises(FedbanditError, match="The environment Mine has no 'graph_of'; give it one, or derive it"):
         world_of(mine, 10)
+
+
+def test_decaying_contexts_have_less_and_less_variance() -> None:
+    """Entry i of d has the variance (d − i)/d before contexts are normalised: ratios of entries show it."""
+    env = fb.environments.homogeneous(n_clients=2, dim=4, n_arms=2, contexts="decaying", pool=200_000)
+    X = env.open(0).pool
+    assert X is not None
+    np.testing.assert_allclose(np.linalg.norm(X, axis=1), 1.0)
+    for i in range(1, 4):  # X_i²/(X_i² + X_0²) of independent normals: tan² of an angle, whose median is the ratio
+        median = np.median((X[:, i] / X[:, 0]) ** 2)
+        assert median == pytest.approx((4 - i) / 4, rel=0.03)
+
+
+def test_the_lab_s_simulator_has_a_mask_for_each_group() -> None:
+    env = fb.environments.simulator(n_clients=12, dim=6, pool=60, groups=3, threshold=0.3)
+    for seed in range(3):
+        stream = env.open(seed)
+        assert stream.pool is not None
+        theta, W = env.draw_users(generator(seed, Purpose.WORLD))
+        for x in (stream.pool, theta):
+            np.testing.assert_allclose(np.linalg.norm(x, axis=1), 1.0)
+            assert (x >= 0).all()
+            for block in np.split(x > 0, 3):
+                assert (block == block[0]).all()
+        np.testing.assert_allclose(W, env.graph_of(seed))
+        np.testing.assert_allclose(stream.parameters[0], W @ theta)
+    signed = fb.environments.simulator(dim=6, features="gaussian").open(0).pool
+    assert signed is not None
+    assert (signed < 0).any()
+
+
+def test_the_simulator_reads_what_the_lab_has_drawn(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    drawn = {}
+    for name, n in (("users", 4), ("articles", 9)):
+        drawn[name] = rng.dirichlet(np.ones(3), size=n)
+        lines = [json.dumps([k, row.tolist()]) for k, row in enumerate(drawn[name])]
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    files: dict[str, Any] = {name: tmp_path / name for name in drawn}
+    env = fb.environments.simulator(n_arms=3, groups=2, **files)
+    assert (env.n_clients, env.dim, env.pool) == (4, 3, 9)
+    for seed in (0, 1):
+        np.testing.assert_array_equal(env.open(seed).pool, drawn["articles"])
+        np.testing.assert_allclose(env.open(seed).parameters[0], env.graph_of(seed) @ drawn["users"])
+    fb.simulate(fb.colin(isolated=True), env, 20, seed=0)
+    (tmp_path / "users").write_text("[0, [1]]\n3\n")
+    with pytest.raises(fb.FedbanditError, match=r"no file of the simulator"):
+        fb.environments.simulator(**files)
+    with pytest.raises(fb.FedbanditError, match="length of an article"):
+        fb.environments.simulator(users=np.eye(3), articles=np.eye(4), groups=2, n_arms=2)

@@ -17,10 +17,9 @@ from fedbandit.messages import Download, Receipt, Upload
 from fedbandit.model import RidgeModel
 from fedbandit.privacy import NoisyRewards, PublishedClusters
 from fedbandit.protocols import Synchronous
-from fedbandit.sharing import NoiseOnGraph
 from fedbandit.state import State, joined, pack, parts_of, unpack
 from fedbandit.structures import FederatedClustering, PhasedClusters, Structure
-from fedbandit.structures.serving import Serving
+from fedbandit.structures.serving import NoiseOnGraph, Serving
 from fedbandit.sums import Sums
 from fedbandit.system import System
 from fedbandit.types import Array, Ints

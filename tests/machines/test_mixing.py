@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -9,9 +10,10 @@ import pytest
 from scipy import stats
 
 from fedbandit.engine.fast.packed import unpacked
-from fedbandit.engine.fast.plan import exact_width, noise_width, plan_of, width
-from fedbandit.engine.fast.row_sums import shared_row
-from fedbandit.engine.fast.statistics import inverse_of, scratch_matrix, theta_of
+from fedbandit.engine.fast.plan import noise_width, plan_of, width
+from fedbandit.engine.fast.row import inverse_of, theta_of
+from fedbandit.engine.fast.row_model import shared_row
+from fedbandit.engine.fast.statistics import scratch_matrix
 from fedbandit.machines import mixing
 from fedbandit.machines.mixing import WEIGHTS, mix
 from fedbandit.model import Width
@@ -25,6 +27,12 @@ from fedbandit.world import World
 
 DIM, RIDGE, SIGMA, CONFIDENCE, FAILURE, KAPPA = 4, 0.1, 0.5, 0.2, 0.1, 0.7
 PLAN = plan_of(UCB(noise=SIGMA, confidence=CONFIDENCE), World(2, DIM, 1000), RIDGE, policy_key(0))
+
+
+def exact_width(sums: Sums) -> Width:
+    """α of a model with exactly these statistics."""
+    _, logdet = np.linalg.slogdet(sums.V / RIDGE + np.eye(DIM))
+    return Width(SIGMA * math.sqrt(max(float(logdet), 0.0) + 2 * math.log(1 / CONFIDENCE)) + math.sqrt(RIDGE), SIGMA)
 
 
 def observed(rng: np.random.Generator, n: int, theta: Array) -> Sums:
@@ -83,9 +91,43 @@ def test_the_inflation_covers_the_noise(data: float, monkeypatch: pytest.MonkeyP
     assert np.linalg.eigvalsh(gap)[0] > -1e-9
 
 
+def test_by_worth_too_much_noise_is_learning_alone() -> None:
+    """Own data as they are to a millionth, and the usual width; with little noise the width of one direction."""
+    rng = np.random.default_rng(4)
+    own, others = observed(rng, 200, np.zeros(DIM)), observed(rng, 2_000, np.zeros(DIM))
+    mixed, slack = mix(own, others, Slack(bias=1e6, noise=1e7, spectrum=1e7), RIDGE, Width(1.0, SIGMA))
+    np.testing.assert_allclose(mixed.V, own.V, atol=1e-5)
+    assert slack.offset == pytest.approx(0.0, abs=1e-4)
+    many = Sums(1e6 * others.V, 1e6 * others.b, 10**6)
+    mixed, slack = mix(own, many, Slack(bias=1.0, noise=5.0, spectrum=5.0), RIDGE, Width(1.0, SIGMA))
+    _, logdet = np.linalg.slogdet(mixed.V / RIDGE + np.eye(DIM))
+    assert slack.offset == pytest.approx(-logdet, rel=1e-3)
+    assert slack.bias == pytest.approx(-np.sqrt(RIDGE), rel=1e-3)
+
+
+@pytest.mark.parametrize(("n_others", "s"), [(300, 3.0), (3_000, 20.0), (30_000, 80.0)])
+def test_by_worth_the_estimate_is_better_than_either(n_others: int, s: float) -> None:
+    """Than that of own data, and than trusting the others' noisy sums as they are."""
+    noise, rng = PoolNoise((np.array([s]),), KAPPA, looks=1, dim=DIM), np.random.default_rng(5)
+    errors = np.zeros(3)
+    for _ in range(200):
+        theta = rng.standard_normal(DIM)
+        theta /= np.linalg.norm(theta)
+        own, exact = observed(rng, 60, theta), observed(rng, n_others, theta)
+        V = exact.V + s * draw_symmetric(rng, (DIM, DIM))
+        others = Sums(V, exact.b + s / KAPPA * rng.standard_normal(DIM), exact.n)
+        mixed, _ = mix(own, others, noise.known(s * s), RIDGE, Width(1.0, SIGMA))
+        trusting = Sums(own.V + V, own.b + others.b, 0)
+        errors += [
+            np.linalg.norm(np.linalg.solve(sums.V + RIDGE * np.eye(DIM), sums.b) - theta)
+            for sums in (mixed, own, trusting)
+        ]
+    assert errors[0] < min(errors[1:])
+
+
 def failures(n_others: int, s: float, *, honest: bool) -> int:
     """In how many of 300 draws some |xᵀ(θ̂ − θ)| exceeds its bound, computed as clients compute it."""
-    noise = PoolNoise((np.array([s]),), KAPPA, looks=1, dim=DIM, failure=FAILURE)
+    noise = PoolNoise((np.array([s]),), KAPPA, looks=1, dim=DIM, failure=FAILURE, mixing="bound")
     rng = np.random.default_rng(3)
     count, scratch = 0, scratch_matrix(DIM)
     for _ in range(300):
@@ -96,7 +138,7 @@ def failures(n_others: int, s: float, *, honest: bool) -> int:
             exact.V + s * draw_symmetric(rng, (DIM, DIM)), exact.b + s / KAPPA * rng.standard_normal(DIM), exact.n
         )
         known = noise.known(s * s) if honest else Slack(noise=1e-9, spectrum=1e-9)
-        sums, slack = mix(own, others, known, RIDGE, exact_width(PLAN, own, RIDGE))
+        sums, slack = mix(own, others, known, RIDGE, exact_width(own))
         row = shared_row([sums], slack, DIM, RIDGE, scratch)
         X = rng.standard_normal((40, DIM))
         U = X @ unpacked(inverse_of(row, DIM), DIM)

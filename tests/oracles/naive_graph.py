@@ -62,6 +62,7 @@ def run_graph(
     ridge: float = 0.1,
     seed: int = 0,
     model_width: bool = False,
+    printed_width: bool = False,
     noise: Noise | None = None,
     wider: Wider | None = None,
     reward: Callable[[float, int, int], float] | None = None,
@@ -100,7 +101,10 @@ def run_graph(
             alpha = policy.alpha
         else:
             grown = np.linalg.slogdet(A / ridge)[1] if model_width else -np.linalg.slogdet(P @ np.linalg.inv(P0))[1]
-            S = math.sqrt(N) if model_width else 1.0
+            if printed_width:  # Lemmas 2 and 4: dN log(1 + Σ_t Σ_j w²/(λdN)), where block j of x̃ is w_uj x
+                weights = sum(observed[i] * np.sum(features(i, np.eye(d)[0]) ** 2) for i in range(N))
+                grown = d * N * math.log(1 + weights / (ridge * d * N))
+            S = math.sqrt(N) if model_width or printed_width else 1.0
             alpha = policy.sigma * math.sqrt(max(grown, 0.0) + 2 * math.log(1 / policy.delta)) + math.sqrt(ridge) * S
             alpha += 0.0 if wider is None else wider(observed, np.asarray(inverse, dtype=np.float64), E)
         z = Draw(key, u, int(steps[u])).normal(d)

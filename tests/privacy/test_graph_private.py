@@ -13,8 +13,8 @@ import pytest
 
 import fedbandit as fb
 from fedbandit import checks
-from fedbandit.audit.attack import attack
-from fedbandit.engine.fast.outcome import draw_reward
+from fedbandit.audit.likelihood import attack
+from fedbandit.engine.fast.rewards import draw_reward
 from fedbandit.engine.simulation import Simulation
 from fedbandit.environments.block import world_of
 from fedbandit.machines.link import Link
@@ -22,6 +22,7 @@ from fedbandit.messages import Download, Message, Upload, encode
 from fedbandit.policies import UCB
 from fedbandit.privacy import NoisyRewards, PrivateRewards, PrivateStatistics, PublishedSums, RewardSums
 from fedbandit.privacy.mechanism import epsilon_of, noise_std
+from fedbandit.privacy.published_sums import SeparateSums
 from fedbandit.protocols import CountTriggered, EventTriggered, Never, Star
 from fedbandit.rewards import learnt, reward_plan
 from fedbandit.streams import Purpose, generator
@@ -85,12 +86,18 @@ def test_noise_on_sums_is_that_of_the_oracle(name: str, delta: float) -> None:
 
 @pytest.mark.parametrize("name", ["colin", "goblin"])
 @pytest.mark.parametrize("site", ["client", "coordinator"])
-def test_noise_as_published_is_that_of_the_oracle(name: str, site: Any) -> None:
+@pytest.mark.parametrize("width", ["user", "printed"])
+def test_noise_as_published_is_that_of_the_oracle(name: str, site: Any, width: Any) -> None:
     log, W, seed, epsilon = bounded_log(), random_graph(3, N), 12, 3.0
     M = mixing(name, W)
     L = recorded(log).bound
     privacy = PublishedSums(epsilon, site)
-    result = fb.simulate(System(UCB(), Never(), STRUCTURES[name](W), privacy), recorded(log), T, seed)
+    system = getattr(fb, f"{'dp' if site == 'coordinator' else 'ldp'}_{name}")
+    system = system(epsilon=epsilon, calibration="published", graph=W, ridge=0.1)
+    assert system.structure.width == "printed"
+    if width == "user":
+        system = System(UCB(), Never(), STRUCTURES[name](W), privacy)
+    result = fb.simulate(system, recorded(log), T, seed)
     told = privacy.told(fb.World(N, D, T, bound=L, mixing=M), T)
     streams = {u: told.stream(u, partial(generator, seed, Purpose.NOISE, u)) for u in range(N + 1)}
     delta = L * np.linalg.norm(M, axis=1)
@@ -114,8 +121,51 @@ def test_noise_as_published_is_that_of_the_oracle(name: str, site: Any) -> None:
         logs = np.log(np.maximum(observed, 1))
         return float(math.log(10) / epsilon * math.sqrt((logs * (delta * math.log(T / N)) ** 2).sum()))
 
-    expected = run_graph(log, FEATURES[name](W), naive.Policy(), seed=seed, noise=noise, wider=wider, reward=clipped)
+    expected = run_graph(
+        log,
+        FEATURES[name](W),
+        naive.Policy(),
+        seed=seed,
+        noise=noise,
+        wider=wider,
+        reward=clipped,
+        printed_width=width == "printed",
+    )
     np.testing.assert_array_equal(result.arms, expected.arms)
+
+
+def test_private_linucb_as_published_is_n_learners() -> None:
+    """Wang et al. 2020's baseline [29]: each user a LinUCB of its own, with a tree of T/N releases on its own Σ x y."""
+    log, seed, epsilon = bounded_log(), 12, 3.0
+    result = fb.simulate(fb.dp_linucb(epsilon=epsilon, calibration="published"), recorded(log), T, seed)
+    L, own = recorded(log).bound, math.ceil(T / N)
+    privacy = SeparateSums(epsilon).told(fb.World(N, D, T, bound=L, mixing=np.eye(N)), T)
+    streams = [privacy.stream(u, partial(generator, seed, Purpose.NOISE, u)) for u in range(N)]
+    assert all(stream.mechanism.dim == D for stream in streams)
+    assert all(stream.mechanism.n_max >= own for stream in streams)
+    assert streams[0].mechanism.scale == pytest.approx(own.bit_length() * L / epsilon)
+    V, b = [np.zeros((D, D)) for _ in range(N)], [np.zeros(D) for _ in range(N)]
+    eta, n = [np.zeros(D) for _ in range(N)], [0] * N
+    for t, u in enumerate(log.clients.tolist()):
+        inverse = np.linalg.inv(V[u] + np.eye(D))
+        width = 0.1 * math.sqrt(-np.linalg.slogdet(inverse)[1] + 2 * math.log(10)) + 1.0
+        if n[u]:
+            width += L / epsilon * math.log(own) * math.sqrt(math.log(n[u])) * math.log(10)
+        scores = [x @ inverse @ (b[u] + eta[u]) + width * math.sqrt(x @ inverse @ x) for x in log.arms[t]]
+        a = next(k for k, score in enumerate(scores) if score >= max(scores) - 1e-9)
+        assert a == result.arms[t]
+        x = log.arms[t][a]
+        V[u] += np.outer(x, x)
+        b[u] += x * min(max(log.rewards[t][a], 0.0), 1.0)
+        eta[u] = eta[u] + streams[u].noise()
+        n[u] += 1
+    assert result.guarantee.true_epsilon == pytest.approx(epsilon * math.sqrt(D))
+    with pytest.raises(fb.FedbanditError, match="without edges"):
+        fb.simulate(
+            System(UCB(), Never(), WeightedGraph(random_graph(3, N)), SeparateSums(1.0)),
+            recorded(log),
+            T,
+        )
 
 
 def test_noisy_rewards_are_those_of_the_oracle() -> None:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from itertools import pairwise as pairwise_of
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from scipy.stats import ncx2
 
 import fedbandit as fb
 from fedbandit.engine.result import Result
+from fedbandit.engine.simulation import Simulation
 from fedbandit.machines.client import ClientMachine
 from fedbandit.messages import Collect, Download, Receipt, Request, Threshold, Upload
 from fedbandit.policies import UCB
@@ -214,6 +215,28 @@ def test_an_own_test_says_who_is_alike() -> None:
     assert "odd_and_even" in str(result.parameters["structure.test"])
     with pytest.raises(fb.FedbanditError, match="symmetric"):
         simulate(fb.hetofedbandit(exploration=6, test=one_way), log)
+
+
+@pytest.mark.parametrize("engine", ["plain", "fast"])
+def test_results_know_who_was_served_and_how_long_they_waited(engine: Literal["plain", "fast"], tmp_path: Path) -> None:
+    """Three pairs ask at once, in the first round after exploration, and are served one by one."""
+    env = fb.environments.clustered(
+        n_clients=6, dim=3, n_arms=4, n_clusters=3, gap=0.9, sizes=(2, 2, 2), contexts="sphere", rounds="all"
+    )
+    system = fb.hetofedbandit(exploration=12, threshold=1.0)
+    result = fb.simulate(system, env, 60, seed=1, engine=engine)
+    assert result.served[:3] == [(13, (0, 1), 1), (14, (2, 3), 2), (15, (4, 5), 3)]
+    assert 2 * len(result.served) == result.communication.downloads
+    assert result.edges() == [(0, 1), (2, 3), (4, 5)]
+    assert result.edges(0) == []
+    assert Result.load(result.save(tmp_path / "served.npz")).served == result.served
+    half = tmp_path / "half.npz"
+    stopped = Simulation(system, env, 60, 1, engine=engine)
+    stopped.keep(half, 14)
+    while stopped.round < 14:
+        stopped.advance()
+    assert fb.simulate(system, env, 60, seed=1, engine=engine, checkpoint=half).served == result.served
+    assert fb.simulate(fb.linucb(), env, 5, seed=1).served == []
 
 
 @pytest.mark.parametrize("odds", [0.0, 6.0])

@@ -121,7 +121,7 @@ def test_files_that_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         ),
         *out,
     )
-    assert "needs --engine ray" in refusal(capsys, "run", str(written(tmp_path, GOOD)), "--address", "x", *out)
+    assert "needs --workers ray" in refusal(capsys, "run", str(written(tmp_path, GOOD)), "--address", "x", *out)
     assert "--jobs is 0" in refusal(capsys, "run", str(written(tmp_path, GOOD)), "--jobs", "0", *out)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit.engine.outcome import draw_reward
+from fedbandit.engine.learner import draw_reward
 from fedbandit.environments.block import world_of
 from fedbandit.network.coordinator.config import on_a_network
 from fedbandit.network.invitation import Agreement

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from fedbandit.errors import FedbanditError
 
-SUMMARY = "Make certificates and tokens: init, add-client, list, renew, revoke."
+SUMMARY = "Make certificates and tokens: init, add-client, list, renew, revoke; peers."
 
 
 def add_flags(command: argparse.ArgumentParser) -> None:
     """What to do, and for whom."""
-    command.add_argument("action", choices=("init", "add-client", "list", "renew", "revoke"))
+    command.add_argument("action", choices=("init", "add-client", "list", "renew", "revoke", "peers"))
     command.add_argument("name", nargs="?", metavar="NAME", help="whose token; renew without it: the certificate")
     command.add_argument("--keys", type=Path, default=Path("keys"), metavar="FOLDER", help="default: keys")
     command.add_argument("--role", choices=("client", "observer", "admin"), default="client", help="default: client")
@@ -38,6 +38,14 @@ def run(options: argparse.Namespace) -> int:
 
     folder: Path = options.keys
     hosts = [host.strip() for text in options.host or () for host in text.split(",")]
+    if options.action == "peers":
+        from fedbandit.network.peer.keys import make_peer_keys
+
+        if len(hosts) < 2:
+            raise FedbanditError("fedbandit keys peers needs --host A,B,…: the host of each peer, in their order.")
+        made = [str(path) for path in make_peer_keys(folder, hosts)]
+        _say(options, {"peers": made}, f"Keys of {len(made)} peers are in {folder}; copy each folder to its own peer.")
+        return 0
     if options.action == "init":
         hosts = hosts or ["localhost", "127.0.0.1"]
         init_keys(folder, hosts, options.authority)

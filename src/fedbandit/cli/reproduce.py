@@ -23,7 +23,7 @@ MARKS = {True: "✔", False: "✘", None: "–"}
 def add_experiment_flags(command: argparse.ArgumentParser) -> None:
     """Where results go, and on what they are computed."""
     command.add_argument("--out", type=Path, default=Path("results"), metavar="FOLDER", help="default: results")
-    command.add_argument("--engine", choices=("processes", "ray"), default="processes", help="default: processes")
+    command.add_argument("--workers", choices=("processes", "ray"), default="processes", help="default: processes")
     command.add_argument("--address", metavar="ADDRESS", help="of a Ray cluster (default: one is started here)")
     command.add_argument(
         "--shard",
@@ -57,8 +57,8 @@ def carry_out(experiments: Sequence[Experiment], scale: str, options: argparse.N
     from fedbandit.studies.reproduce import Shard, reproduce
     from fedbandit.studies.workers import Workers
 
-    if options.address is not None and options.engine != "ray":
-        raise FedbanditError("--address is that of a Ray cluster; it needs --engine ray.")
+    if options.address is not None and options.workers != "ray":
+        raise FedbanditError("--address is that of a Ray cluster; it needs --workers ray.")
     start = time.perf_counter()
     with tqdm(unit=" interactions", unit_scale=True, disable=None, leave=False) as bar:
 
@@ -79,7 +79,7 @@ def carry_out(experiments: Sequence[Experiment], scale: str, options: argparse.N
                 experiments,
                 scale,
                 options.out,
-                workers=Workers(options.engine, options.jobs, options.address),
+                workers=Workers(options.workers, options.jobs, options.address),
                 shard=None if options.shard is None else Shard.parse(options.shard),
                 strict=strict,
                 command=options.command_line,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Protocol
 
 import numpy as np
 
+from fedbandit.engine.learner import Outcome, pull
 from fedbandit.engine.ledger import Ledger, keep_books
-from fedbandit.engine.outcome import Outcome, pull
 from fedbandit.engine.partitions import Partitions
+from fedbandit.engine.services import Services
 from fedbandit.environments.block import Block, Environment
 from fedbandit.machines.client import Choice
 from fedbandit.machines.cluster_server import ServedClusters
@@ -17,6 +19,7 @@ from fedbandit.machines.local_server import ServedUsers
 from fedbandit.machines.peer import PeerLink
 from fedbandit.model import Model
 from fedbandit.privacy.privacy import Releases
+from fedbandit.protocols import QueueCoordinator
 from fedbandit.state import State, joined, parts_of
 from fedbandit.structures import Clustering
 from fedbandit.system import System
@@ -30,6 +33,8 @@ class Federation(Protocol):
     uploads: int
     downloads: int
     control_messages: int
+    sent_by: Counter[int]
+    received_by: Counter[int]
 
     @property
     def clipped(self) -> int:
@@ -111,6 +116,9 @@ class PlainLearner:
         self._found: Partitions | None = None
         self._groups: list[list[int]] | None = None
         self._done = 0  # rounds
+        machine = self.federation.coordinator if isinstance(self.federation, Link) else None
+        self._server = machine if isinstance(machine, QueueCoordinator) else None
+        self.services = None if self._server is None else Services()
         self._note_groups(0)
 
     @property
@@ -149,6 +157,7 @@ class PlainLearner:
             if self._sent() != sent:
                 out.uploads[s] += federation.uploads - sent[0]
                 out.downloads[s] += federation.downloads - sent[1]
+                self._note_services(now // self.per_round + 1)
                 return s + 1
         return stop
 
@@ -168,6 +177,11 @@ class PlainLearner:
         out.uploads[s] += self.federation.uploads - sent[0]
         out.downloads[s] += self.federation.downloads - sent[1]
         self._note_groups(done)
+        self._note_services(done)
+
+    def _note_services(self, done: int) -> None:
+        if self._server is not None and self.services is not None:
+            self.services.look(self._server, done)
 
     def _note_groups(self, done: int) -> None:
         self._done = done
@@ -188,8 +202,8 @@ class PlainLearner:
         """All machines, rewards under way, and who learnt together so far."""
         late = [(due, *entry) for due, entries in self._late.items() for entry in entries]
         arrays: dict[str, Any] = {"late": np.array(late, dtype=np.float64).reshape(-1, 4)}
-        if self._found is not None:
-            arrays |= self._found.arrays()
+        for kept in (self._found, self.services):
+            arrays |= {} if kept is None else kept.arrays()
         parts = {"federation": self.federation.state(), "simulation": State({"done": self._done}, arrays)}
         return joined({}, parts)
 
@@ -201,6 +215,8 @@ class PlainLearner:
         self._done, self._late = header["done"], {}
         for due, user, choice, y in arrays["late"].tolist():
             self._late.setdefault(int(due), []).append((int(user), int(choice), y))
-        if set(arrays) != {"late"}:
+        if "served.rounds" in arrays:
+            self.services = Services.from_arrays(arrays)
+        if "clusters.rounds" in arrays:
             self._found = Partitions.from_arrays(arrays)
             self._groups = self.federation.groups()

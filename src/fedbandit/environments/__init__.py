@@ -23,6 +23,7 @@ from fedbandit.environments.global_local import GlobalLocal
 from fedbandit.environments.homogeneous import Homogeneous
 from fedbandit.environments.logged import LoggedDecisions, from_frame
 from fedbandit.environments.recorded import Recorded, recorded
+from fedbandit.environments.simulator import Simulator
 from fedbandit.environments.synthetic import Synthetic
 
 clustered = Clustered
@@ -30,6 +31,7 @@ fclub = Fclub
 homogeneous = Homogeneous
 feducb = FedUCB
 collaborative = Collaborative
+simulator = Simulator
 global_local = GlobalLocal
 
 ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
@@ -37,6 +39,7 @@ ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
     "fclub": fclub,
     "homogeneous": homogeneous,
     "collaborative": collaborative,
+    "simulator": simulator,
     "global_local": global_local,
     "feducb": feducb,
     "recorded": recorded,
@@ -64,6 +67,7 @@ __all__ = [
     "MovieLens",
     "MovieLensUsers",
     "Recorded",
+    "Simulator",
     "Stream",
     "Synthetic",
     "Unstructured",
@@ -80,4 +84,5 @@ __all__ = [
     "movielens_users",
     "read_decision_log",
     "recorded",
+    "simulator",
 ]

@@ -42,6 +42,9 @@ class Collaborative(Synthetic):
         super().__post_init__()
         require(self.n_clients >= 2, "n_clients", self.n_clients, "at least 2: a user alone has no neighbours")
         number(self.threshold, "threshold", "a finite number")
+        require(
+            self.contexts != "decaying", "contexts", self.contexts, "what signed says; decaying ones are clustered's"
+        )
         require(self.normalise in ("rows", "columns"), "normalise", self.normalise, "'rows' or 'columns'")
         if self.drift:
             raise FedbanditError("drift is refused: the graph is made of the users' parameters and would change too.")
@@ -52,7 +55,7 @@ class Collaborative(Synthetic):
 
     def draw_users(self, rng: np.random.Generator) -> tuple[Array, Array]:
         """The parameters θ (N, d) and the weights W (N, N)."""
-        theta = positive_directions(rng, self.n_clients, self.dim)
+        theta = self.draw_preferences(rng)
         similar = theta @ theta.T
         np.fill_diagonal(similar, -np.inf)
         kept = similar >= self.threshold
@@ -60,6 +63,10 @@ class Collaborative(Synthetic):
         kept[np.arange(self.n_clients), nearest] = kept[nearest, np.arange(self.n_clients)] = True
         W = np.where(kept, similar, 0.0) + np.eye(self.n_clients)  # ⟨θ_i, θ_i⟩ = 1
         return theta, W / W.sum(axis=1 if self.normalise == "rows" else 0, keepdims=self.normalise == "rows")
+
+    def draw_preferences(self, rng: np.random.Generator) -> Array:
+        """θ (N, d)."""
+        return positive_directions(rng, self.n_clients, self.dim)
 
     def graph_of(self, seed: int) -> Array:
         """W of this seed's users."""

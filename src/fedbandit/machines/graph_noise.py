@@ -75,7 +75,7 @@ class NoiseOnSums(NoiseStreams):
         self.shift[user * self.dim : (user + 1) * self.dim] += self.drawn(user, self.dim)
         self.observations[user] += 1
 
-    def radius(self, block: Array, columns: Array) -> float:
+    def radius(self, user: int, block: Array, columns: Array) -> float:  # noqa: ARG002
         """That of all users' noise, in the norm of P_uu⁻¹."""
         return self.known.radius(np.asarray(np.linalg.inv(block)), columns, self.observations)
 
@@ -96,14 +96,17 @@ class NoiseOnModel(NoiseStreams):
         """One more release: of the tree of all, which has the number after the last user's, or of user u's own."""
         N = len(self._M)
         self.observations[user] += 1
-        change = self.drawn(N if self.published.site == "coordinator" else user, N * self.dim)
         lift = self.lift.reshape(N, -1)
-        lift += self._M @ change.reshape(N, -1) / self._ridge
+        if self.published.separate:
+            lift[user] += self.drawn(user, self.dim) / self._ridge
+        else:
+            change = self.drawn(N if self.published.site == "coordinator" else user, N * self.dim)
+            lift += self._M @ change.reshape(N, -1) / self._ridge
         self.shift = -(V @ lift[:, :, None]).reshape(-1)
 
-    def radius(self, block: Array, columns: Array) -> float:  # noqa: ARG002
+    def radius(self, user: int, block: Array, columns: Array) -> float:  # noqa: ARG002
         """The paper's term."""
-        return self.published.wider(self.observations)
+        return self.published.wider(self.observations, user)
 
     def state(self) -> State:
         """Also g."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from numpy.typing import ArrayLike
 
-from fedbandit.errors import FedbanditError
+from fedbandit.errors import FedbanditError, number
 from fedbandit.machines.client import Choice, ClientMachine
 from fedbandit.machines.exchange import Exchange
 from fedbandit.machines.link import Account
@@ -85,10 +86,55 @@ class PeerMachine:
 
     def observe(self, choice: int, reward: float) -> None:
         """Learn the reward of a choice; what there is to say leaves with the next `send`."""
-        number, g = divmod(choice, len(self.estimators))
-        if self._client(g).observe(number, reward):
-            self._tell(g)
-            self.node.ask(g)
+        self.take(choice, self.perceive(choice, reward))
+
+    def perceive(self, choice: int, reward: float) -> float:
+        """The reward to learn from. Ask once for each reward."""
+        if self.waits_for(choice) is None:
+            raise FedbanditError(f"Choice {choice:016x} is not waiting for a reward here.")
+        return self._client(choice % len(self.estimators)).perceive(number(reward, "reward", "a finite number"))
+
+    def take(self, choice: int, y: float) -> bool:
+        """Learn a choice's reward as it was perceived; whether there is something to say."""
+        mine, g = divmod(choice, len(self.estimators))
+        if not self._client(g).take(mine, y):
+            return False
+        self._tell(g)
+        self.node.ask(g)
+        return True
+
+    def waits_for(self, choice: int) -> Array | None:
+        """The context of a choice whose reward has not come."""
+        mine, g = divmod(choice, len(self.estimators))
+        return self._client(g).waits_for(mine)
+
+    def forget(self, choice: int) -> None:
+        """The reward of this choice will never come."""
+        mine, g = divmod(choice, len(self.estimators))
+        self._client(g).forget(mine)
+
+    def repeat(self, choice: int, x: Array, steps: int) -> None:
+        """After a crash: a choice that is on record, and how many arms its estimator had chosen."""
+        mine, g = divmod(choice, len(self.estimators))
+        client = self._client(g)
+        client.await_reward(mine, x)
+        client.steps = steps
+
+    def learn(self, choice: int, y: float) -> None:
+        """After a crash: the reward of a choice, without saying anything."""
+        x = self.waits_for(choice)
+        self.forget(choice)
+        if x is not None:
+            self._client(choice % len(self.estimators)).learn(x, y)
+
+    def steps_of(self, choice: int) -> int:
+        """How many arms the estimator of a choice has chosen."""
+        return self._client(choice % len(self.estimators)).steps
+
+    def number_choices_from(self, number: int) -> None:
+        """Every estimator numbers its next choices from this number on."""
+        for g in range(len(self.estimators)):
+            self._client(g).number_choices_from(number // len(self.estimators))
 
     def speak(self, g: int) -> None:
         """If the trigger of estimator g fires: ask, and tell; both leave with the next `send`."""
@@ -164,6 +210,8 @@ class PeerLink:
         told = system.told(world)
         self.peers = [PeerMachine(i, told, world, seed, waiting=waiting) for i in range(world.n_clients)]
         self.uploads = self.control_messages = 0
+        self.sent_by: Counter[int] = Counter()
+        self.received_by: Counter[int] = Counter()
 
     def select(self, i: int, arms: Array) -> Choice:
         """Peer i chooses one of the arms."""
@@ -187,6 +235,7 @@ class PeerLink:
         for sender, receiver, message in carried:
             if isinstance(message, Tell):
                 self.uploads += 1
+                self.sent_by[sender] += 1
             else:
                 self.control_messages += 1
             self.peers[receiver].receive(sender, message)

@@ -25,6 +25,9 @@ from fedbandit.structures import Everyone
 from fedbandit.system import System
 from fedbandit.world import World
 
+_FOUND_OUT = ("mixing", "estimators", "spectrum", "measured_bound")
+"""Facts of a world that systems and environments tell; nobody agrees on them."""
+
 
 @dataclass(frozen=True)
 class Agreement:
@@ -71,6 +74,7 @@ class Agreement:
     def as_json(self) -> dict[str, Any]:
         """Plain values. Two agreements are the same if these are."""
         plain: dict[str, Any] = to_json({**dataclasses.asdict(self), "keywords": dict(self.keywords)})
+        plain["world"] = {key: value for key, value in plain["world"].items() if key not in _FOUND_OUT}
         return {key: value for key, value in plain.items() if (key, value) != ("schema", None)}  # as it always was
 
     @property
@@ -111,7 +115,7 @@ class Agreement:
         try:
             known = {field.name for field in dataclasses.fields(World)}
             world = {key: inner for key, inner in from_json(value["world"]).items() if key in known}
-            world["server_of"] = tuple(world.get("server_of", ()))
+            world |= {key: tuple(world[key]) for key in ("server_of", "spectrum") if key in world}
             if world.get("graph") is not None:
                 world["graph"] = np.array(world["graph"], dtype=np.float64)
             schema = value.get("schema")

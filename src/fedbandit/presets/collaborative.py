@@ -9,7 +9,7 @@ learning on a graph, which runs on a network.
 from __future__ import annotations
 
 import math
-from typing import Unpack
+from typing import Any, Unpack
 
 from numpy.typing import ArrayLike
 
@@ -21,30 +21,48 @@ from fedbandit.privacy.private_statistics import CALIBRATIONS, Calibration
 from fedbandit.privacy.reward_sums import Trust
 from fedbandit.protocols import CountTriggered, EventTriggered, Factor, MessageProtocol, Never
 from fedbandit.structures import Laplacian, WeightedGraph
+from fedbandit.structures.graph_model import GraphWidth
 from fedbandit.system import System
 
 
-def _on_graph(
-    kind: type[WeightedGraph] | type[Laplacian],
-    graph: ArrayLike | None,
-    gamma_upload: Factor | None,
-    gamma_download: Factor | None,
-    warm_join: bool,
-    privacy: Privacy | None,
-    **common: Unpack[Common],
-) -> System:
+class OnGraph(Common, total=False):
+    """Keywords of all systems on a graph of users.
+
+    graph: weights between users (N, N), by default the environment's.
+    gamma_upload, gamma_download, warm_join: with thresholds users keep their data and exchange statistics (federated).
+    width: "user" (default), "model", or "printed", that of the paper's Lemmas 2 and 4 (default as published).
+    norm: S of the width.
+    isolated: whether users may be without neighbours.
+    """
+
+    graph: ArrayLike | None
+    gamma_upload: Factor | None
+    gamma_download: Factor | None
+    warm_join: bool
+    width: GraphWidth
+    norm: float | None
+    isolated: bool
+
+
+_STRUCTURE = ("graph", "width", "norm", "isolated")
+
+
+def _on_graph(kind: type[WeightedGraph] | type[Laplacian], privacy: Privacy | None, given: OnGraph) -> System:
     """Centralised, or federated if there are thresholds; private models learn from releases only."""
-    if gamma_upload is None and gamma_download is None:
-        if warm_join:
+    common: Any = {key: value for key, value in given.items() if key in Common.__annotations__}
+    graph: Any = {key: value for key, value in given.items() if key in _STRUCTURE}
+    upload, download, warm = given.get("gamma_upload"), given.get("gamma_download"), given.get("warm_join", False)
+    if upload is None and download is None:
+        if warm:
             raise FedbanditError(
                 "warm_join is True, but needs gamma_upload and gamma_download: nobody joins one model."
             )
-        return compose(Never(), kind(graph), privacy, **common)
-    upload, download = (5.0 if gamma is None else gamma for gamma in (gamma_upload, gamma_download))
-    protocol: MessageProtocol = EventTriggered(upload, download, warm_join)
+        return compose(Never(), kind(**graph), privacy, **common)
+    upload, download = (5.0 if gamma is None else gamma for gamma in (upload, download))
+    protocol: MessageProtocol = EventTriggered(upload, download, warm)
     if privacy is not None:
-        protocol = CountTriggered(upload, download, warm_join)
-    return compose(protocol, kind(graph, central=False, fresh=privacy is None), privacy, **common)
+        protocol = CountTriggered(upload, download, warm)
+    return compose(protocol, kind(central=False, fresh=privacy is None, **graph), privacy, **common)
 
 
 def _privacy(epsilon: float, delta: float, mechanism: Mechanisms, calibration: Calibration, site: Trust) -> Privacy:
@@ -59,51 +77,39 @@ def _privacy(epsilon: float, delta: float, mechanism: Mechanisms, calibration: C
     return PublishedSums(epsilon, site)
 
 
-def _tuned(epsilon: float, calibration: Calibration, common: Common) -> Common:
+def _tuned(epsilon: float, calibration: Calibration, given: OnGraph) -> OnGraph:
     """Ridge and width that suit rewards with Laplace(1/ε) noise, of standard deviation √2/ε, unless they were given.
 
     Noise asks for a larger ridge, λ = 20 times its variance; and as the noise is known to have mean zero, for less
     optimism than a bound of it would allow: α is one standard deviation of a noisy reward whose own is 0.1. Chosen
     from twelve pairs on `collaborative` with N = d = 10, T = 10,000, ε from 0.5 to 10, seeds 0, 1; other seeds are in
     docs/collaborative.md. Privacy does not depend on either.
-    As published λ is 1, the most that the paper allows and the least that its Lemma 2 needs.
+    As published λ is 1, the most that the paper allows and the least that its Lemma 2 needs, and widths are printed.
     """
     if math.isinf(epsilon) or not epsilon > 0:
-        return common
-    tuned = common.copy()
+        return given
+    tuned = given.copy()
     if calibration == "published":
         tuned.setdefault("ridge", 1.0)
+        if given.get("gamma_upload") is None and given.get("gamma_download") is None:
+            tuned.setdefault("width", "printed")
         return tuned
     tuned.setdefault("ridge", max(0.1, 40 / epsilon**2))
-    if common.get("policy", "ucb") in ("ucb", "lints", "linphe") and not {"alpha", "noise", "confidence"} & set(common):
+    if given.get("policy", "ucb") in ("ucb", "lints", "linphe") and not {"alpha", "noise", "confidence"} & set(given):
         tuned["alpha"] = math.hypot(0.1, math.sqrt(2) / epsilon)
     return tuned
 
 
 @preset
-def colin(
-    *,
-    graph: ArrayLike | None = None,
-    gamma_upload: Factor | None = None,
-    gamma_download: Factor | None = None,
-    warm_join: bool = False,
-    **common: Unpack[Common],
-) -> System:
+def colin(**keywords: Unpack[OnGraph]) -> System:
     """Collaborative LinUCB on a weighted graph of users; federated if thresholds are given."""
-    return _on_graph(WeightedGraph, graph, gamma_upload, gamma_download, warm_join, None, **common)
+    return _on_graph(WeightedGraph, None, keywords)
 
 
 @preset
-def goblin(
-    *,
-    graph: ArrayLike | None = None,
-    gamma_upload: Factor | None = None,
-    gamma_download: Factor | None = None,
-    warm_join: bool = False,
-    **common: Unpack[Common],
-) -> System:
+def goblin(**keywords: Unpack[OnGraph]) -> System:
     """Gang of bandits: LinUCB whose users are tied to their neighbours; federated if thresholds are given."""
-    return _on_graph(Laplacian, graph, gamma_upload, gamma_download, warm_join, None, **common)
+    return _on_graph(Laplacian, None, keywords)
 
 
 @preset
@@ -113,22 +119,17 @@ def dp_colin(
     delta: float = 0.0,
     mechanism: Mechanisms = "best",
     calibration: Calibration = "proven",
-    graph: ArrayLike | None = None,
-    gamma_upload: Factor | None = None,
-    gamma_download: Factor | None = None,
-    warm_join: bool = False,
-    **common: Unpack[Common],
+    **keywords: Unpack[OnGraph],
 ) -> System:
     """CoLin with private rewards where the coordinator is trusted (global; Wang et al. 2020, Alg. 1).
 
     calibration: "proven" (`PrivateRewards`) or "published" (`PublishedSums`).
     mechanism: under "proven", noise on each reward ("rewards"), on users' sums ("sums"), or what has less ("best").
     With thresholds these apply to numbers of observations. Under "proven" ridge and alpha have defaults that suit the
-    noise: λ = max(0.1, 40/ε²), α = √(0.01 + 2/ε²); under "published" λ = 1.
+    noise: λ = max(0.1, 40/ε²), α = √(0.01 + 2/ε²); under "published" λ = 1 and the width is the printed one.
     """
     privacy = _privacy(epsilon, delta, mechanism, calibration, "coordinator")
-    tuned = _tuned(epsilon, calibration, common)
-    return _on_graph(WeightedGraph, graph, gamma_upload, gamma_download, warm_join, privacy, **tuned)
+    return _on_graph(WeightedGraph, privacy, _tuned(epsilon, calibration, keywords))
 
 
 @preset
@@ -138,16 +139,11 @@ def ldp_colin(
     delta: float = 0.0,
     mechanism: Mechanisms = "best",
     calibration: Calibration = "proven",
-    graph: ArrayLike | None = None,
-    gamma_upload: Factor | None = None,
-    gamma_download: Factor | None = None,
-    warm_join: bool = False,
-    **common: Unpack[Common],
+    **keywords: Unpack[OnGraph],
 ) -> System:
     """CoLin with private rewards where nobody is trusted (local; Wang et al. 2020, Alg. 2); keywords as `dp_colin`."""
     privacy = _privacy(epsilon, delta, mechanism, calibration, "client")
-    tuned = _tuned(epsilon, calibration, common)
-    return _on_graph(WeightedGraph, graph, gamma_upload, gamma_download, warm_join, privacy, **tuned)
+    return _on_graph(WeightedGraph, privacy, _tuned(epsilon, calibration, keywords))
 
 
 @preset
@@ -157,16 +153,11 @@ def dp_goblin(
     delta: float = 0.0,
     mechanism: Mechanisms = "best",
     calibration: Calibration = "proven",
-    graph: ArrayLike | None = None,
-    gamma_upload: Factor | None = None,
-    gamma_download: Factor | None = None,
-    warm_join: bool = False,
-    **common: Unpack[Common],
+    **keywords: Unpack[OnGraph],
 ) -> System:
     """GOBLin with private rewards where the coordinator is trusted (Wang et al. 2020, §5.2); keywords as `dp_colin`."""
     privacy = _privacy(epsilon, delta, mechanism, calibration, "coordinator")
-    tuned = _tuned(epsilon, calibration, common)
-    return _on_graph(Laplacian, graph, gamma_upload, gamma_download, warm_join, privacy, **tuned)
+    return _on_graph(Laplacian, privacy, _tuned(epsilon, calibration, keywords))
 
 
 @preset
@@ -176,13 +167,8 @@ def ldp_goblin(
     delta: float = 0.0,
     mechanism: Mechanisms = "best",
     calibration: Calibration = "proven",
-    graph: ArrayLike | None = None,
-    gamma_upload: Factor | None = None,
-    gamma_download: Factor | None = None,
-    warm_join: bool = False,
-    **common: Unpack[Common],
+    **keywords: Unpack[OnGraph],
 ) -> System:
     """GOBLin with private rewards where nobody is trusted (Wang et al. 2020, §5.3); keywords as `dp_colin`."""
     privacy = _privacy(epsilon, delta, mechanism, calibration, "client")
-    tuned = _tuned(epsilon, calibration, common)
-    return _on_graph(Laplacian, graph, gamma_upload, gamma_download, warm_join, privacy, **tuned)
+    return _on_graph(Laplacian, privacy, _tuned(epsilon, calibration, keywords))

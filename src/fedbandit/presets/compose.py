@@ -9,6 +9,7 @@ from functools import cache, wraps
 from typing import Any, NamedTuple, ParamSpec, TypedDict, Unpack, get_args, get_type_hints
 
 from fedbandit.errors import FedbanditError, shown, unknown
+from fedbandit.parts import build_part
 from fedbandit.policies import POLICIES, Policy
 from fedbandit.privacy import NoPrivacy, Privacy, PrivateStatistics
 from fedbandit.privacy.private_statistics import Own, Trust
@@ -27,8 +28,8 @@ class Common(TypedDict, total=False):
     noise: σ assumed by the confidence width, by default what the environment declares.
     confidence: δ of the width, by default 0.1.
     alpha: a fixed width instead of the formula.
-    policy: "ucb" (default), "lints", "linphe", "squared" (as FCLUB's code), "greedy", "uniform", or a policy composed
-        by hand.
+    policy: "ucb" (default), "lints", "linphe", "squared" (as FCLUB's code), "greedy", "uniform", one with parameters of
+        its own such as "igw(gamma=10)", or a policy composed by hand.
     """
 
     ridge: float
@@ -134,6 +135,8 @@ def compose(
     unexpected = sorted(set(common) - set(Common.__annotations__))
     if unexpected:
         raise unknown("keyword", unexpected[0], Common.__annotations__)
+    if isinstance(policy, str) and "(" in policy:
+        policy = build_part("policy", policy, POLICIES)
     if isinstance(policy, str):
         if policy not in POLICIES:
             raise unknown("policy", policy, POLICIES)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Unpack
 
 from fedbandit.errors import require, unknown
 from fedbandit.presets.compose import Common, compose, preset
 from fedbandit.privacy import NoisyRewards, Privacy, PrivateStatistics
 from fedbandit.privacy.private_statistics import CALIBRATIONS, Calibration, Epsilon, Own, Trust
+from fedbandit.privacy.published_sums import SeparateSums
 from fedbandit.protocols import CountTriggered, Gossip, MessageProtocol, Never, Synchronous
 from fedbandit.protocols.topology import Topology
 from fedbandit.structures import Alone, Everyone
+from fedbandit.structures.weighted_graph import Unconnected
 from fedbandit.system import System
 
 GROWTH, BATCH = 1.5, 16
@@ -82,7 +85,8 @@ def feducb(
         for name, value, usual in (("ttl", ttl, 1), ("cliques", cliques, False), ("subsample", subsample, True)):
             require(value == usual, name, value, f"{usual} with a coordinator; it belongs to a topology of peers")
         batch = EARLY if private.pooled else BATCH
-        protocol = Synchronous(growth=GROWTH, batch=batch) if by_counts else Synchronous(threshold)
+        when = Synchronous(growth=GROWTH, batch=batch) if by_counts else Synchronous(threshold)
+        protocol = replace(when, warm_join=True)  # Alg. 1: all M agents are there from the start
     elif by_counts:
         protocol = Gossip(topology, ttl, GROWTH, BATCH, cliques=cliques, subsample=subsample)
     else:
@@ -106,7 +110,13 @@ def dp_linucb(
     With δ = 0 every reward is noised at once (pure ε, `NoisyRewards`). With δ > 0 a model learns from noisy running
     sums only, released when a client has 5 % more observations (Shariff & Sheffet 2018 release after each): the arms
     pulled for others then reveal a single interaction with (ε, δ) at most.
+
+    As published with δ = 0 it is the baseline of Wang et al. 2020 ([29] there): N learners, each with a Laplace tree of
+    T/N releases on its own Σ x y, and λ = 1.
     """
+    if delta == 0 and calibration == "published":
+        common.setdefault("ridge", 1.0)
+        return compose(Never(), Unconnected(), privacy=SeparateSums(epsilon), **common)
     if delta == 0:
         return compose(Never(), Everyone(), privacy=NoisyRewards(epsilon), **common)
     private: Privacy = PrivateStatistics(epsilon, delta, calibration)

@@ -41,7 +41,7 @@ class Queued(Common, total=False):
     test: an own test of who is like whom (`HomogeneityCliques`).
     threshold: D of a cluster, by default the authors' T/(|C| d log T); "T log(|C|T)/(d|C|)" is the paper's, which is
         some eighty times larger.
-    recluster, shares, requests: how the queue is kept (`ServerQueue`, where the deviations are listed).
+    recluster, shares, requests, every: how the queue is kept (`ServerQueue`, where the deviations are listed).
     as_printed: the paper to the letter, unless another keyword says otherwise: random exploration, for T₀ of Theorem
         3.3 if `gap` and `n_clusters` are given; δ = 0.1; ψᶜ = 1/σ², or that of Alg. 4; the paper's D; buffers added;
         requests for every cluster; and clusters formed anew at each request, where they are.
@@ -61,6 +61,7 @@ class Queued(Common, total=False):
     recluster: Recluster
     shares: Shares
     requests: Requests
+    every: int
     as_printed: bool
 
 
@@ -81,7 +82,7 @@ def _queued(order: Order, anew: bool, given: Queued, **default: Unpack[Queued]) 
     if any(own.get(name) is not None for name in ("test_level", "pair_level", "test_threshold")):
         chosen["test_level"] = None
     chosen |= own
-    queue = {key: chosen.pop(key) for key in ("threshold", "recluster", "shares", "requests") if key in chosen}
+    queue = {key: chosen.pop(key) for key in ("threshold", "recluster", "shares", "requests", "every") if key in chosen}
     structure = HomogeneityCliques(noise=common.get("noise"), **chosen)
     return compose(ServerQueue(order=order, **queue), structure, **common)
 

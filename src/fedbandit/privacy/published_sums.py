@@ -39,9 +39,10 @@ class PublishedSums(Privacy):
     Deviations:
         D1. For a complete graph Δ = L √(2/(N+1)); the paper's 2L/√(N+1) is a slip.
         D2. The levels of a tree are counted as `Tree.levels`, where the paper has log T.
-        D3. Widths are the printed ones plus σ where the paper assumes σ = 1: the term for the noise,
-            (Δ/ε) log T √(log t) log 1/δ or (1/ε) log 1/δ √(Σ_i log t_i (Δ_i log T_i)²), is added to that of `UCB`.
-            (That it bounds ‖η‖_{A⁻¹} needs λ ≥ 1, which is what presets take.)
+        D3. The term for the noise, (Δ/ε) log T √(log t) log 1/δ or (1/ε) log 1/δ √(Σ_i log t_i (Δ_i log T_i)²), is
+            added to the width of `UCB` with the structure's `width`: that of Lemmas 2 and 4 if it is "printed", as
+            in presets, with σ where the paper assumes σ = 1. (That the term bounds ‖η‖_{A⁻¹} needs λ ≥ 1, which is
+            what presets take.)
         D4. Rewards outside [0, 1] are clipped; the paper assumes that there are none.
     """
 
@@ -53,6 +54,8 @@ class PublishedSums(Privacy):
 
     keeps_own: ClassVar[bool] = False
     perturbs: ClassVar[Perturbs] = "reward sums"
+    separate: ClassVar[bool] = False
+    """Whether noise is on each user's own sums."""
 
     def __post_init__(self) -> None:
         """Check the budget."""
@@ -71,6 +74,8 @@ class PublishedSums(Privacy):
         """With the users' mixing matrix."""
         if world.mixing is None:
             raise FedbanditError("PublishedSums is noise on the model of a graph of users, but the structure has none.")
+        if self.separate and not np.array_equal(world.mixing, np.eye(world.n_clients)):
+            raise FedbanditError("SeparateSums needs a graph without edges: one's own sums do not cover the others'.")
         return replace(self, world=world)
 
     @cached_property
@@ -81,7 +86,7 @@ class PublishedSums(Privacy):
             raise FedbanditError("A privacy part has no mechanism before it is told the world.")
         sensitivity = world.bound * np.linalg.norm(world.mixing, axis=1)
         moved = world.bound * math.sqrt(world.dim) * np.abs(world.mixing).sum(axis=1)
-        if self.site == "coordinator":
+        if self.site == "coordinator" and not self.separate:
             return np.full(len(moved), sensitivity.max()), float(moved.max() / sensitivity.max()), world.horizon
         return sensitivity, float((moved / sensitivity).max()), math.ceil(world.horizon / world.n_clients)
 
@@ -92,7 +97,7 @@ class PublishedSums(Privacy):
         return l2_laplace_tree(
             self.epsilon,
             releases,
-            self.world.dim * self.world.n_clients,
+            self.world.dim * (1 if self.separate else self.world.n_clients),
             float(sensitivity[min(member, -1 + len(sensitivity))]),
         )
 
@@ -103,13 +108,15 @@ class PublishedSums(Privacy):
     def pool_noise(self, *, together: bool) -> None:
         """The width has a term of its own (`wider`)."""
 
-    def wider(self, observed: Ints) -> float:
-        """What the paper adds to the width after so many observations of each user (Lemmas 2 and 4)."""
+    def wider(self, observed: Ints, user: int = 0) -> float:
+        """What the paper adds to this user's width after so many observations of each (Lemmas 2 and 4)."""
         if math.isinf(self.epsilon):
             return 0.0
         sensitivity, _, releases = self._facts
         factor = math.log(1 / self.failure) * math.log(releases) / self.epsilon
-        if self.site == "coordinator":
+        if self.separate:
+            observed, sensitivity = observed[user : user + 1], sensitivity[user : user + 1]
+        elif self.site == "coordinator":
             return factor * float(sensitivity[0]) * math.sqrt(math.log(max(int(observed.sum()), 1)))
         return factor * math.sqrt(float((np.log(np.maximum(observed, 1)) * sensitivity**2).sum()))
 
@@ -128,3 +135,13 @@ class PublishedSums(Privacy):
             mechanism="a coordinate-wise Laplace tree with an ℓ2 sensitivity",
             true_epsilon=None if self.world is None else self.epsilon * self._facts[1],
         )
+
+
+@dataclass(frozen=True)
+class SeparateSums(PublishedSums):
+    """The same for N learners with nothing in common: a tree for each user's own d numbers, Δ = L, T/N releases.
+
+    Reference: DP-LinUCB of Wang et al. 2020, [29] there. It needs a graph without edges (`Unconnected`).
+    """
+
+    separate: ClassVar[bool] = True

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Protocol, runtime_checkable
 
+from fedbandit.model import Growing
 from fedbandit.protocols.coordinator import NOTHING_COUNTED, Coordinator
-from fedbandit.protocols.trigger import Growing, Joining, Reads, Says, Silence, Trigger
+from fedbandit.protocols.trigger import Joining, Reads, Says, Silence, Trigger
 from fedbandit.sharing import Noise, Sharing
 from fedbandit.world import World
 
@@ -66,6 +67,10 @@ class MessageProtocol(Protocol):
     def releases(self, world: World) -> int:
         """The most uploads that one client can make in this world: the number of releases to calibrate noise for."""
         return max(world.horizon // world.per_round, 1)
+
+    def portions(self, world: World) -> tuple[int, ...]:  # noqa: ARG002 - nobody knows
+        """The interactions in each release of a client that acts in every round; none if that is not known."""
+        return ()
 
     def coordinator(
         self,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.errors import FedbanditError, number, require, unknown
+from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
 from fedbandit.messages import Join, Message, Receipt, Request, Threshold, Upload
 from fedbandit.model import TIE
 from fedbandit.protocols.coordinator import Coordinator, Messages, not_taken
@@ -58,6 +58,8 @@ class ServerQueue(MessageProtocol):
         (the same as True), or at each "request" (Alg. 5 lines 12–15), which also empties the queue; N more messages.
     shares: what members of a served cluster get: all that its members have released ("models", D1), or what they have
         released since each was last served, added to what they have ("buffers", Alg. 2 lines 19–21).
+    every: the server looks at the queue once in so many rounds; the authors' code serves HetoFedBandit (not -E) once in
+        N interactions where one client acts a round.
     requests: for which clusters a client asks: its "largest" (D2), or "all" whose D it exceeds, that of itself alone
         included (Alg. 2 lines 11–14).
 
@@ -85,6 +87,7 @@ class ServerQueue(MessageProtocol):
     recluster: Recluster = False
     shares: Shares = "models"
     requests: Requests = "largest"
+    every: int = 1
     world: World | None = field(default=None, repr=False, compare=False)
 
     says: ClassVar[Says] = "request"
@@ -98,6 +101,7 @@ class ServerQueue(MessageProtocol):
                 raise unknown("rule for threshold", self.threshold, RULES)
         elif self.threshold is not None:
             number(self.threshold, "threshold", "a finite number ≥ 0, a rule by name or None", at_least=0.0)
+        whole_number("every", self.every)
         for name, choices in (
             ("order", ("fifo", "priority")),
             ("recluster", (False, True, "round", "request")),
@@ -204,8 +208,11 @@ class QueueCoordinator(Coordinator):
             setattr(self, name, state.header[name])
 
     def next_wake(self, done: int) -> int:
-        """The next round, while somebody waits."""
-        return done + 1 if self.queue or self.asked else self.sharing.next_wake(done)
+        """The next round in which the server looks at the queue, while somebody waits."""
+        wanted = self.sharing.next_wake(done)
+        if not self.queue and not self.asked:
+            return wanted
+        return min(wanted, (done // self.protocol.every + 1) * self.protocol.every)
 
     def end_round(self, done: int) -> Messages:
         """Form clusters anew if that is due, and serve one."""

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from fedbandit.model import TIE
+from fedbandit.model import TIE, Growing
 from fedbandit.types import Array
 
 Says = Literal["nothing", "upload", "request", "gossip"]
@@ -19,30 +19,6 @@ Joining = Literal["cold", "warm", "member"]
 
 Reads = Literal["nothing", "counts", "released", "raw"]
 """What a trigger looks at. A trigger that reads raw data tells an observer about it by its timing."""
-
-
-class Growing(Protocol):
-    """What a trigger may look at: how much a model has, and how much of it is pending."""
-
-    @property
-    def n_own(self) -> int:
-        """Own observations, pending or not."""
-        ...
-
-    @property
-    def n_pending(self) -> int:
-        """Δn: own observations that are not uploaded."""
-        ...
-
-    @property
-    def logdet(self) -> float:
-        """log det V(λ)/det λI."""
-        ...
-
-    @property
-    def shared_logdet(self) -> float:
-        """log det (V − ΔV)(λ)/det λI: without what is pending."""
-        ...
 
 
 class Watched(NamedTuple):

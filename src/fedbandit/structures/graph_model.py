@@ -11,15 +11,18 @@ Noise in the sums s_u (privacy) changes estimates only: θ̃ = P (vec(s) + h) + 
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 
 from fedbandit.model import LinearModel, Model
-from fedbandit.sharing import NoiseOnGraph
 from fedbandit.state import State, joined, parts_of, stored
-from fedbandit.structures.serving import Serving
+from fedbandit.structures.serving import NoiseOnGraph, Serving
 from fedbandit.sums import Slack
 from fedbandit.types import Array
+
+GraphWidth = Literal["user", "model", "printed"]
+"""Of which model the width is: the acting user's, all users', or all users' as the paper bounds it."""
 
 CHANGES = 64
 """Changes that are kept before they are folded into P."""
@@ -31,14 +34,14 @@ FOLDED_ROWS = 256
 class GraphModel(Serving):
     """P, θ̃ without noise, and log det A/det λI.
 
-    `biases` are what each user's width has beyond √λ; with `whole`, widths are those of the whole model.
+    `biases` are what each user's width has beyond √λ; `width` says of which model it is (`UserGraph`).
     """
 
     def __init__(
-        self, M: Array, dim: int, ridge: float, biases: Array, *, whole: bool, noise: NoiseOnGraph | None = None
+        self, M: Array, dim: int, ridge: float, biases: Array, *, width: GraphWidth, noise: NoiseOnGraph | None = None
     ) -> None:
         N = len(M)
-        self.dim, self.ridge, self.biases, self.whole, self.noise = dim, ridge, biases, whole, noise
+        self.dim, self.ridge, self.biases, self.width, self.noise = dim, ridge, biases, width, noise
         self.kernel = M @ M.T
         self.P: Array = np.asarray(np.kron(self.kernel, np.eye(dim)) / ridge, dtype=np.float64)  # without the changes
         self.theta = np.zeros(N * dim)
@@ -145,14 +148,17 @@ class UserView(LinearModel):
             self.theta = model.theta[own] + rows @ model.noise.shift
             if model.noise.lift is not None:
                 self.theta += model.noise.lift[own]
-            bias += model.noise.radius(self.inverse, rows)
+            bias += model.noise.radius(user, self.inverse, rows)
         self.slack = Slack(bias=bias)
 
     @property
     def logdet(self) -> float:
-        """Of the whole model, or log det P_uu(0) P_uu⁻¹."""
-        if self._model.whole:
+        """Of the whole model, its bound by the trace, or log det P_uu(0) P_uu⁻¹."""
+        if self._model.width == "model":
             return self._model.logdet
+        if self._model.width == "printed":
+            size = self._model.theta.size
+            return size * math.log1p(float(self._model.n @ self._model.kernel.diagonal()) / (self.ridge * size))
         prior = float(self._model.kernel[self._user, self._user]) / self.ridge  # P_uu(0) = K_uu I/λ
         return self._model.dim * math.log(prior) - float(np.linalg.slogdet(self.inverse)[1])
 

@@ -9,12 +9,11 @@ import numpy as np
 
 from fedbandit.errors import number
 from fedbandit.model import TIE, FittedModel, Model
-from fedbandit.sharing import NoiseOnGraph
 from fedbandit.state import State, stored
 from fedbandit.structures.cliques import cliques
 from fedbandit.structures.homogeneity import LEAST_NOISE, compare, critical_value, eliminate
 from fedbandit.structures.homogeneity_cliques import check_test, tail_of
-from fedbandit.structures.serving import Serving
+from fedbandit.structures.serving import NoiseOnGraph, Serving
 from fedbandit.structures.structure import Structure
 from fedbandit.sums import Sums
 from fedbandit.types import Array, Ints

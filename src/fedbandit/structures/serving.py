@@ -82,3 +82,36 @@ class FederatedServing(Protocol):
     def restore(self, state: State) -> None:
         """Go on from there."""
         ...
+
+
+class NoiseOnGraph(Protocol):
+    """Noise in the sums s_u of a graph model whose data are all in one place, drawn anew after each observation.
+
+    The estimates of all users become θ̃ = P (vec(s) + h) + g, in the notation of `structures.user_graph`.
+    """
+
+    @property
+    def shift(self) -> Array:
+        """h, (dN,)."""
+        ...
+
+    @property
+    def lift(self) -> Array | None:
+        """g, (dN,), if there is one."""
+        ...
+
+    def observed(self, user: int, V: Array) -> None:
+        """The user has one more observation, and so one more release; V (N, d, d) is every user's Σ x xᵀ by now."""
+        ...
+
+    def radius(self, user: int, block: Array, columns: Array) -> float:
+        """What the noise adds to a user's width, given P_uu and all P_uj side by side."""
+        ...
+
+    def state(self) -> State:
+        """What must survive a crash."""
+        ...
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        ...

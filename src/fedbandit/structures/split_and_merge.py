@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbandit.model import TIE
-from fedbandit.sharing import NoiseOnGraph
 from fedbandit.state import State, stored
 from fedbandit.structures.clustering import Clustering, ServedClusters, alike, check_alpha, differ, radius
-from fedbandit.structures.serving import Serving
+from fedbandit.structures.serving import NoiseOnGraph, Serving
 from fedbandit.types import Ints
 from fedbandit.world import World
 

@@ -10,9 +10,8 @@ from numpy.typing import ArrayLike
 
 from fedbandit.errors import require
 from fedbandit.model import Model, RidgeModel
-from fedbandit.sharing import NoiseOnGraph
 from fedbandit.state import State
-from fedbandit.structures.serving import Serving
+from fedbandit.structures.serving import NoiseOnGraph, Serving
 from fedbandit.structures.structure import Structure
 from fedbandit.types import Array, Ints
 from fedbandit.world import World

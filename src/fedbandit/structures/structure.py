@@ -8,8 +8,8 @@ import numpy as np
 
 from fedbandit.errors import FedbanditError
 from fedbandit.model import RidgeModel
-from fedbandit.sharing import Groups, LocalModel, NoiseOnGraph, Sharing
-from fedbandit.structures.serving import Serving
+from fedbandit.sharing import Groups, LocalModel, Sharing
+from fedbandit.structures.serving import NoiseOnGraph, Serving
 from fedbandit.types import Ints
 from fedbandit.world import World
 

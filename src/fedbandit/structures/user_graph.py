@@ -17,19 +17,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit.errors import FedbanditError, number, require
-from fedbandit.sharing import NoiseOnGraph, Sharing
-from fedbandit.structures.graph_model import GraphModel
+from fedbandit.sharing import Sharing
+from fedbandit.structures.graph_model import GraphModel, GraphWidth
 from fedbandit.structures.graph_share import GraphShare
-from fedbandit.structures.serving import Serving
+from fedbandit.structures.serving import NoiseOnGraph, Serving
 from fedbandit.structures.structure import Structure
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
+
+WIDTHS = ("user", "model", "printed")
 
 
 @runtime_checkable
@@ -57,15 +59,17 @@ class UserGraph(Structure):
     graph: weights between users (N, N); the world's if omitted.
     central: whether one place learns from every interaction at once, as in the papers. If not, every user has a row of
         its own, and users and a coordinator exchange statistics as the protocol says (`graph_share`).
-    width: "user" or "model", see below.
+    width: "user", "model" or "printed", see below.
     norm: S of the width, by default 1 for users and √N for the model.
     isolated: whether a user may be without neighbours; refused unless allowed, since it is a mistake more often
         than not.
     fresh: whether a user's row learns from its own interactions at once, not only from what was released.
 
     *Widths.* α‖x‖_{P_uu} with α = σ √(logdet + 2 log 1/δ) + √λ S. The papers take the whole model's: logdet of A/λI, dN
-    dimensions, and S ≥ ‖ϑ‖ ("model"). That holds for all users at once, but is so wide that in every experiment here
-    users do better alone. By default ("user") it is that of user u's own d parameters f_u = Σ_j m_uj θ_j, of which the
+    dimensions, and S ≥ ‖ϑ‖ ("model"); in print (Wang et al. 2020, Lemmas 2 and 4) logdet is replaced by its bound
+    dN log(1 + Σ_t ‖m_{u_t}‖²/(λdN)) ("printed", in one place only). That holds for all users at once, but is so wide
+    that in every experiment here users do better alone.
+    By default ("user") it is that of user u's own d parameters f_u = Σ_j m_uj θ_j, of which the
     graph gives the prior P_uu(0) = K_uu I/λ with K = M Mᵀ: logdet of P_uu(0) P_uu⁻¹, and S ≥ ‖f_u‖/√K_uu. For M = I it
     is LinUCB's own. That it holds for data chosen adaptively by *others*, and that S = 1, is not proven; it is what
     works.
@@ -73,7 +77,7 @@ class UserGraph(Structure):
 
     graph: ArrayLike | None = field(default=None, repr=False)
     central: bool = True
-    width: Literal["user", "model"] = "user"
+    width: GraphWidth = "user"
     norm: float | None = None
     isolated: bool = False
     fresh: bool = True
@@ -82,7 +86,11 @@ class UserGraph(Structure):
 
     def __post_init__(self) -> None:
         """Check what can be checked without a world."""
-        require(self.width in ("user", "model"), "width", self.width, "'user' or 'model'")
+        require(self.width in WIDTHS, "width", self.width, "'user', 'model' or 'printed'")
+        if self.width == "printed" and not self.central:
+            raise FedbanditError(
+                "width='printed' is that of one model of all users; use 'model' where users are apart."
+            )
         everything = "True with central=True, where one place learns from every interaction"
         require(self.fresh or not self.central, "fresh", self.fresh, everything)
         if self.norm is not None:
@@ -113,7 +121,7 @@ class UserGraph(Structure):
     @property
     def whole(self) -> bool:
         """Whether widths are those of the whole model."""
-        return self.width == "model"
+        return self.width != "user"
 
     def mixing(self, world: World) -> Array:
         """M, (N, N)."""
@@ -131,7 +139,7 @@ class UserGraph(Structure):
     def serve(self, world: World, users: Ints, ridge: float, noise: NoiseOnGraph | None = None) -> Serving:  # noqa: ARG002
         """One model of all users (`graph_model`)."""
         biases = self.biases(world, ridge)
-        return GraphModel(self.mixing(world), world.dim, ridge, biases, whole=self.whole, noise=noise)
+        return GraphModel(self.mixing(world), world.dim, ridge, biases, width=self.width, noise=noise)
 
 
 def checked_weights(graph: ArrayLike, n_clients: int | None, *, isolated: bool) -> Array:

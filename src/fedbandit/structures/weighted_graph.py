@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -42,6 +43,18 @@ must all be 1.
         W = self.weights(world)
         check_stochastic(W)
         return W
+
+
+@dataclass(frozen=True, eq=False)
+class Unconnected(WeightedGraph):
+    """W = I: users who have nothing in common, as one model."""
+
+    isolated: bool = True
+    needs_graph: ClassVar[bool] = False
+
+    def weights(self, world: World) -> Array:
+        """I, whatever graph the world has."""
+        return np.eye(world.n_clients)
 
 
 def check_stochastic(W: Array) -> None:

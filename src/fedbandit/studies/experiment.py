@@ -18,10 +18,11 @@ from fedbandit.studies.trials import Point, Value
 
 @dataclass(frozen=True)
 class Scale:
-    """How large an experiment is: its points, each with seeds 0, 1, …"""
+    """How large an experiment is: its points, each with so many seeds from `first_seed` on; tune on those before it."""
 
     points: Sequence[Point]
     seeds: int
+    first_seed: int = 0
 
     def __post_init__(self) -> None:
         """Refuse a scale at which nothing is run, or two points that cannot be told apart."""

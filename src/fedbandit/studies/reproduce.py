@@ -71,7 +71,7 @@ def make_plan(experiment: Experiment, scale: str, store: Store, *, strict: bool 
     chosen = experiment.scale(scale)
     for point in chosen.points:
         try:
-            _add(plan, point, chosen.seeds, store, strict)
+            _add(plan, point, range(chosen.first_seed, chosen.first_seed + chosen.seeds), store, strict)
         except FedbanditError as error:
             if strict:
                 raise
@@ -79,7 +79,7 @@ def make_plan(experiment: Experiment, scale: str, store: Store, *, strict: bool 
     return plan
 
 
-def _add(plan: Plan, point: Point, seeds: int, store: Store, strict: bool) -> None:
+def _add(plan: Plan, point: Point, seeds: range, store: Store, strict: bool) -> None:
     system, env = point.make_system(), point.make_environment()
     horizon = point.horizon if env.longest is None else min(point.horizon or env.longest, env.longest)
     if horizon is None:
@@ -91,7 +91,7 @@ def _add(plan: Plan, point: Point, seeds: int, store: Store, strict: bool) -> No
     plan.points[point.label] = {"point": point.label.text, **names, "horizon": horizon}
     if not isinstance(point.system, Spec):
         point = replace(point, system=system)  # a worker need not be able to import the function that made it
-    for seed in range(seeds):
+    for seed in seeds:
         trial = Trial(point, horizon, seed, interactions=horizon * actions_per_round(env))
         trial = replace(trial, address=address_of(trial, system, env))
         if trial.interactions >= LONG:

@@ -249,7 +249,8 @@ def convert(text: str, keyword: Keyword) -> Scalar | tuple[Scalar, ...]:
     Traceback (most recent call last):
     fedbandit.errors.FedbanditError: noise is 'much', but must be a value of type float.
     """
-    if keyword.annotation == "str" or "Path" in keyword.annotation:
+    described_part = "(" in text and "str" in keyword.annotation  # such as igw(gamma=10)
+    if keyword.annotation == "str" or "Path" in keyword.annotation or described_part:
         return text
     if keyword.name == "privacy":
         raise FedbanditError(

@@ -45,7 +45,7 @@ class Workers:
         """Refuse no processes, and Ray where it is missing."""
         require(self.jobs is None or self.jobs >= 1, "--jobs", self.jobs, "at least 1")
         if self.kind == "ray":
-            needs("ray", "ray", "--engine ray")
+            needs("ray", "ray", "--workers ray")
 
     def run(self, trials: Sequence[Trial], done: Callable[[int, Run | Refusal], object]) -> None:
         """Run all trials; `done` is told the position and the run of each when its bundle is ready."""
@@ -189,7 +189,7 @@ def _on_ray(parcels: Sequence[Parcel], done: Done, processes: int | None, addres
 
     Workers have one thread each for linear algebra, as local processes do: sums must not depend on who computes them.
     """
-    ray = needs("ray", "ray", "--engine ray")
+    ray = needs("ray", "ray", "--workers ray")
     started = not ray.is_initialized()
     if started:
         _connect(ray, address, processes)

@@ -15,8 +15,9 @@ from fedbandit.engine.fast.coarse import LANES, LARGEST, LINE, coarse_copy, dot_
 from fedbandit.engine.fast.jit import compiled
 from fedbandit.engine.fast.packed import multiply_packed
 from fedbandit.engine.fast.plan import plan_of
+from fedbandit.engine.fast.row import N, empty_rows, inverse_of, start_row, theta_of
 from fedbandit.engine.fast.rows import RowsLearner
-from fedbandit.engine.fast.statistics import N, empty_rows, inverse_of, observe, scratch_matrix, start_row, theta_of
+from fedbandit.engine.fast.statistics import observe, scratch_matrix
 from fedbandit.engine.simulation import Simulation
 from fedbandit.policies import UCB
 from fedbandit.types import Array, Ints

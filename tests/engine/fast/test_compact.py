@@ -10,8 +10,9 @@ import pytest
 import fedbandit as fb
 from fedbandit.engine.checkpoint import read_checkpoint, write_checkpoint
 from fedbandit.engine.fast import compact, statistics
+from fedbandit.engine.fast import row as fast_row
 from fedbandit.engine.fast.packed import multiply_packed
-from fedbandit.engine.fast.row_sums import shared_row
+from fedbandit.engine.fast.row_model import shared_row
 from fedbandit.engine.fast.rows import RowsLearner
 from fedbandit.engine.fast.slots import COMPACT, FULL
 from fedbandit.engine.simulation import Simulation
@@ -27,18 +28,18 @@ def given_to(rng: np.random.Generator, d: int) -> Array:
     """What a coordinator may have broadcast: a row that ends where base does."""
     X, Y = rng.standard_normal((30, d)), rng.standard_normal(30)
     whole = shared_row([Sums(X.T @ X, X.T @ Y, 30)], EXACT, d, RIDGE, statistics.scratch_matrix(d))
-    return np.ascontiguousarray(whole[: statistics.shared_length(d)])
+    return np.ascontiguousarray(whole[: fast_row.shared_length(d)])
 
 
 def full_row(given: Array, X: Array, Y: Array) -> Array:
     """A row that was given this and has observed those."""
     d = X.shape[1]
-    row: Array = statistics.empty_rows(1, d)[0]
-    statistics.start_row(row, d, RIDGE)
+    row: Array = fast_row.empty_rows(1, d)[0]
+    fast_row.start_row(row, d, RIDGE)
     statistics.adopt(row, given, d, RIDGE, statistics.scratch_matrix(d))
     u = np.zeros(d)
     for x, y in zip(X, Y, strict=True):
-        multiply_packed(statistics.inverse_of(row, d), x, u)
+        multiply_packed(fast_row.inverse_of(row, d), x, u)
         statistics.observe(row, x, y, u, RIDGE, statistics.scratch_matrix(d))
     return row
 
@@ -51,23 +52,21 @@ def test_a_light_row_made_full(d: int, k: int) -> None:
     given, X, Y = given_to(rng, d), rng.standard_normal((k, d)), rng.standard_normal(k)
     small = np.full(compact.compact_length(d), np.nan)
     compact.start_compact(small)
-    chosen = np.zeros(statistics.row_length(d))
+    chosen = np.zeros(fast_row.row_length(d))
     for x, y in zip(X, Y, strict=True):
-        chosen[statistics.STEPS] += 1
+        chosen[fast_row.STEPS] += 1
         compact.note_observation(small, chosen, x, float(y))
-    row = np.full(statistics.row_length(d), np.nan)
+    row = np.full(fast_row.row_length(d), np.nan)
     compact.load_scalars(small, given, row)
     compact.load_model(small, given, row, d, np.zeros(d))
     expected = full_row(given, X, Y)
-    expected[statistics.STEPS] = k
-    hot = statistics.hot_length(d)
-    used = np.r_[: statistics.HEAD + d, statistics.inverse_at(d) : hot]  # Δb, in between, is left to `complete`
+    expected[fast_row.STEPS] = k
+    hot = fast_row.hot_length(d)
+    used = np.r_[: fast_row.HEAD + d, fast_row.inverse_at(d) : hot]  # Δb, in between, is left to `complete`
     np.testing.assert_allclose(row[used], expected[used], atol=1e-12)
-    compact.complete(small, given, row, d, borrows=True)
-    assert np.isnan(statistics.base_of(row, d)).all()
-    compact.complete(small, given, row, d, borrows=False)
-    statistics.tidy_rows(row[None], d)
-    np.testing.assert_allclose(row, expected, atol=1e-12)
+    compact.complete(small, given, row, d)
+    used = np.r_[used, fast_row.HEAD + d : fast_row.HEAD + 2 * d, hot : fast_row.list_end(row, d)]
+    np.testing.assert_allclose(row[used], expected[used], atol=1e-12)
     assert not any(np.isnan(array).any() for array in compact.dump_compact(small[None], d).values())
 
 
@@ -76,14 +75,14 @@ def test_what_was_sent_is_remembered() -> None:
     d, rng = 4, np.random.default_rng(0)
     small = np.zeros(compact.compact_length(d))
     row = full_row(given_to(rng, d), rng.standard_normal((2, d)), rng.standard_normal(2))
-    row[statistics.STEPS] = 5
+    row[fast_row.STEPS] = 5
     compact.note_upload(small, row)  # and the third, which was sent as it was observed
     given = given_to(rng, d)
     compact.load_scalars(small, given, row)
     compact.load_model(small, given, row, d, np.zeros(d))
-    counts = [statistics.N_OWN, statistics.N_PENDING, statistics.N_LISTED, statistics.STEPS, statistics.N]
+    counts = [fast_row.N_OWN, fast_row.N_PENDING, fast_row.N_LISTED, fast_row.STEPS, fast_row.N]
     assert row[counts].tolist() == [3, 0, 0, 5, 30]
-    np.testing.assert_array_equal(statistics.theta_of(row, d), statistics.theta_of(given, d))
+    np.testing.assert_array_equal(fast_row.theta_of(row, d), fast_row.theta_of(given, d))
 
 
 def test_most_clients_that_upload_stay_compact() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fedbandit.engine.fast import housekeeping
 from fedbandit.engine.fast import hub as hubs
+from fedbandit.engine.fast import row as fast_row
 from fedbandit.engine.fast import statistics as stats
 from fedbandit.engine.fast.cohorts import (
     CLASS,
@@ -27,15 +28,13 @@ from fedbandit.engine.fast.cohorts import (
     SNAPSHOT,
     USED,
     Hub,
-    current_cohort,
     empty_hub,
     has_room,
     meld,
     of,
-    shorten_paths,
 )
 from fedbandit.engine.fast.packed import multiply_packed, unpacked
-from fedbandit.engine.fast.statistics import LOGDET, N_PENDING, VERSION, N
+from fedbandit.engine.fast.row import LOGDET, N_PENDING, VERSION, N
 from fedbandit.types import Array, Ints
 
 RIDGE = 0.1
@@ -103,8 +102,7 @@ class Plain:
 class Pair:
     """The hub with rows for its clients, and the plain model, driven together.
 
-    Forgetful clients throw their row away when they are given all there is with an upload. Every other client borrows
-    its base while it can.
+    Forgetful clients throw their row away when they are given all there is with an upload.
     """
 
     def __init__(
@@ -116,9 +114,9 @@ class Pair:
         of_group: Ints = np.zeros(1, dtype=np.int64) if one_group else np.unique(groups, return_inverse=True)[1]
         log_gamma = np.log(gammas[:1] if len(set(gammas)) == 1 else gammas)
         self.hub = empty_hub(d, n, len(set(groups)), of_group.astype(np.int64), log_gamma, RIDGE)
-        self.rows = stats.empty_rows(n, d)
+        self.rows = fast_row.empty_rows(n, d)
         for row in self.rows:
-            stats.start_row(row, d, RIDGE)
+            fast_row.start_row(row, d, RIDGE)
         names = sorted(set(groups))
         self.plain = Plain(d, [names.index(g) for g in groups], gammas, counting)
         self.u, self.scratch = np.zeros(d), stats.scratch_matrix(d)
@@ -126,16 +124,8 @@ class Pair:
     def catch_up(self, i: int) -> Array:
         """Client i is about to act."""
         row: Array = self.rows[i]
-        borrows = i % 2 == 1
-        hubs.catch_up(self.hub, i, row, self.d, RIDGE, self.scratch, borrows)
-        if borrows and self.hub.cohorts[current_cohort(self.hub, i), SNAPSHOT] >= 0:
-            stats.base_of(row, self.d)[:] = np.nan
+        hubs.catch_up(self.hub, i, row, self.d, RIDGE, self.scratch)
         return row
-
-    def own(self, i: int, row: Array) -> Array:
-        """With what client i shares written down."""
-        hubs.own_base(self.hub, i, row, self.d)
-        return stats.base_of(row, self.d)
 
     def reserve(self) -> None:
         """As every caller must."""
@@ -151,7 +141,7 @@ class Pair:
     def observe(self, i: int, x: Array) -> None:
         """A client catches up and observes."""
         row = self.catch_up(i)
-        multiply_packed(stats.inverse_of(row, self.d), x, self.u)
+        multiply_packed(fast_row.inverse_of(row, self.d), x, self.u)
         stats.observe(row, x, 1.0, self.u, RIDGE, self.scratch)
         self.plain.pending[i].append(x)
 
@@ -169,18 +159,17 @@ class Pair:
             assert downloads == len(expected)
             assert np.flatnonzero(self.issues() != issues).tolist() == expected
             row[:] = 0.0
-            stats.start_row(row, self.d, RIDGE)
+            fast_row.start_row(row, self.d, RIDGE)
             return
-        self.own(i, row)
         downloads = hubs.upload_row(self.hub, i, row, self.d, RIDGE, self.counting, self.scratch)
         expected = self.plain.upload(i)
         others = [j for j in expected if j != i]  # the uploader is at hand and gets its download without a snapshot
         assert np.flatnonzero(self.issues() != issues).tolist() == others
         assert downloads == len(expected)
         if others:
-            assert housekeeping.last_recipients(self.hub).tolist() == others
+            assert np.flatnonzero(self.issues() == self.hub.counters[LAST_VERSION]).tolist() == others
         if i in expected:
-            np.testing.assert_allclose(unpacked(stats.base_of(row, self.d), self.d), self.plain.V[i], atol=1e-9)
+            np.testing.assert_allclose(unpacked(fast_row.base_of(row, self.d), self.d), self.plain.V[i], atol=1e-9)
 
     def issues(self) -> Ints:
         """The version each client has been sent, −1 before it joined."""
@@ -191,18 +180,18 @@ class Pair:
         """The hub is consistent, and every client would get what the plain model says it has."""
         check_hub(self.hub, self.counting)
         for g in range(len(self.hub.pool)):
-            pool = unpacked(stats.base_of(self.hub.pool[g], self.d), self.d)
+            pool = unpacked(fast_row.base_of(self.hub.pool[g], self.d), self.d)
             np.testing.assert_allclose(pool, self.plain.server_V[g], atol=1e-9)
             assert self.hub.pool[g, N] == self.plain.server_n[g]
         for i, V in self.plain.V.items():
             copy = self.rows[i].copy()  # what the client would have; the client itself stays lazy
             hubs.catch_up(self.hub, i, copy, self.d, RIDGE, self.scratch)
-            np.testing.assert_allclose(unpacked(self.own(i, copy), self.d), V, atol=1e-9)
+            np.testing.assert_allclose(unpacked(fast_row.base_of(copy, self.d), self.d), V, atol=1e-9)
             assert copy[N] - copy[N_PENDING] == self.plain.n[i]
             assert copy[N_PENDING] == len(self.plain.pending[i])
             everything = V + sum((np.outer(x, x) for x in self.plain.pending[i]), np.zeros((self.d, self.d)))
             inverse = np.linalg.inv(everything + RIDGE * np.eye(self.d))
-            np.testing.assert_allclose(unpacked(stats.inverse_of(copy, self.d), self.d), inverse, atol=1e-8)
+            np.testing.assert_allclose(unpacked(fast_row.inverse_of(copy, self.d), self.d), inverse, atol=1e-8)
 
 
 def check_hub(hub: Hub, counting: bool) -> None:
@@ -361,22 +350,6 @@ def test_making_room_changes_nothing(data: st.DataObject) -> None:
     pair.check()
 
 
-@given(st.data())
-def test_shortening_paths_changes_nothing(data: st.DataObject) -> None:
-    """Nor does it matter when: afterwards no cohort has gone into one that has gone into another."""
-    pair = data.draw(pairs(), label="pair")
-    for rng in some_events(data, pair):
-        if rng.integers(3) == 0:
-            before, ends = observable(pair.hub, pair.counting), housekeeping.cohort_of_clients(pair.hub)
-            shorten_paths(pair.hub)
-            np.testing.assert_equal(observable(pair.hub, pair.counting), before)
-            np.testing.assert_array_equal(housekeeping.cohort_of_clients(pair.hub), ends)
-            parent = pair.hub.parent[: pair.hub.counters[USED]]
-            np.testing.assert_array_equal(parent[parent], parent)
-            check_hub(pair.hub, pair.counting)
-    pair.check()
-
-
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=60), st.booleans())
 def test_a_broadcast_to_everyone(events: list[int], counting: bool) -> None:
     """Synchronous: all who have joined a group are sent all there is, others nothing; then nothing is owed."""
@@ -445,33 +418,17 @@ def test_downloads_are_materialised_when_a_client_next_acts() -> None:
     pair.upload(0)
     np.testing.assert_array_equal(pair.rows[1], before)
     row = pair.catch_up(1)
-    np.testing.assert_allclose(unpacked(pair.own(1, row), 2), np.diag([1.0, 0.0]))
-    np.testing.assert_allclose(unpacked(stats.inverse_of(row, 2), 2), np.diag([1 / 1.1, 1 / 0.35]))
+    np.testing.assert_allclose(unpacked(fast_row.base_of(row, 2), 2), np.diag([1.0, 0.0]))
+    np.testing.assert_allclose(unpacked(fast_row.inverse_of(row, 2), 2), np.diag([1 / 1.1, 1 / 0.35]))
     assert row[VERSION] == 1
     assert row[LOGDET] == pytest.approx(math.log(11) + math.log(3.5))
-
-
-def test_all_bases_are_written_down() -> None:
-    """Of who has applied what it was sent, what it shares; of who has not, nothing: what it had is nowhere any more."""
-    pair = Pair(2, [0, 0, 0, 0], [1.0, 1.0, 1.0, 1.0], counting=False)
-    for i in range(4):
-        pair.join(i, warm=False)
-    pair.observe(0, np.array([1.0, 0.0]))
-    pair.upload(0)
-    for i in (1, 2):
-        pair.catch_up(i)
-    pair.rows[3, stats.base_at(2) :] = np.nan
-    hubs.own_all(pair.hub, pair.rows, np.arange(4), 2)
-    bases = [unpacked(stats.base_of(row, 2), 2) for row in pair.rows]
-    for base, V in zip(bases, (np.diag([1.0, 0.0]),) * 3 + (np.zeros((2, 2)),), strict=True):
-        np.testing.assert_allclose(base, V)
 
 
 @pytest.mark.parametrize("counting", [False, True])
 def test_measure(counting: bool) -> None:
     """log det or log count; nothing counted is below everything."""
-    row = stats.empty_rows(1, 2)[0]
-    stats.start_row(row, 2, RIDGE)
+    row = fast_row.empty_rows(1, 2)[0]
+    fast_row.start_row(row, 2, RIDGE)
     nothing = hubs.measure(row, counting)
     assert nothing == (hubs.NOTHING_COUNTED if counting else 0.0)
     assert math.isfinite(nothing)

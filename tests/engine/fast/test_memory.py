@@ -16,8 +16,9 @@ from fedbandit.engine.checkpoint import read_checkpoint, write_checkpoint
 from fedbandit.engine.fast import cohorts, memory, rows
 from fedbandit.engine.fast.hub import catch_up
 from fedbandit.engine.fast.packed import unpacked
-from fedbandit.engine.fast.row_sums import pending_sums, shared_sums
-from fedbandit.engine.fast.statistics import REFRESH_EVERY, inverse_of, scratch_matrix
+from fedbandit.engine.fast.row import inverse_of
+from fedbandit.engine.fast.row_model import pending_sums, shared_sums
+from fedbandit.engine.fast.statistics import REFRESH_EVERY, scratch_matrix
 from fedbandit.engine.simulation import Simulation
 from fedbandit.types import Array
 from tests.engine.test_exact import POLICIES
@@ -189,10 +190,8 @@ def test_rows_that_grow_or_are_restored_are_written_before_they_are_read(
 
 
 @pytest.mark.parametrize("policy", list(POLICIES))
-def test_a_borrowed_base_is_there_when_it_is_needed(
-    policy: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """For a refresh long after the last download, for an upload, and after a pause; nothing else reads it."""
+def test_a_base_is_there_when_it_is_needed(policy: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """For a refresh long after the last download, for an upload, and after a pause."""
     env = fb.environments.homogeneous(n_clients=3, dim=4, n_arms=4)
     system = fb.async_linucb(gamma_upload=3.0, gamma_download=3.0, policy=POLICIES[policy][0])
     numbers = iter(range(10))

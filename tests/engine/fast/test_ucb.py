@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from fedbandit.engine.fast.choose import choose, scratch
 from fedbandit.engine.fast.plan import plan_of
-from fedbandit.engine.fast.statistics import NOISE, TIE, empty_rows, start_row
+from fedbandit.engine.fast.row import NOISE, empty_rows, start_row
+from fedbandit.model import TIE
 from fedbandit.policies import UCB
 from fedbandit.types import Array
 from fedbandit.world import World

@@ -1,9 +1,10 @@
-"""Small dense linear algebra for compiled loops: vectors and symmetric matrices, four numbers at a time."""
+"""Small dense linear algebra for compiled loops, four numbers at a time; and which arm wins."""
 
 from __future__ import annotations
 
 from fedbandit.engine.fast.jit import compiled_inline, compiled_view
-from fedbandit.engine.fast.vectors import entry, four, larger, load, matrix_at, store, store_away, total, totals, zeros
+from fedbandit.engine.fast.vectors import entry, four, larger, load, matrix_at, store, total, totals, zeros
+from fedbandit.model import TIE
 from fedbandit.types import Array, Ints
 
 
@@ -38,17 +39,6 @@ def copy(source: Array, target: Array) -> None:
         store(target, i, load(source, i))
     for i in range(whole, n):
         target[i] = source[i]
-
-
-@compiled_inline
-def copy_away(source: Array, target: Array) -> None:
-    """Copy with non-temporal stores if `target` is 32-byte aligned; otherwise an ordinary `copy`."""
-    n = target.shape[0]
-    if target.ctypes.data % 32 != 0 or n % 4 != 0:
-        copy(source, target)
-        return
-    for i in range(0, n, 4):
-        store_away(target, i, load(source, i))
 
 
 @compiled_inline
@@ -121,28 +111,6 @@ def dot_each(theta: Array, X: Array, arms: Ints, out: Array) -> None:
 
 
 @compiled_inline
-def multiply(A: Array, x: Array, out: Array) -> None:
-    """Out = A x for a symmetric A, four rows of A at a time."""
-    d = x.shape[0]
-    whole = d - d % 4
-    nothing = zeros()
-    for i in range(0, whole, 4):
-        store(out, i, nothing)
-    for c in range(0, whole, 4):
-        x0, x1, x2, x3 = x[c], x[c + 1], x[c + 2], x[c + 3]
-        a0, a1, a2, a3 = A[c], A[c + 1], A[c + 2], A[c + 3]
-        for i in range(0, whole, 4):
-            part = (load(a0, i) * x0 + load(a1, i) * x1) + (load(a2, i) * x2 + load(a3, i) * x3)
-            store(out, i, load(out, i) + part)
-    for c in range(whole, d):
-        x0, a0 = x[c], A[c]
-        for i in range(0, whole, 4):
-            store(out, i, load(out, i) + load(a0, i) * x0)
-    for c in range(whole, d):  # the last columns are the last rows
-        out[c] = dot(A[c], x)
-
-
-@compiled_inline
 def add_outer(A: Array, x: Array, scale: float) -> None:
     """A += scale · x xᵀ."""
     d = x.shape[0]
@@ -153,3 +121,13 @@ def add_outer(A: Array, x: Array, scale: float) -> None:
             store(a, j, load(a, j) + load(x, j) * xi)
         for j in range(whole, d):
             a[j] += xi * x[j]
+
+
+@compiled_inline
+def winner(scores: Array, n: int) -> int:
+    """The lowest of the first n positions whose score is within TIE of the largest."""
+    best = largest(scores, n)
+    for a in range(n):
+        if scores[a] >= best - TIE:
+            return a
+    return 0

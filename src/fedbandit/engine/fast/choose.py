@@ -1,22 +1,72 @@
-"""From a plan and a row of statistics to an arm: the branch between the compiled choosers."""
+"""From a plan and a row of statistics to an arm: sampled parameters, and the branch between the compiled choosers."""
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit.engine.fast.algebra import dot_each
+from fedbandit.engine.fast.algebra import dot, dot_each, part_of, winner
 from fedbandit.engine.fast.choose_ucb import choose_squared, choose_ucb, choose_widest
 from fedbandit.engine.fast.coarse import Coarse, coarse_copy, no_copy
 from fedbandit.engine.fast.jit import compiled_apart, compiled_inline, compiled_lean
-from fedbandit.engine.fast.packed import multiply_packed
-from fedbandit.engine.fast.plan import Code, PolicyPlan
-from fedbandit.engine.fast.sampling import spread_perturbed, spread_thompson
-from fedbandit.engine.fast.statistics import STEPS, inverse_of, scratch_matrix, theta_of
+from fedbandit.engine.fast.packed import multiply_packed, unpack
+from fedbandit.engine.fast.plan import Code, PolicyPlan, sampling_width
+from fedbandit.engine.fast.row import STEPS, base_of, inverse_of, theta_of
+from fedbandit.engine.fast.statistics import add_pending_unpacked, scratch_matrix
 from fedbandit.engine.fast.streams import normal, uniform_index
-from fedbandit.engine.fast.ties import winner
 from fedbandit.types import Array, Ints
+
+
+@compiled_lean
+def cholesky(A: Array, L: Array) -> None:
+    """Write to L the lower triangular factor of a positive *semi*-definite A: L Lᵀ = A.
+
+    A pivot that is zero to rounding has nothing below it either, since A is semi-definite; its column is left zero.
+    """
+    d = A.shape[0]
+    largest = 0.0
+    for i in range(d):
+        largest = max(largest, A[i, i])
+    for i in range(d):
+        for j in range(i):
+            rest = A[i, j] - dot(L[i, :j], L[j, :j])
+            L[i, j] = rest / L[j, j] if L[j, j] > 0.0 else 0.0
+        pivot = A[i, i] - dot(L[i, :i], L[i, :i])
+        L[i, i] = math.sqrt(pivot) if pivot > 1e-12 * largest else 0.0
+
+
+@compiled_lean
+def spread_thompson(plan: PolicyPlan, row: Array, z: Array, M: Array, theta: Array, V: Array) -> None:
+    """θ = θ̂ + α L z with L Lᵀ = V(λ)⁻¹; M and V may be larger than d."""
+    alpha = sampling_width(plan, row)
+    d = z.shape[0]
+    A = part_of(V, d, d)
+    unpack(inverse_of(row, d), A)
+    cholesky(A, M)
+    estimate = theta_of(row, d)
+    for i in range(d):
+        theta[i] = estimate[i] + alpha * dot(M[i, : i + 1], z[: i + 1])
+
+
+@compiled_lean
+def spread_perturbed(plan: PolicyPlan, row: Array, z: Array, M: Array, theta: Array, V: Array) -> None:
+    """θ = θ̂ + α V(λ)⁻¹ L z with L Lᵀ = V (without ridge); M and V may be larger than d."""
+    d = z.shape[0]
+    alpha = sampling_width(plan, row)
+    A = part_of(V, d, d)
+    unpack(base_of(row, d), A)
+    add_pending_unpacked(row, d, A)
+    cholesky(A, M)
+    perturbed = M[d, :d]
+    for i in range(d):
+        perturbed[i] = alpha * dot(M[i, : i + 1], z[: i + 1])
+    multiply_packed(inverse_of(row, d), perturbed, theta)
+    estimate = theta_of(row, d)
+    for i in range(d):
+        theta[i] += estimate[i]
+
 
 UNIFORM, GREEDY, UCB = int(Code.UNIFORM), int(Code.GREEDY), int(Code.UCB)
 THOMPSON, SQUARED, WIDEST = int(Code.THOMPSON), int(Code.SQUARED), int(Code.WIDEST)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from fedbandit.engine.fast.algebra import add_scaled, clear, dot, dot_each, largest
+from fedbandit.engine.fast.algebra import add_scaled, clear, dot, dot_each, largest, winner
 from fedbandit.engine.fast.coarse import Coarse, find_means
 from fedbandit.engine.fast.jit import compiled_apart, compiled_inline, compiled_lean
 from fedbandit.engine.fast.packed import multiply_packed, square_four_packed, square_packed
 from fedbandit.engine.fast.plan import PolicyPlan, noise_width, width
-from fedbandit.engine.fast.statistics import LOGDET, SPECTRAL, TIE, N, inverse_of, theta_of
-from fedbandit.engine.fast.ties import winner
+from fedbandit.engine.fast.row import LOGDET, SPECTRAL, N, inverse_of, theta_of
+from fedbandit.model import TIE
 from fedbandit.types import Array, Ints
 
 LONG = 40

@@ -11,20 +11,27 @@ from enum import IntEnum
 
 from fedbandit.engine.fast.algebra import add_scaled, copy
 from fedbandit.engine.fast.choose import Scratch, choose
-from fedbandit.engine.fast.cluster_rules import Law, Rule
 from fedbandit.engine.fast.cohorts import SNAPSHOT, Hub, current_cohort, has_room
-from fedbandit.engine.fast.delayed import Late, send_later
-from fedbandit.engine.fast.groups import Groups, check_off, end_phase, leaves, mergeable, prune, still_together
+from fedbandit.engine.fast.groups import (
+    Groups,
+    Law,
+    Rule,
+    check_off,
+    end_phase,
+    leaves,
+    mergeable,
+    prune,
+    still_together,
+)
 from fedbandit.engine.fast.hub import catch_up, upload_row
 from fedbandit.engine.fast.jit import compiled_free, compiled_lean
-from fedbandit.engine.fast.outcome import pull
 from fedbandit.engine.fast.packed import multiply_packed
 from fedbandit.engine.fast.plan import PolicyPlan
-from fedbandit.engine.fast.rewards import learnt
-from fedbandit.engine.fast.rules import DONE, EVENT, HUB_FULL, REFUSED, Pause, Rules
-from fedbandit.engine.fast.statistics import STEPS, VERSION, N, inverse_of, keep_pending, observe, pending_b_of
-from fedbandit.engine.fast.triggers import triggered
-from fedbandit.engine.outcome import Outcome
+from fedbandit.engine.fast.rewards import Late, learnt, pull, send_later
+from fedbandit.engine.fast.row import STEPS, VERSION, N, inverse_of, pending_b_of
+from fedbandit.engine.fast.rules import DONE, EVENT, HUB_FULL, REFUSED, Pause, Rules, triggered
+from fedbandit.engine.fast.statistics import keep_pending, observe
+from fedbandit.engine.learner import Outcome
 from fedbandit.environments.block import Block
 from fedbandit.types import Array, Ints
 

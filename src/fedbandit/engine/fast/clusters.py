@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fedbandit.engine.fast.choose import scratch
 from fedbandit.engine.fast.cluster_loop import LEAVES, MEETING, TORN, run_clusters
-from fedbandit.engine.fast.cluster_rules import Rule, law_of
 from fedbandit.engine.fast.cohorts import Hub, empty_hub, has_room
-from fedbandit.engine.fast.delayed import no_late
-from fedbandit.engine.fast.groups import Groups, groups_of, prune
+from fedbandit.engine.fast.groups import Groups, Rule, groups_of, law_of, prune
 from fedbandit.engine.fast.housekeeping import dump_hub, load_hub, make_room
 from fedbandit.engine.fast.hub import join, settle_pool
 from fedbandit.engine.fast.memory import lazy_zeros
-from fedbandit.engine.fast.persist import checked, dump_late, dump_rows, load_late, load_rows
+from fedbandit.engine.fast.persist import dump_late, dump_rows, load_late, load_rows
 from fedbandit.engine.fast.plan import plan_of
 from fedbandit.engine.fast.regrouping import Models, connect, leaders_of, local_sums, rearrange_sets, tear
-from fedbandit.engine.fast.rules import HUB_FULL, REFUSED, Rules
-from fedbandit.engine.fast.statistics import (
-    N_OWN,
-    N,
-    add_to_base,
-    base_b_of,
-    empty_rows,
-    recompute,
-    row_length,
-    start_row,
-)
-from fedbandit.engine.fast.triggers import batch_of, kind_of, log_gamma_download
+from fedbandit.engine.fast.rewards import no_late
+from fedbandit.engine.fast.row import N_OWN, N, base_b_of, empty_rows, row_length, start_row
+from fedbandit.engine.fast.rules import HUB_FULL, REFUSED, Rules, batch_of, kind_of, log_gamma_download
+from fedbandit.engine.fast.statistics import add_to_base, recompute
+from fedbandit.engine.learner import Outcome
 from fedbandit.engine.ledger import Ledger, keep_books
-from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.partitions import Partitions
 from fedbandit.environments.block import Block, Environment, actions_per_round
 from fedbandit.machines.phases import refuse_thresholds_by_client
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.sharing import NEVER
-from fedbandit.state import State
+from fedbandit.state import State, stored
 from fedbandit.streams import policy_key
 from fedbandit.structures import Clustering
 from fedbandit.structures.phased_clusters import merge_clusters, next_phase
@@ -55,6 +45,8 @@ class ClustersLearner:
     Local servers see the statistics of their users (`own`); what crosses to the coordinator are sums over a local
     cluster, in uploads (`hub`) and at the beginning of a phase (`end_round`).
     """
+
+    services: ClassVar[None] = None
 
     def __init__(self, system: System, env: Environment, world: World, seed: int) -> None:
         structure, protocol = system.structure, system.protocol
@@ -237,12 +229,12 @@ class ClustersLearner:
         """Go on from there."""
         header, arrays = state
         for name in ("own", "rows", "shared"):
-            load_rows(getattr(self, name), self.dim, name, arrays, self.ridge)
-        self.global_of = checked(arrays, "global_of", self.global_of.shape)
-        load_late(self.late, arrays)
-        kept = {k: checked(arrays, f"groups.{k}", v.shape).astype(v.dtype) for k, v in self.groups._asdict().items()}
+            load_rows(getattr(self, name), self.dim, name, state, self.ridge)
+        self.global_of = stored(state, "global_of", self.global_of.shape)
+        load_late(self.late, state)
+        kept = {k: stored(state, f"groups.{k}", v.shape).astype(v.dtype) for k, v in self.groups._asdict().items()}
         self.groups = Groups(**kept)
-        fresh = self._empty_hub(checked(arrays, "group_of", self.hub.group_of.shape), header["n_groups"])
-        self.hub = load_hub(fresh, self.dim, arrays, self.ridge)
+        fresh = self._empty_hub(stored(state, "group_of", self.hub.group_of.shape), header["n_groups"])
+        self.hub = load_hub(fresh, self.dim, state, self.ridge)
         self.rules.rewards.clipped[0] = header["clipped"]
         self.partitions = Partitions.from_arrays(arrays)

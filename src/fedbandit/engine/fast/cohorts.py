@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit.engine.fast.algebra import copy, copy_away
+from fedbandit.engine.fast.algebra import copy
 from fedbandit.engine.fast.jit import compiled_apart, compiled_inline, compiled_lean
 from fedbandit.engine.fast.memory import room_for, unknown
-from fedbandit.engine.fast.statistics import empty_rows, shared_length, start_row
+from fedbandit.engine.fast.row import empty_rows, shared_length, start_row
 from fedbandit.types import Array, Ints
 
 
@@ -35,12 +35,12 @@ class Hub(NamedTuple):
     group_of: Ints  # (N,), or (1,) for all clients
     class_of: Ints  # (N,), or (1,) for all clients
     log_gamma: Array  # (C,)          log γ_D of each class
-    counters: Ints  # cohorts used, snapshots free, version of the last snapshot, cohorts when paths were last shortened
+    counters: Ints  # cohorts used, snapshots free, version of the last snapshot
 
 
 SIZE, GROUP, CLASS, SNAPSHOT, ISSUE, LEFT, RIGHT, UNUSED = range(8)  # ISSUE: the version its members have
 NEXT = RIGHT  # in a queue
-USED, FREE, LAST_VERSION, SHORTENED = range(4)
+USED, FREE, LAST_VERSION = range(3)
 
 MOST_AT_ONCE = 1 << 28
 """Bytes of address space set aside for snapshots at once; there is more when they are used up."""
@@ -81,7 +81,7 @@ def empty_hub(
         group_of=group_of,
         class_of=class_of.astype(np.int64).reshape(-1),
         log_gamma=classes,
-        counters=np.array([0, slots, 0, 0], dtype=np.int64),
+        counters=np.array([0, slots, 0], dtype=np.int64),
     )
 
 
@@ -115,25 +115,6 @@ def find(parent: Ints, c: int) -> int:
         parent[c] = parent[parent[c]]
         c = parent[c]
     return c
-
-
-@compiled_apart
-def shorten_paths(hub: Hub) -> None:
-    """Let every cohort know what it has gone into in the end."""
-    for c in range(hub.counters[USED] - 1, -1, -1):  # a cohort has nearly always gone into one with a larger number
-        hub.parent[c] = find(hub.parent, c)
-    hub.counters[SHORTENED] = hub.counters[USED]
-
-
-@compiled_inline
-def keep_paths_short(hub: Hub) -> None:
-    """`shorten_paths`, if there are many cohorts, and a fifth more than the last time.
-
-    With d = 10 and γ_D = 5 a cohort is stale when there is a sixth more data. A client that has not acted for long
-    would otherwise be looked for in one cohort after the other, each somewhere else in memory.
-    """
-    if is_crowded(hub) and hub.counters[USED] >= 1.2 * hub.counters[SHORTENED]:
-        shorten_paths(hub)
 
 
 @compiled_apart
@@ -209,10 +190,7 @@ def take_snapshot(hub: Hub, g: int) -> int:
     """Copy what the coordinator has for group g to a free slot, as a new version."""
     hub.counters[FREE] -= 1
     slot = hub.free[hub.counters[FREE]]
-    if is_crowded(hub):
-        copy_away(hub.pool[g], hub.snapshots[slot])
-    else:
-        copy(hub.pool[g], hub.snapshots[slot])
+    copy(hub.pool[g], hub.snapshots[slot])
     hub.counters[LAST_VERSION] += 1
     return slot
 

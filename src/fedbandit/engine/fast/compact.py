@@ -1,4 +1,4 @@
-"""Models of very few observations, without matrices of their own.
+"""Models of very few observations, without matrices of their own, and what becomes of them when they act.
 
 With many clients that act seldom, most models have a handful of observations. Such a row is *compact*: how often it has
 chosen, how much it has sent, and the observations (x, y) that it has not. When its client acts, they are put on top of
@@ -9,14 +9,15 @@ at d = 10, a sixteenth at d = 25.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 
-from fedbandit.engine.fast.algebra import add_scaled, clear, copy
+from fedbandit.engine.fast.algebra import add_scaled, clear, copy, dot
+from fedbandit.engine.fast.choose import Scratch
+from fedbandit.engine.fast.cohorts import ISSUE, SNAPSHOT, Hub, current_cohort, of
+from fedbandit.engine.fast.hub import is_stale, measure, renew, take_in_one
 from fedbandit.engine.fast.jit import compiled_apart, compiled_inline, compiled_lean, compiled_view
-from fedbandit.engine.fast.persist import checked
-from fedbandit.engine.fast.statistics import (
+from fedbandit.engine.fast.row import (
     LINE,
     LOGDET,
     N_LISTED,
@@ -25,15 +26,17 @@ from fedbandit.engine.fast.statistics import (
     STEPS,
     UNREFRESHED,
     VERSION,
-    base_b_of,
+    N,
     inverse_of,
-    learn,
+    list_end,
     listed_of,
     pending_b_of,
-    share_base,
-    take_scalars,
     theta_of,
 )
+from fedbandit.engine.fast.rules import Rules, pick, triggered
+from fedbandit.engine.fast.slots import SCRATCH, Slots, take_slot
+from fedbandit.engine.fast.statistics import learn, share_base, take_scalars
+from fedbandit.state import State, stored
 from fedbandit.types import Array
 
 MOST_LISTED = 3
@@ -96,15 +99,9 @@ def load_model(compact: Array, given: Array, row: Array, d: int, u: Array) -> No
 
 
 @compiled_apart
-def complete(compact: Array, given: Array, row: Array, d: int, borrows: bool) -> None:
-    """Make `row`, whose model is there, a full row: what is pending, and what it shares with `given`.
-
-    A row that `borrows` leaves its base where it is, as in `rest_on`.
-    """
-    if borrows:
-        copy(base_b_of(given, d), base_b_of(row, d))
-    else:
-        share_base(row, given, d)
+def complete(compact: Array, given: Array, row: Array, d: int) -> None:
+    """Make `row`, whose model is there, a full row: what is pending, and what it shares with `given`."""
+    share_base(row, given, d)
     listed, pending_b = listed_of(row, d), pending_b_of(row, d)
     clear(pending_b)
     for i in range(int(compact[COUNT])):
@@ -133,11 +130,11 @@ def dump_compact(compacts: Array, d: int) -> dict[str, Array]:
     return {"compact.numbers": compacts[:, :FIRST].copy(), "compact.observations": observations}
 
 
-def load_compact(compacts: Array, d: int, arrays: Mapping[str, Array]) -> None:
+def load_compact(compacts: Array, d: int, state: State) -> None:
     """Make compact rows of it."""
     L = len(compacts)
-    compacts[:, :FIRST] = checked(arrays, "compact.numbers", (L, FIRST))
-    observations = checked(arrays, "compact.observations", (L, MOST_LISTED, d + 1))
+    compacts[:, :FIRST] = stored(state, "compact.numbers", (L, FIRST))
+    observations = stored(state, "compact.observations", (L, MOST_LISTED, d + 1))
     compacts[:, FIRST : FIRST + MOST_LISTED * (d + 1)] = observations.reshape(L, MOST_LISTED * (d + 1))
 
 
@@ -150,3 +147,99 @@ def note_observation(compact: Array, row: Array, x: Array, y: float) -> None:
     compact[COUNT] = k + 1
     copy(x, context_of(compact, k, d))
     compact[FIRST + k * (d + 1) + d] = y
+
+
+STAYS, RENEWED, MOVES = 0, 1, 2
+"""A compact row stays compact; uploads, is given the current snapshot and stays compact; or needs matrices."""
+
+
+@compiled_inline
+def fate_of(spare: Array, r: int, x: Array, u: Array, hub: Hub, rules: Rules) -> int:
+    """What becomes of compact row r, in the scratch row, after one more observation, of x with u = V(λ)⁻¹x.
+
+    Only what triggers compare is brought up to date: the scratch row is discarded if the row stays compact.
+    """
+    if spare[N_PENDING] >= MOST_LISTED:
+        return MOVES
+    logdet = spare[LOGDET]
+    spare[LOGDET] += math.log(1.0 + dot(x, u))
+    for count in (N, N_OWN, N_PENDING):
+        spare[count] += 1
+    fate = STAYS
+    if triggered(rules.kind, pick(rules.thresholds, r), rules.batch, spare):
+        fate = RENEWED if is_stale(hub, r, measure(spare, rules.counting), rules.counting) else MOVES
+    spare[LOGDET] = logdet
+    for count in (N, N_OWN, N_PENDING):
+        spare[count] -= 1
+    return fate
+
+
+@compiled_inline
+def snapshot_for(r: int, hub: Hub, speaks: bool) -> int:
+    """What the coordinator last sent the compact row r: the number of a snapshot, or −1 for nothing."""
+    return hub.cohorts[current_cohort(hub, r), SNAPSHOT] if speaks else -1
+
+
+@compiled_inline
+def fetch(
+    compact: Array, r: int, given: Array, hub: Hub, spare: Array, d: int, rules: Rules, work: Scratch, whole: bool
+) -> Array:
+    """Load compact row r into the scratch row as far as scoring needs; the row to score with (`given` if nothing is
+    pending).
+
+    If it has nothing to put on top, the model is the given one, which is not copied unless a full row is asked for.
+    """
+    load_scalars(compact, given, spare)
+    if rules.speaks:
+        spare[VERSION] = hub.cohorts[current_cohort(hub, r), ISSUE]
+    if compact[COUNT] == 0 and not whole:
+        return given
+    load_model(compact, given, spare, d, work.u)
+    if whole:
+        complete(compact, given, spare, d)
+    return spare
+
+
+@compiled_apart
+def fill_in(compact: Array, given: Array, spare: Array, d: int, work: Scratch) -> None:
+    """Complete the scratch row that `fetch` filled only for scoring."""
+    if compact[COUNT] == 0:
+        load_model(compact, given, spare, d, work.u)
+    complete(compact, given, spare, d)
+
+
+@compiled_apart
+def settle_in(slots: Slots, r: int, rows: Array, d: int) -> None:
+    """Move row r from the scratch row, where it was filled in and nothing is folded, to a full slot of its own."""
+    spare, row = rows[SCRATCH], rows[take_slot(slots, r)]
+    end = list_end(spare, d)
+    copy(spare[:end], row[:end])
+
+
+@compiled_inline
+def upload_compact(
+    hub: Hub, r: int, compact: Array, spare: Array, x: Array, y: float, ridge: float, counting: bool, scratch: Array
+) -> int:
+    """Upload r's pending observations and (x, y), give it the current snapshot; the number of downloads."""
+    d = x.shape[0]
+    g = of(hub.group_of, r)
+    for i in range(int(compact[COUNT])):
+        take_in_one(hub, g, context_of(compact, i, d), reward_of(compact, i, d), ridge, scratch)
+    take_in_one(hub, g, x, y, ridge, scratch)
+    note_upload(compact, spare)
+    return renew(hub, r, counting)
+
+
+@compiled_apart
+def settle_all(rows: Array, compacts: Array, slots: Slots, hub: Hub, rules: Rules, work: Scratch) -> None:
+    """Give every row a full slot: for whoever wants to look at all of them."""
+    d = work.u.shape[0]
+    for r in range(slots.slot_of.shape[0]):
+        slot = slots.slot_of[r]
+        if slot < -1:
+            compact = compacts[-2 - slot]
+            held = snapshot_for(r, hub, rules.speaks)
+            given = rules.blank if held < 0 else hub.snapshots[held]
+            fetch(compact, r, given, hub, rows[SCRATCH], d, rules, work, False)
+            fill_in(compact, given, rows[SCRATCH], d, work)
+            settle_in(slots, r, rows, d)

@@ -18,7 +18,6 @@ from fedbandit.engine.fast.cohorts import (
     LAST_VERSION,
     LEFT,
     RIGHT,
-    SHORTENED,
     SIZE,
     SNAPSHOT,
     USED,
@@ -26,9 +25,9 @@ from fedbandit.engine.fast.cohorts import (
     wait_again,
 )
 from fedbandit.engine.fast.hub import BOUND_AT
-from fedbandit.engine.fast.memory import enlarged
-from fedbandit.engine.fast.persist import checked, dump_given, load_given
-from fedbandit.engine.fast.statistics import grown
+from fedbandit.engine.fast.memory import enlarged, grown
+from fedbandit.engine.fast.persist import dump_given, load_given
+from fedbandit.state import State, stored
 from fedbandit.types import Ints
 
 
@@ -43,12 +42,6 @@ def _ends(hub: Hub) -> Ints:
     while not np.array_equal(further := end[end], end):
         end = further
     return end
-
-
-def last_recipients(hub: Hub) -> Ints:
-    """The clients that have the newest snapshot."""
-    cohort = cohort_of_clients(hub)
-    return np.flatnonzero((cohort >= 0) & (hub.cohorts[cohort, ISSUE] == hub.counters[LAST_VERSION]))
 
 
 def make_room(hub: Hub, *, in_order: bool = False) -> Hub:
@@ -76,7 +69,7 @@ def make_room(hub: Hub, *, in_order: bool = False) -> Hub:
         users, free = (grown(array, 2 * slots) for array in (users, free))
         free[available : available + slots] = np.arange(slots, 2 * slots)[::-1]
         counters[FREE] += slots
-    counters[USED] = counters[SHORTENED] = live.size
+    counters[USED] = live.size
     tidied = hub._replace(
         heap=np.full_like(hub.heap, -1),
         oldest=np.full_like(hub.oldest, -1),
@@ -123,10 +116,11 @@ def dump_hub(hub: Hub, d: int) -> dict[str, NDArray[Any]]:
     }
 
 
-def load_hub(hub: Hub, d: int, arrays: dict[str, NDArray[Any]], ridge: float) -> Hub:
+def load_hub(hub: Hub, d: int, state: State, ridge: float) -> Hub:
     """The hub that `dump_hub` kept; `hub` is a new one of the same system."""
+    arrays = state.arrays
     used = len(arrays["hub.key"])
-    kept = checked(arrays, "hub.cohorts", (used, LEFT))
+    kept = stored(state, "hub.cohorts", (used, LEFT))
     taken = len(arrays["hub.snapshots.n"])
     slots, room = max(hub.users.size, 2 * taken), max(hub.key.size, 2 * (used + hub.log_gamma.size + 4))
     cohorts = np.zeros((room, hub.cohorts.shape[1]), dtype=np.int64)
@@ -135,24 +129,24 @@ def load_hub(hub: Hub, d: int, arrays: dict[str, NDArray[Any]], ridge: float) ->
     free = np.zeros(slots, dtype=np.int64)
     free[: slots - taken] = np.arange(taken, slots)[::-1]
     snapshots = enlarged(hub.snapshots[:0], slots)
-    load_given(snapshots[:taken], d, "hub.snapshots", arrays, ridge)
-    load_given(hub.pool, d, "hub.pool", arrays, ridge)
-    hub.pool[:, BOUND_AT] = checked(arrays, "hub.bound_at", (len(hub.pool),))
+    load_given(snapshots[:taken], d, "hub.snapshots", state, ridge)
+    load_given(hub.pool, d, "hub.pool", state, ridge)
+    hub.pool[:, BOUND_AT] = stored(state, "hub.bound_at", (len(hub.pool),))
     has = kept[:, SNAPSHOT]
     loaded = hub._replace(
         heap=np.full_like(hub.heap, -1),
         oldest=np.full_like(hub.oldest, -1),
         newest=np.full_like(hub.newest, -1),
-        current=checked(arrays, "hub.current", hub.current.shape),
-        newcomers=checked(arrays, "hub.newcomers", hub.newcomers.shape),
+        current=stored(state, "hub.current", hub.current.shape),
+        newcomers=stored(state, "hub.newcomers", hub.newcomers.shape),
         parent=np.arange(room),
         cohorts=cohorts,
         key=grown(arrays["hub.key"], room),
         snapshots=snapshots,
         users=grown(np.bincount(has[has >= 0], minlength=taken), slots),
         free=free,
-        cohort_of=checked(arrays, "hub.cohort_of", hub.cohort_of.shape),
-        counters=np.array([used, slots - taken, int(arrays["hub.version"][0]), used], dtype=np.int64),
+        cohort_of=stored(state, "hub.cohort_of", hub.cohort_of.shape),
+        counters=np.array([used, slots - taken, int(arrays["hub.version"][0])], dtype=np.int64),
     )
     wait_again(loaded)
     return loaded

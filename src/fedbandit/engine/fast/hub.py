@@ -18,10 +18,9 @@ What a coordinator has grows, so that a cohort that is given all there is nearly
 class so far: it goes to the end of a queue, and only others stand in a heap (`wait`). Newcomers, who have nothing, are
 the first to be stale and wait outside both.
 
-A client's matrices are brought up to date when it next acts (`catch_up`). What it has in common with its cohort need
-not be copied for that: as long as the client is a member the snapshot is there, and says it (`own_base`). A client that
-uploads leaves its cohort and is alone until its next download, since from then on it shares more than the snapshot;
-unless it is stale itself, and has all there is after that (`renew`).
+A client's matrices are brought up to date when it next acts (`catch_up`). A client that uploads leaves its cohort and
+is alone until its next download, since from then on it shares more than the snapshot; unless it is stale itself, and
+has all there is after that (`renew`).
 
 Groups g are sets of clients that share with one another (one group: everyone). Classes c are distinct values of γ_D;
 an upload costs as much more as there are classes, so a γ_D of its own for each client makes it grow with N.
@@ -53,31 +52,30 @@ from fedbandit.engine.fast.cohorts import (
     wait,
 )
 from fedbandit.engine.fast.jit import compiled_apart, compiled_inline, compiled_lean
-from fedbandit.engine.fast.statistics import (
+from fedbandit.engine.fast.row import (
     LOGDET,
     N_OWN,
     N_PENDING,
-    REFRESH_EVERY,
-    TIE,
     UNREFRESHED,
     VERSION,
     N,
+    base_b_of,
+    base_of,
+    pending_b_of,
+)
+from fedbandit.engine.fast.statistics import (
+    REFRESH_EVERY,
     absorb,
     add_pending,
     adopt,
-    base_b_of,
-    base_of,
-    forget_base,
     has_few_pending,
     include_listed,
     mark_sent,
-    pending_b_of,
     recompute,
     refresh,
-    rest_on,
-    share_base,
 )
-from fedbandit.types import Array, Ints
+from fedbandit.model import TIE
+from fedbandit.types import Array
 
 BOUND_AT = N_OWN  # of a pool row: the observations at which its spectral bound was computed
 NOTHING_COUNTED = -1e300  # measure of no observations when counting: log 0, but finite
@@ -231,44 +229,13 @@ def broadcast(hub: Hub, g: int, everyone: bool, counting: bool) -> int:
     return downloads
 
 
-@compiled_lean
-def receive_broadcast(hub: Hub, c: int, row: Array, d: int, ridge: float, scratch: Array, borrows: bool) -> None:
-    """Give a row what its cohort c was sent."""
-    row[VERSION] = hub.cohorts[c, ISSUE]
-    snapshot = hub.snapshots[hub.cohorts[c, SNAPSHOT]]
-    if borrows:
-        rest_on(row, snapshot, d, ridge, scratch)
-    else:
-        adopt(row, snapshot, d, ridge, scratch)
-
-
 @compiled_inline
-def catch_up(hub: Hub, i: int, row: Array, d: int, ridge: float, scratch: Array, borrows: bool = False) -> None:
-    """Before client i acts: apply the last broadcast it was sent, if it has not yet.
-
-    A row that `borrows` leaves its base to the snapshot, which is there as long as it is in that cohort.
-    """
+def catch_up(hub: Hub, i: int, row: Array, d: int, ridge: float, scratch: Array) -> None:
+    """Before client i acts: apply the last broadcast it was sent, if it has not yet."""
     c = current_cohort(hub, i)
     if hub.cohorts[c, ISSUE] != row[VERSION]:
-        receive_broadcast(hub, c, row, d, ridge, scratch, borrows)
-
-
-@compiled_apart
-def own_base(hub: Hub, i: int, row: Array, d: int) -> None:
-    """Write down the base that client i may borrow; it has applied all that it was sent."""
-    slot = hub.cohorts[current_cohort(hub, i), SNAPSHOT]
-    if slot >= 0:
-        share_base(row, hub.snapshots[slot], d)
-
-
-@compiled_apart
-def own_all(hub: Hub, rows: Array, row_at: Ints, d: int) -> None:
-    """Materialise every base; rows with a newer broadcast get zeros, since theirs is about to be replaced."""
-    for k in range(rows.shape[0]):
-        if hub.cohorts[current_cohort(hub, row_at[k]), ISSUE] == rows[k, VERSION]:
-            own_base(hub, row_at[k], rows[k], d)
-        else:
-            forget_base(rows[k], d)
+        row[VERSION] = hub.cohorts[c, ISSUE]
+        adopt(row, hub.snapshots[hub.cohorts[c, SNAPSHOT]], d, ridge, scratch)
 
 
 @compiled_inline

@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 
 from fedbandit.engine.fast.algebra import dot, matrix_in
-from fedbandit.engine.fast.jit import compiled_apart, compiled_lean
+from fedbandit.engine.fast.jit import compiled_apart
 from fedbandit.engine.fast.packed import (
     add_four_outers,
     add_outer_packed,
     add_to_diagonal,
     edge_of,
     multiply_packed,
-    pack,
-    packed_length,
     trace,
-    unpack,
 )
 from fedbandit.engine.fast.vectors import entry, four, lane, load, matrix_at, store, zeros
 from fedbandit.types import Array
@@ -25,17 +22,6 @@ POWER_STEPS, MORE = 16, 1.06
 
 ROUNDING = 1e-9
 """By how much, relatively, a bound is raised so that it holds in floating point too."""
-
-
-@compiled_lean
-def invert(A: Array, scratch: Array) -> float:
-    """Replace a symmetric positive definite A by its inverse and return log det A; `scratch` is (d + 8, d) or more."""
-    d = A.shape[0]
-    P = matrix_at(scratch, 0, 1, packed_length(d))[0]
-    pack(A, P)
-    logdet = sweep(P, matrix_in(scratch, d, 8), False)
-    unpack(P, A)
-    return logdet
 
 
 @compiled_apart

@@ -6,31 +6,42 @@ import math
 
 from fedbandit.engine.fast.algebra import copy
 from fedbandit.engine.fast.choose import Scratch, choose_at
-from fedbandit.engine.fast.cohorts import Hub, has_room, keep_paths_short
-from fedbandit.engine.fast.compact import CHOSEN, note_observation, start_compact
-from fedbandit.engine.fast.delayed import Late, send_later
-from fedbandit.engine.fast.hub import catch_up, join, own_base, upload_row
-from fedbandit.engine.fast.jit import compiled_free
-from fedbandit.engine.fast.outcome import pull
-from fedbandit.engine.fast.packed import multiply_packed
-from fedbandit.engine.fast.plan import Code, PolicyPlan
-from fedbandit.engine.fast.prefetching import look_ahead, look_for_row
-from fedbandit.engine.fast.rewards import learnt
-from fedbandit.engine.fast.rules import DONE, EVENT, HUB_FULL, NEWCOMER, REFUSED, ROWS_FULL, Pause, Rules
-from fedbandit.engine.fast.scratch_row import (
+from fedbandit.engine.fast.cohorts import Hub, has_room
+from fedbandit.engine.fast.compact import (
+    CHOSEN,
     RENEWED,
     STAYS,
     fate_of,
     fetch,
     fill_in,
+    note_observation,
     settle_in,
     snapshot_for,
+    start_compact,
     upload_compact,
 )
+from fedbandit.engine.fast.hub import catch_up, join, upload_row
+from fedbandit.engine.fast.jit import compiled_free
+from fedbandit.engine.fast.packed import multiply_packed
+from fedbandit.engine.fast.plan import Code, PolicyPlan
+from fedbandit.engine.fast.prefetching import look_ahead, look_for_row
+from fedbandit.engine.fast.rewards import Late, learnt, pull, send_later
+from fedbandit.engine.fast.row import N_OWN, STEPS, inverse_of
+from fedbandit.engine.fast.rules import (
+    DONE,
+    EVENT,
+    HUB_FULL,
+    NEWCOMER,
+    REFUSED,
+    ROWS_FULL,
+    Pause,
+    Rules,
+    pick,
+    triggered,
+)
 from fedbandit.engine.fast.slots import COMPACT, FULL, SCRATCH, Slots, take_slot
-from fedbandit.engine.fast.statistics import N_OWN, REFRESH_EVERY, STEPS, UNREFRESHED, hold, inverse_of, observe
-from fedbandit.engine.fast.triggers import pick, triggered
-from fedbandit.engine.outcome import Outcome
+from fedbandit.engine.fast.statistics import hold, observe
+from fedbandit.engine.learner import Outcome
 from fedbandit.environments.block import Block
 from fedbandit.types import Array, Ints
 
@@ -62,9 +73,6 @@ def run(
     delayed = block.delays.shape[0] > 0
     d = block.X.shape[1]
     s = start
-    borrowing = rules.fused and rules.speaks and plan.code != PERTURBED
-    if rules.speaks:
-        keep_paths_short(hub)
     linked = slots.met.shape[0] > 0
     growing = slots.slot_of.shape[0] - slots.row_at.shape[0]  # rows that have no place yet
     while s < stop:
@@ -95,14 +103,12 @@ def run(
         compact = slot < 0
         row = rows[SCRATCH if compact else slot]
         model = given = row
-        borrows = borrowing
         if compact:
             held = snapshot_for(r, hub, rules.speaks)
             given = rules.blank if held < 0 else hub.snapshots[held]
             model = fetch(compacts[-2 - slot], r, given, hub, row, d, rules, work, plan.code == PERTURBED)
-            borrows = borrowing and held >= 0
         elif rules.speaks:
-            catch_up(hub, r, row, d, rules.ridge, work.M, borrows)
+            catch_up(hub, r, row, d, rules.ridge, work.M)
 
         if acting:
             offered = block.arms[s, : block.counts[s]]
@@ -139,9 +145,7 @@ def run(
                     hub, r, compacts[-2 - slot], row, x, y, rules.ridge, rules.counting, work.M
                 )
                 continue
-            fill_in(compacts[-2 - slot], given, row, d, work, borrows)
-        elif borrows and row[UNREFRESHED] >= REFRESH_EVERY - 1:
-            own_base(hub, r, row, d)
+            fill_in(compacts[-2 - slot], given, row, d, work)
         if rules.fresh:
             observe(row, x, y, work.best_u, rules.ridge, work.M)
         else:
@@ -149,11 +153,8 @@ def run(
         if triggered(rules.kind, pick(rules.thresholds, r), rules.batch, row):
             if not rules.fused:
                 return Pause(s, EVENT, slot, at)
-            if borrows:
-                own_base(hub, r, row, d)
-                borrows = False
             out.uploads[at] += 1
             out.downloads[at] += upload_row(hub, r, row, d, rules.ridge, rules.counting, work.M)
         if compact:
-            settle_in(slots, r, rows, d, borrows)
+            settle_in(slots, r, rows, d)
     return Pause(stop, DONE, -1, stop)

@@ -6,8 +6,10 @@ import contextlib
 import mmap
 import os
 import weakref
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedbandit.types import Array, Ints
 
@@ -54,6 +56,13 @@ def enlarged(array: Array, capacity: int) -> Array:
     """A copy of `array` with room for `capacity` rows; whatever may be in the new ones."""
     new = room_for((capacity, array.shape[1]))
     new[: len(array)] = array
+    return new
+
+
+def grown(array: NDArray[Any], capacity: int) -> NDArray[Any]:
+    """A copy of `array` with room for `capacity` entries along the first axis, the new ones zero."""
+    new = np.zeros((capacity, *array.shape[1:]), dtype=array.dtype)
+    new[: array.shape[0]] = array
     return new
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.engine.fast.algebra import copy
-from fedbandit.engine.fast.delayed import Late
 from fedbandit.engine.fast.jit import compiled_apart
 from fedbandit.engine.fast.packed import add_unpacked, pack
-from fedbandit.engine.fast.statistics import (
+from fedbandit.engine.fast.rewards import Late
+from fedbandit.engine.fast.row import (
     BASE_LOGDET,
     HEAD,
     N_OWN,
@@ -21,16 +20,14 @@ from fedbandit.engine.fast.statistics import (
     STEPS,
     VERSION,
     N,
-    add_pending_unpacked,
     base_b_of,
     base_of,
     folded_of,
     pending_b_of,
-    refresh,
-    scratch_matrix,
     start_row,
 )
-from fedbandit.errors import FedbanditError
+from fedbandit.engine.fast.statistics import add_pending_unpacked, refresh, scratch_matrix
+from fedbandit.state import State, stored
 from fedbandit.types import Array
 
 Arrays = dict[str, NDArray[Any]]
@@ -50,13 +47,13 @@ def dump_rows(rows: Array, d: int, prefix: str) -> Arrays:
     return {f"{prefix}.{name}": array for name, array in kept.items()}
 
 
-def load_rows(rows: Array, d: int, prefix: str, arrays: Arrays, ridge: float, *, fresh: bool = True) -> None:
+def load_rows(rows: Array, d: int, prefix: str, state: State, ridge: float, *, fresh: bool = True) -> None:
     """Make rows of these statistics; inverses, θ̂ and log-determinants are computed, without pending if not `fresh`."""
     R = len(rows)
     shapes = {"V": (R, d, d), "b": (R, d), "pending_V": (R, d, d), "pending_b": (R, d), "numbers": (R, len(NUMBERS))}
-    got = {name: checked(arrays, f"{prefix}.{name}", shape) for name, shape in shapes.items()}
+    got = {name: stored(state, f"{prefix}.{name}", shape) for name, shape in shapes.items()}
     rows[:] = 0.0
-    rows[:, SLACK:HEAD] = checked(arrays, f"{prefix}.slack", (R, HEAD - SLACK))
+    rows[:, SLACK:HEAD] = stored(state, f"{prefix}.slack", (R, HEAD - SLACK))
     rows[:, NUMBERS] = got["numbers"]
     _write(rows, d, got["V"], got["b"], got["pending_V"], got["pending_b"], ridge, scratch_matrix(d), fresh)
     rows[:, BASE_LOGDET] = got["numbers"][:, NUMBERS.index(BASE_LOGDET)]
@@ -70,13 +67,13 @@ def dump_given(rows: Array, d: int, prefix: str) -> Arrays:
     return {f"{prefix}.{name}": array for name, array in kept.items()}
 
 
-def load_given(rows: Array, d: int, prefix: str, arrays: Arrays, ridge: float) -> None:
+def load_given(rows: Array, d: int, prefix: str, state: State, ridge: float) -> None:
     """Make such rows of these statistics."""
     R = len(rows)
-    V, b = checked(arrays, f"{prefix}.V", (R, d, d)), checked(arrays, f"{prefix}.b", (R, d))
+    V, b = stored(state, f"{prefix}.V", (R, d, d)), stored(state, f"{prefix}.b", (R, d))
     rows[:] = 0.0
-    rows[:, N] = checked(arrays, f"{prefix}.n", (R,))
-    rows[:, SLACK:HEAD] = checked(arrays, f"{prefix}.slack", (R, HEAD - SLACK))
+    rows[:, N] = stored(state, f"{prefix}.n", (R,))
+    rows[:, SLACK:HEAD] = stored(state, f"{prefix}.slack", (R, HEAD - SLACK))
     _write_given(rows, d, V, b, ridge, scratch_matrix(d))
 
 
@@ -92,26 +89,19 @@ def dump_late(late: Late) -> Arrays:
     return {f"late.{k}": v for k, v in (kept | {"row": late.row[at], "x": late.x[at], "y": late.y[at]}).items()}
 
 
-def load_late(late: Late, arrays: Arrays) -> None:
+def load_late(late: Late, state: State) -> None:
     """Put them back into an empty ring."""
-    dues, entries = arrays["late.due"], checked(arrays, "late.entry", arrays["late.due"].shape)
+    dues, entries = state.arrays["late.due"], stored(state, "late.entry", state.arrays["late.due"].shape)
     late.first[:] = late.last[:] = late.following[:] = -1
-    late.row[entries] = checked(arrays, "late.row", entries.shape)
-    late.x[entries] = checked(arrays, "late.x", (entries.size, late.x.shape[1]))
-    late.y[entries] = checked(arrays, "late.y", entries.shape)
+    late.row[entries] = stored(state, "late.row", entries.shape)
+    late.x[entries] = stored(state, "late.x", (entries.size, late.x.shape[1]))
+    late.y[entries] = stored(state, "late.y", entries.shape)
     for due, entry in zip(dues.tolist(), entries.tolist(), strict=True):
         if late.first[due] < 0:
             late.first[due] = entry
         else:
             late.following[late.last[due]] = entry
         late.last[due] = entry
-
-
-def checked(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    """A stored array, if it has the shape that is needed."""
-    if arrays[name].shape != shape:
-        raise FedbanditError(f"The stored {name} is of shape {arrays[name].shape}, expected {shape}.")
-    return arrays[name]
 
 
 @compiled_apart

@@ -10,10 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.engine.fast.jit import compiled_inline
-from fedbandit.engine.fast.statistics import BIAS, INFLATION, LOGDET, NOISE, SPECTRAL
-from fedbandit.model import Width
+from fedbandit.engine.fast.row import BIAS, INFLATION, LOGDET, NOISE, SPECTRAL
 from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, SquaredBonus, Uniform, Widest, WidthRule
-from fedbandit.sums import Sums
 from fedbandit.types import Array
 from fedbandit.world import World
 
@@ -91,12 +89,3 @@ def noise_width(plan: PolicyPlan, row: Array) -> float:
 def sampling_width(plan: PolicyPlan, row: Array) -> float:
     """One factor for policies that sample a parameter: ‖V(λ)⁻¹x‖₂ ≤ λ_max(V(λ)⁻¹)^½ ‖x‖_{V(λ)⁻¹}."""
     return width(plan, row) + noise_width(plan, row) * math.sqrt(row[SPECTRAL])
-
-
-def exact_width(plan: PolicyPlan, sums: Sums, ridge: float) -> Width:
-    """The width of a model with exactly these statistics."""
-    if not math.isnan(plan.alpha):
-        return Width(plan.alpha, plan.sigma, fixed=True)
-    _, logdet = np.linalg.slogdet(sums.V / ridge + np.eye(sums.b.size))
-    alpha = plan.sigma * math.sqrt(max(float(logdet), 0.0) + plan.confidence_term) + plan.bias
-    return Width(alpha, plan.sigma)

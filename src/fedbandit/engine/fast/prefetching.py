@@ -5,16 +5,8 @@ from __future__ import annotations
 from fedbandit.engine.fast.cohorts import SNAPSHOT, Hub, current_cohort, is_crowded
 from fedbandit.engine.fast.compact import pending_end
 from fedbandit.engine.fast.jit import compiled_inline
+from fedbandit.engine.fast.row import LINE, N_LISTED, hot_length, inverse_at, list_end, list_length, shared_length
 from fedbandit.engine.fast.slots import Slots
-from fedbandit.engine.fast.statistics import (
-    LINE,
-    N_LISTED,
-    hot_length,
-    inverse_at,
-    list_end,
-    list_length,
-    shared_length,
-)
 from fedbandit.engine.fast.vectors import prefetch
 from fedbandit.environments.block import Block
 from fedbandit.types import Array, Ints

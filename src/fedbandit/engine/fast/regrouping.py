@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit.engine.fast.cluster_rules import Law
-from fedbandit.engine.fast.groups import Groups, add_own, check_off, end_phase, mergeable, sum_up
-from fedbandit.engine.fast.statistics import N, theta_of
+from fedbandit.engine.fast.groups import Groups, Law, add_own, check_off, end_phase, mergeable, sum_up
+from fedbandit.engine.fast.row import N, theta_of
 from fedbandit.structures.clustering import components
 from fedbandit.types import Array, Ints
 

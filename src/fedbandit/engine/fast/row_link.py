@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from fedbandit.engine.fast.row_model import GivenRows, RowHolder, RowModel
-from fedbandit.engine.outcome import Outcome
+from fedbandit.engine.learner import Outcome
 from fedbandit.machines.exchange import Exchange, start_with
 from fedbandit.machines.link import Carrier
 from fedbandit.machines.peer import PeerMachine

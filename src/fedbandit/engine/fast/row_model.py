@@ -1,4 +1,7 @@
-"""A row of statistics as a model that takes part in a federation: what `RidgeModel` is to the plain machines."""
+"""A row of statistics as a model that takes part in a federation: what `RidgeModel` is to the plain machines.
+
+Rows are made of sums as they travel, and the other way round.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,63 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedbandit.engine.fast.row_sums import pending_sums, shared_row, shared_sums
-from fedbandit.engine.fast.statistics import (
+import numpy as np
+
+from fedbandit.engine.fast.packed import unpacked
+from fedbandit.engine.fast.row import (
     BASE_LOGDET,
+    HEAD,
     LOGDET,
     N_LISTED,
     N_OWN,
     N_PENDING,
+    SLACK,
     VERSION,
     N,
-    adopt,
-    mark_sent,
+    base_b_of,
+    base_of,
+    empty_rows,
     pending_b_of,
-    scratch_matrix,
-    take_over,
     theta_of,
 )
+from fedbandit.engine.fast.statistics import (
+    add_pending_unpacked,
+    add_to_base,
+    adopt,
+    mark_sent,
+    refresh,
+    scratch_matrix,
+    take_over,
+)
 from fedbandit.model import Part
-from fedbandit.sums import EXACT, Slack, Sums
+from fedbandit.sums import EXACT, Slack, Sums, nothing
 from fedbandit.types import Array
+
+
+def shared_row(shared: Sequence[Sums], slack: Slack, dim: int, ridge: float, scratch: Array) -> Array:
+    """A row that has these statistics as its base: something to `adopt`."""
+    given = empty_rows(1, dim)[0]
+    for sums in shared:
+        add_to_base(given, dim, sums.V)
+        base_b_of(given, dim)[:] += sums.b
+        given[N] += sums.n
+    given[SLACK:HEAD] = slack
+    refresh(given, dim, ridge, scratch)
+    return given
+
+
+def pending_sums(row: Array, d: int) -> Sums:
+    """A copy of what a row has not sent yet."""
+    if row[N_PENDING] == 0:
+        return nothing(d)
+    V = np.zeros((d, d))
+    add_pending_unpacked(row, d, V)
+    return Sums(V, pending_b_of(row, d).copy(), int(row[N_PENDING]))
+
+
+def shared_sums(row: Array, d: int) -> Sums:
+    """A copy of what a row shares with its coordinator; for a coordinator's own row, all it has."""
+    return Sums(unpacked(base_of(row, d), d), base_b_of(row, d).copy(), int(row[N] - row[N_PENDING]))
 
 
 class GivenRows:

@@ -8,30 +8,38 @@ import numpy as np
 
 from fedbandit.engine.fast.choose import ready_for, scratch
 from fedbandit.engine.fast.cohorts import empty_hub
-from fedbandit.engine.fast.compact import compact_length, dump_compact, load_compact
-from fedbandit.engine.fast.delayed import no_late
+from fedbandit.engine.fast.compact import compact_length, dump_compact, load_compact, settle_all
 from fedbandit.engine.fast.housekeeping import dump_hub, load_hub, make_room
-from fedbandit.engine.fast.hub import own_all
-from fedbandit.engine.fast.layout import layout_of
 from fedbandit.engine.fast.loop import run
-from fedbandit.engine.fast.memory import enlarged, room_for, unknown
-from fedbandit.engine.fast.persist import checked, dump_late, dump_rows, load_late, load_rows
+from fedbandit.engine.fast.memory import enlarged, grown, room_for, unknown
+from fedbandit.engine.fast.persist import dump_late, dump_rows, load_late, load_rows
 from fedbandit.engine.fast.plan import plan_of
+from fedbandit.engine.fast.rewards import no_late
+from fedbandit.engine.fast.row import empty_rows, row_length, start_row
 from fedbandit.engine.fast.row_link import RowLink, RowPeers
 from fedbandit.engine.fast.row_model import RowHolder
-from fedbandit.engine.fast.rules import EVENT, HUB_FULL, NEWCOMER, REFUSED, ROWS_FULL, Rules
-from fedbandit.engine.fast.scratch_row import settle_all
-from fedbandit.engine.fast.slots import FULL, Slots, take_slot
-from fedbandit.engine.fast.statistics import empty_rows, grown, row_length, start_row
-from fedbandit.engine.fast.triggers import Kind, batch_of, kind_of, log_gamma_download
+from fedbandit.engine.fast.rules import (
+    EVENT,
+    HUB_FULL,
+    NEWCOMER,
+    REFUSED,
+    ROWS_FULL,
+    Kind,
+    Rules,
+    batch_of,
+    kind_of,
+    log_gamma_download,
+)
+from fedbandit.engine.fast.slots import Slots, layout_of, take_slot
+from fedbandit.engine.learner import Outcome
 from fedbandit.engine.ledger import Ledger, keep_books
-from fedbandit.engine.outcome import Outcome
 from fedbandit.engine.partitions import Partitions
+from fedbandit.engine.services import Services
 from fedbandit.environments.block import Block, Environment
-from fedbandit.protocols import CountTriggered, EventTriggered, Never
+from fedbandit.protocols import CountTriggered, EventTriggered, Never, QueueCoordinator
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.sharing import NEVER, Grounded
-from fedbandit.state import State, joined, parts_of
+from fedbandit.state import State, joined, parts_of, stored
 from fedbandit.streams import policy_key
 from fedbandit.system import System
 from fedbandit.types import Array, Ints
@@ -69,7 +77,7 @@ class RowsLearner(RowHolder):
             joining_counts=protocol.join == "warm",
             blank=blank,
             batch=batch_of(trigger),
-            fresh=layout.fresh,
+            fresh=system.structure.fresh,
             perturbed=system.privacy.reward_rule != AS_THEY_ARE,
             rewards=reward_plan(system.privacy.reward_rule, seed),
         )
@@ -108,6 +116,9 @@ class RowsLearner(RowHolder):
             if system.structure.by_member:
                 self.clusters = Partitions()
                 self.clusters.record_clusters(0, self.link.start.groups())
+        machine = self.link.coordinator if isinstance(self.link, RowLink) else None
+        self._server = machine if isinstance(machine, QueueCoordinator) else None
+        self.services = None if self._server is None else Services()
         self._deferred: tuple[int, int] | None = None  # a row that wants to speak, and the interaction it does so in
         self.late = no_late(min(env.longest_delay, world.horizon), env.dim)
         self.work = scratch(env.n_arms, env.dim)
@@ -148,6 +159,7 @@ class RowsLearner(RowHolder):
         """Run the compiled loop until it needs something, give it that, and say where to go on."""
         if self._deferred is not None:
             self._speak(*self._deferred, out)
+            self._note_services((before + self._deferred[1]) // self._turns[1] + 1)
             self._deferred = None
             return start  # what was said may have to be answered at the end of this round
         exploring = self.exploring
@@ -175,6 +187,7 @@ class RowsLearner(RowHolder):
                 self._deferred = r, pause.at
             else:
                 self._speak(r, pause.at, out)
+                self._note_services((before + pause.at) // self._turns[1] + 1)
         elif pause.status == NEWCOMER:
             assert isinstance(self.link, RowLink)
             self.slots.met[pause.slot] = True
@@ -217,6 +230,11 @@ class RowsLearner(RowHolder):
         self.link.end(done, out, s)
         if self.clusters is not None and self._groups() != before:
             self.clusters.record_clusters(done, self._groups())
+        self._note_services(done)
+
+    def _note_services(self, done: int) -> None:
+        if self._server is not None and self.services is not None:
+            self.services.look(self._server, done)
 
     def _groups(self) -> list[list[int]]:
         assert isinstance(self.link, RowLink)
@@ -226,19 +244,12 @@ class RowsLearner(RowHolder):
     def settle(self) -> None:
         """Give every row that has acted a full slot, so that `rows` shows them all. It changes no outcome."""
         settle_all(self.rows, self.compacts, self.slots, self.hub, self.rules, self.work)
-        self._own_bases()
-
-    def _own_bases(self) -> None:
-        if self.rules.speaks:
-            taken = int(self.slots.taken[FULL])
-            own_all(self.hub, self.rows[:taken], self.slots.row_at[:taken], self.dim)
 
     def state(self) -> State:
         """Statistics of rows and hub, rewards under way, and what the link remembers."""
         if isinstance(self.link, RowLink):
             self.slots.met[self.link.settle()] = True
         taken, compact = self.slots.taken.tolist()
-        self._own_bases()
         arrays: dict[str, Any] = {
             **dump_rows(self.rows[:taken], self.dim, "rows"),
             **dump_compact(self.compacts[:compact], self.dim),
@@ -248,6 +259,7 @@ class RowsLearner(RowHolder):
             "row_at": self.slots.row_at[:taken],
             "met": self.slots.met.astype(np.int64),
             **({} if self.clusters is None else self.clusters.arrays()),
+            **({} if self.services is None else self.services.arrays()),
         }
         header = {"clipped": int(self.rules.rewards.clipped[0]), "deferred": self._deferred}
         parts = {} if self.link is None else {"link": self.link.state()}
@@ -256,27 +268,29 @@ class RowsLearner(RowHolder):
     def restore(self, state: State) -> None:
         """Go on from there."""
         parts = parts_of(state)
-        header, arrays = parts["rows"]
+        header, arrays = mine = parts["rows"]
         taken = [len(arrays["rows.b"]), len(arrays["compact.numbers"])]
         room = max(len(self.slots.row_at), *taken)
         self.rows = room_for((room + 1, self.rows.shape[1]))
         self.compacts = room_for((room, self.compacts.shape[1]))
         self.slots = self.slots._replace(
-            slot_of=checked(arrays, "slot_of", self.slots.slot_of.shape),
+            slot_of=stored(mine, "slot_of", self.slots.slot_of.shape),
             row_at=grown(arrays["row_at"], room),
             taken=np.array(taken),
-            met=checked(arrays, "met", self.slots.met.shape).astype(np.bool_),
+            met=stored(mine, "met", self.slots.met.shape).astype(np.bool_),
         )
         self.rules.rewards.clipped[0] = header["clipped"]
         self._deferred = None if header["deferred"] is None else tuple(header["deferred"])
-        self.hub = load_hub(self.hub, self.dim, arrays, self.rules.ridge)
+        self.hub = load_hub(self.hub, self.dim, mine, self.rules.ridge)
         if self.link is not None:
             self.link.restore(parts["link"])  # before the rows: exchanges begin with what is public
-        load_rows(self.rows[: taken[0]], self.dim, "rows", arrays, self.rules.ridge, fresh=self.rules.fresh)
-        load_compact(self.compacts[: taken[1]], self.dim, arrays)
-        load_late(self.late, arrays)
+        load_rows(self.rows[: taken[0]], self.dim, "rows", mine, self.rules.ridge, fresh=self.rules.fresh)
+        load_compact(self.compacts[: taken[1]], self.dim, mine)
+        load_late(self.late, mine)
         if self.clusters is not None:
             self.clusters = Partitions.from_arrays(arrays)
+        if "served.rounds" in arrays:
+            self.services = Services.from_arrays(arrays)
 
 
 def is_fused(system: System, world: World) -> bool:

@@ -1,4 +1,7 @@
-"""Where model rows are: those with matrices, those without, and those of clients that have never acted."""
+"""Where model rows are, and whose they are.
+
+There are rows with matrices, rows without, and those of clients that have never acted.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.engine.fast.jit import compiled_lean
+from fedbandit.structures import Central, Structure
 from fedbandit.types import Ints
+from fedbandit.world import World
+
+
+class Layout(NamedTuple):
+    """`row_of[user]` is the model row that serves a user; None when each user has its own row of the same number.
+
+    `group_of[row]` is the set of rows that share with one another; an array of length one holds for all rows.
+    """
+
+    n_rows: int
+    n_groups: int
+    row_of: Ints | None
+    group_of: Ints
+
+
+def layout_of(structure: Structure, world: World) -> Layout:
+    """The layout of a structure with a row for each client, or one for all."""
+    if isinstance(structure, Central):
+        row_of = np.zeros(world.n_clients, dtype=np.int64)
+        return Layout(1, 1, row_of, np.zeros(1, dtype=np.int64))
+    groups = structure.groups(world)
+    return Layout(world.n_clients, int(groups.max()) + 1, None, groups)
 
 
 class Slots(NamedTuple):

@@ -94,13 +94,6 @@ def _lower_store(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return context.get_dummy_value()
 
 
-def _lower_store_away(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    array, index, four = args
-    put = builder.store(four, _place(context, builder, sig.args[0], array, index), align=32)
-    put.set_metadata("nontemporal", builder.module.add_metadata([_INDEX(1)]))
-    return context.get_dummy_value()
-
-
 def _lower_four(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     four = ir.Constant(_VECTOR, ir.Undefined)
     for k, number in enumerate(args):
@@ -161,12 +154,6 @@ def _load(typing_context: Any, array: Any, index: Any) -> Any:
 def _store(typing_context: Any, array: Any, index: Any, four: Any) -> Any:
     _check(array)
     return signature(types.none, array, types.intp, four), _lower_store
-
-
-@intrinsic
-def _store_away(typing_context: Any, array: Any, index: Any, four: Any) -> Any:
-    _check(array)
-    return signature(types.none, array, types.intp, four), _lower_store_away
 
 
 @intrinsic
@@ -271,11 +258,6 @@ load: Callable[[NDArray[np.float64], int], Four] = _load_plain if _PLAIN else _l
 
 store: Callable[[NDArray[np.float64], int, Four], None] = _store_plain if _PLAIN else _store
 """Put four numbers in entries i, …, i + 3 of a contiguous vector."""
-
-store_away: Callable[[NDArray[np.float64], int, Four], None] = _store_plain if _PLAIN else _store_away
-"""`store` past the cache, for what is not read soon: memory that is written over is not fetched first.
-
-The place must be a multiple of 32 bytes, or the processor ends the program; see `algebra.copy_away`."""
 
 four: Callable[[float, float, float, float], Four] = _four_plain if _PLAIN else _four
 """Four numbers side by side."""

@@ -12,7 +12,16 @@ import numpy as np
 from fedbandit.environments.datasets.cache import Prepared, cached
 from fedbandit.environments.datasets.folders import Origin, find_folder
 from fedbandit.environments.datasets.likes import LikedItems
-from fedbandit.environments.datasets.prepare import Likes, Options, Report, contexts_from_terms, fields_of, prepare
+from fedbandit.environments.datasets.prepare import (
+    Likes,
+    Options,
+    Report,
+    check_social,
+    contexts_from_terms,
+    fields_of,
+    prepare,
+)
+from fedbandit.environments.datasets.social import PARTITION, find_social, read_social
 from fedbandit.environments.datasets.tables import read_numbers, read_texts, require_distinct, require_known
 from fedbandit.types import Ints
 
@@ -22,6 +31,7 @@ ORIGIN = Origin(
     folders=("delicious-2k", "hetrec2011-delicious-2k", "delicious"),
     signs=(("user_taggedbookmarks.dat",),),
 )
+CONTACTS = "user_contacts.dat.mapped"
 UNTAGGED = "user_bookmarks_untagged.dat"
 FILES = ("user_taggedbookmarks.dat", "tags.dat", "user_contacts.dat", UNTAGGED)
 
@@ -39,6 +49,7 @@ def delicious(
     min_observations: int = 0,
     most_active: int | None = None,
     n_clusters: int | None = None,
+    social: str | os.PathLike[str] | None = None,
     dim: int = 25,
     n_arms: int = 25,
 ) -> Delicious:
@@ -48,17 +59,26 @@ def delicious(
     0 (private collaborative bandits §6.1; Async-LinUCB App. H, all users). An interaction is a user and a page.
     `n_clusters` makes clusters of contacts the clients, as the papers do with 100; it needs user_contacts.dat.
 
+    social: "banditlib" for the social network and the 100 clusters that the authors' lab published (`social.py`), found
+    where data sets are looked for, or the folder with its files. Users without a cluster are left out.
+
     *Deviations.* D1: a file user_bookmarks_untagged.dat, which the original has not, adds bookmarks without tags.
     """
+    check_social(n_clusters, social)
     options = Options(dim, n_arms, min_observations, most_active, n_clusters)
     folder = find_folder(ORIGIN, path)
     files = [folder / name for name in FILES if (folder / name).is_file()]
+    network = None if social is None else find_social("delicious", CONTACTS, social)
+    files += [] if network is None else [network / name for name in (CONTACTS, PARTITION)]
 
     def make() -> Prepared:
         likes, tags, report = read_delicious(folder)
+        if network is not None:
+            found = read_social(network, CONTACTS, "contactID", likes.users, likes.items)
+            likes = likes._replace(social=found, friends=found.friends)
         return prepare(likes, options, lambda _: contexts_from_terms(*tags, dim, "tags of pages"), report)
 
-    header, arrays, _ = cached("delicious", files, asdict(options), make)
+    header, arrays, _ = cached("delicious", files, {"social": social is not None, **asdict(options)}, make)
     return Delicious(**fields_of(header, arrays, options))
 
 

@@ -16,10 +16,12 @@ from fedbandit.environments.datasets.prepare import (
     Likes,
     Options,
     Report,
+    check_social,
     contexts_from_terms,
     fields_of,
     prepare,
 )
+from fedbandit.environments.datasets.social import PARTITION, find_social, read_social
 from fedbandit.environments.datasets.tables import (
     Numbers,
     fault,
@@ -38,6 +40,7 @@ ORIGIN = Origin(
     signs=(("user_artists.dat", "user_taggedartists.dat"),),
 )
 FILES = ("user_artists.dat", "user_taggedartists.dat", "artists.dat", "tags.dat", "user_friends.dat")
+FRIENDS = "user_friends.dat.mapped"
 TIMES = "user_taggedartists-timestamps.dat"
 
 
@@ -55,6 +58,7 @@ def lastfm(
     min_observations: int = 0,
     most_active: int | None = None,
     n_clusters: int | None = None,
+    social: str | os.PathLike[str] | None = None,
     dim: int = 25,
     n_arms: int = 25,
 ) -> LastFM:
@@ -67,20 +71,33 @@ def lastfm(
     events: what an interaction is. "tagged": a user tagged an artist; tags given at one time count once. "listened": a
     line of user_artists.dat, of which a user has 50 at most. Neither kind of artist is offered as one not liked.
 
+    social: "banditlib" for the social network and the 100 clusters that the authors' lab published (`social.py`), found
+    where data sets are looked for, or the folder with its files. Users without a cluster are left out.
+
     *Deviations.* D1: the papers speak of listened artists, but nobody has more than 350 of those; their numbers of
     interactions come near those of tagging, so that is the default. D2: 390 artists that were tagged and are not in
     artists.dat stay, as they have tags. D3: those without tags cannot be offered.
     """
     require(events in ("tagged", "listened"), "events", events, "'tagged' or 'listened'")
+    check_social(n_clusters, social)
     options = Options(dim, n_arms, min_observations, most_active, n_clusters)
     folder = find_folder(ORIGIN, path)
     files = [folder / name for name in (*FILES, TIMES) if (folder / name).is_file()]
+    network = None if social is None else find_social("lastfm", FRIENDS, social)
+    files += [] if network is None else [network / name for name in (FRIENDS, PARTITION)]
 
     def make() -> Prepared:
         likes, tags, report = read_lastfm(folder, events)
+        if network is not None:
+            # Everybody listened to something, so these are all users, whatever an interaction is.
+            everyone = np.append(likes.users, likes.also_users), np.append(likes.items, likes.also_items)
+            found = read_social(network, FRIENDS, "friendID", *everyone)
+            likes = likes._replace(social=found, friends=found.friends)
         return prepare(likes, options, lambda _: contexts_from_terms(*tags, dim, "tags of artists"), report)
 
-    header, arrays, _ = cached("lastfm", files, {"events": events, **asdict(options)}, make)
+    header, arrays, _ = cached(
+        "lastfm", files, {"events": events, "social": social is not None, **asdict(options)}, make
+    )
     return LastFM(**fields_of(header, arrays, options))
 
 

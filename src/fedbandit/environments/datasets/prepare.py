@@ -11,6 +11,7 @@ import numpy as np
 from fedbandit.environments.datasets import partition
 from fedbandit.environments.datasets.cache import Prepared
 from fedbandit.environments.datasets.contexts import normalised, principal_components, tf_idf, trimmed
+from fedbandit.environments.datasets.social import Social
 from fedbandit.errors import FedbanditError, whole_number
 from fedbandit.types import Array, Ints
 
@@ -49,6 +50,7 @@ class Likes(NamedTuple):
     friends: Ints | None  # (pairs, 2)
     place: str  # the file that interactions come from, for errors
     what: str  # what an interaction is
+    social: Social | None = None  # clusters that are given
 
 
 @dataclass
@@ -141,6 +143,14 @@ def _kept_users(likes: Likes, options: Options, report: Report) -> Ints:
     report.facts["users before filters"] = ids.size
     report.facts["interactions before filters"] = likes.users.size
     stay = counts > options.min_observations
+    if likes.social is not None:
+        stay &= np.isin(ids, likes.social.users)
+        report.facts["users in no cluster"] = int((~np.isin(ids, likes.social.users)).sum())
+        if likes.social.unplaced:
+            report.notes.append(
+                f"{likes.social.unplaced} users of the social network are not in this copy; which ranks they had was "
+                "found by aligning the lab's events with the likes, to a few ranks each."
+            )
     if not stay.any():
         raise FedbanditError(
             f"{likes.place!r}: no user is left, as none has more than min_observations = {options.min_observations} "
@@ -168,6 +178,8 @@ def _likes_of(likes: Likes, user_ids: Ints, item_ids: Ints) -> tuple[Ints, Ints]
 
 def _clients(likes: Likes, options: Options, user_ids: Ints, report: Report) -> tuple[Ints, Array]:
     """The client of each user, and the friendships between clients (0 × 0 without clusters)."""
+    if likes.social is not None:
+        return _given_clients(likes.social, user_ids, report)
     if options.n_clusters is None:
         return np.arange(user_ids.size), np.empty((0, 0))
     if likes.friends is None:
@@ -183,3 +195,25 @@ def _clients(likes: Likes, options: Options, user_ids: Ints, report: Report) -> 
     report.facts["users in the largest cluster"] = int(sizes.max())
     report.facts["users in the smallest cluster"] = int(sizes.min())
     return cluster_of, partition.cluster_edges(pairs, cluster_of, sizes.size)
+
+
+def _given_clients(social: Social, user_ids: Ints, report: Report) -> tuple[Ints, Array]:
+    """The clients that a partition of users makes, and the friendships between them."""
+    labels = social.clusters[np.searchsorted(social.users, user_ids)]
+    _, cluster_of = np.unique(labels, return_inverse=True)
+    pairs = social.friends[np.isin(social.friends, user_ids).all(axis=1)]
+    if not len(pairs):
+        raise FedbanditError("The social network has no friends among the users that stay.")
+    sizes = np.bincount(cluster_of)
+    report.facts["users in the largest cluster"] = int(sizes.max())
+    report.facts["users in the smallest cluster"] = int(sizes.min())
+    report.facts["friendships (rows) among them"] = len(pairs)
+    return cluster_of, partition.cluster_edges(np.searchsorted(user_ids, pairs), cluster_of, sizes.size)
+
+
+def check_social(n_clusters: int | None, social: object) -> None:
+    """Refuse two ways to make clusters."""
+    if n_clusters is not None and social is not None:
+        raise FedbanditError(
+            f"n_clusters is {n_clusters}, but social has clusters of its own (100); leave out one of them."
+        )

@@ -14,6 +14,7 @@ from fedbandit.machines.sums.masks import (
     SIGNATURE,
     Identity,
     Pair,
+    commitment,
     decrypt,
     encrypt,
     mask_pair,
@@ -32,8 +33,11 @@ from fedbandit.machines.sums.messages import (
 )
 from fedbandit.machines.sums.terms import Acquaintances, MaskTerms
 
-ANNOUNCED = 3 * KEY + 2 * SIGNATURE
-"""Bytes of Keys: for shares, for masks, for signatures; the signature, and the authority's certificate."""
+FRESH = 3 * KEY
+"""Bytes that are new in each sum: keys for shares and for masks, and the commitment to the secret of the own mask."""
+
+ANNOUNCED = FRESH + KEY + 2 * SIGNATURE
+"""Bytes of Keys: those, the key for signatures, the signature, and the authority's certificate."""
 
 
 class SumClient:
@@ -58,6 +62,7 @@ class SumClient:
         self._contribution = contribution
         self._mask_seed, self._own_seed = new_seed(), new_seed()
         self._mask_pair, self._share_pair = mask_pair(self._mask_seed), Pair(Identity.new().private)
+        self._fresh = self._share_pair.public + self._mask_pair.public + commitment(self._own_seed)
         self._keys: dict[int, bytes] = {}  # member → what it announced
         self._held: dict[int, bytes] = {}  # member → its shares for us
         self._survivors: list[int] | None = None
@@ -65,11 +70,15 @@ class SumClient:
         self.problem = ""
         """Why this client has left the sum, if it has."""
 
+    @property
+    def over(self) -> bool:
+        """Whether it has nothing more to say."""
+        return self._awaited is None
+
     def begin(self) -> SumMessage:
         """Step 1: announce fresh keys."""
-        keys = self._share_pair.public + self._mask_pair.public
-        signature = self._identity.sign(self._announced(self.member, keys))
-        return self._say(Step.KEYS, keys + self._identity.public + signature + self._certificate)
+        signature = self._identity.sign(self._announced(self.member, self._fresh))
+        return self._say(Step.KEYS, self._fresh + self._identity.public + signature + self._certificate)
 
     def receive(self, message: SumMessage) -> list[SumMessage]:
         """The answer to a message of the coordinator; a repeated or late one has none."""
@@ -99,16 +108,16 @@ class SumClient:
         federation, publics = self.terms.federation, set[bytes]()
         for member, announced in keys.items():
             require(0 <= member < self.terms.members, "the number of a client", member, f"below {self.terms.members}")
-            pair, (public, signature, certificate) = announced[: 2 * KEY], _signed(announced)
+            fresh, (public, signature, certificate) = announced[:FRESH], _signed(announced)
             self._acquaintances.check(member, public, certificate, federation)
-            if not verifies(public, signature, self._announced(member, pair)):
+            if not verifies(public, signature, self._announced(member, fresh)):
                 raise FedbanditError(f"The keys of client {member} in epoch {self.epoch} are not signed by it.")
-            publics |= {pair[:KEY], pair[KEY:], public}
-        if keys[self.member][: 2 * KEY] != self._share_pair.public + self._mask_pair.public:
+            publics |= {fresh[:KEY], fresh[KEY : 2 * KEY], fresh[2 * KEY :], public}
+        if keys[self.member][:FRESH] != self._fresh:
             raise FedbanditError(
                 f"The roster of epoch {self.epoch} has other keys of client {self.member} than its own."
             )
-        if len(publics) < 3 * len(keys):
+        if len(publics) < 4 * len(keys):
             raise FedbanditError(f"Two clients of the roster of epoch {self.epoch} have a key in common.")
         self._acquaintances.pin({member: _signed(announced)[0] for member, announced in keys.items()})
         self._keys = keys
@@ -214,7 +223,7 @@ def mask_purpose(terms: MaskTerms, epoch: int) -> bytes:
 
 def _signed(announced: bytes) -> tuple[bytes, bytes, bytes]:
     """The signing key, the signature and the certificate of what was announced."""
-    rest = announced[2 * KEY :]
+    rest = announced[FRESH:]
     return rest[:KEY], rest[KEY : KEY + SIGNATURE], rest[KEY + SIGNATURE :]
 
 

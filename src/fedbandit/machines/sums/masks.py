@@ -60,6 +60,11 @@ def own_mask(seed: int, words: int) -> NDArray[np.uint64]:
     return stream(derive(seed.to_bytes(SEED, "little"), b"own mask"), words)
 
 
+def commitment(seed: int) -> bytes:
+    """What tells whether a secret is the one that was shared, and nothing else about it."""
+    return derive(seed.to_bytes(SEED, "little"), b"commitment")
+
+
 def encrypt(key: bytes, plain: bytes, bound_to: bytes) -> bytes:
     """Authenticated encryption (ChaCha20-Poly1305) under a key that encrypts nothing else."""
     return bytes(_module("ciphers.aead").ChaCha20Poly1305(key).encrypt(bytes(12), plain, bound_to))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.sums import shamir
 from fedbandit.machines.sums.client import ANNOUNCED, mask_purpose
-from fedbandit.machines.sums.masks import KEY, SEED, SIGNATURE, mask_pair, own_mask, stream
+from fedbandit.machines.sums.masks import KEY, SEED, SIGNATURE, commitment, mask_pair, own_mask, stream
 from fedbandit.machines.sums.messages import Step, SumMessage, pack_entries, pack_members, unpack_entries
 from fedbandit.machines.sums.terms import MaskTerms
 
@@ -133,26 +133,31 @@ class SumServer:
         for u in self._answers[Step.SHARES]:
             shares = {v + 1: int.from_bytes(told[v][u], "little") for v in who}
             secret = shamir.combine(shares, t, weights)
-            if secret >= 2 ** (8 * SEED):
-                self.failed = f"The shares about client {u} in epoch {self.epoch} do not fit together"
+            if not self._fits(secret, u, own=u in masked):
+                self.failed = f"The shares about client {u} in epoch {self.epoch} do not fit what it announced"
                 return
             if u in masked:
                 total = total - own_mask(secret, self.terms.words)
-            elif not self._take_off(total, secret, u, masked):
-                return
+            else:
+                self._take_off(total, secret, u, masked)
         counts = {u: int.from_bytes(body[:8], "little") for u, body in masked.items()}
         self.opened = OpenedSum(self.epoch, total, counts)
 
-    def _take_off(self, total: NDArray[np.uint64], secret: int, u: int, masked: Mapping[int, bytes]) -> bool:
+    def _fits(self, secret: int, u: int, *, own: bool) -> bool:
+        """Whether a secret that was put together is the one that a client has announced."""
+        if secret >= 2 ** (8 * SEED):
+            return False
+        announced = self._answers[Step.KEYS][u]
+        if own:
+            return commitment(secret) == announced[2 * KEY : 3 * KEY]
+        return mask_pair(secret).public == announced[KEY : 2 * KEY]
+
+    def _take_off(self, total: NDArray[np.uint64], secret: int, u: int, masked: Mapping[int, bytes]) -> None:
         """What the others' masks with a client that is not in the sum have left in it, taken off in place."""
         pair, keys = mask_pair(secret), self._answers[Step.KEYS]
-        if pair.public != keys[u][KEY : 2 * KEY]:
-            self.failed = f"The shares about client {u} in epoch {self.epoch} do not fit its key"
-            return False
         for v in masked:
             mask = stream(pair.agree(keys[v][KEY : 2 * KEY], mask_purpose(self.terms, self.epoch)), self.terms.words)
             total += mask if v > u else -mask  # v put −mask in if u < v, +mask if u > v
-        return True
 
     def _say(self, member: int, step: Step, body: bytes) -> SumMessage:
         return SumMessage(member, self.epoch, step, body)

@@ -17,10 +17,13 @@ from typing import Any, ParamSpec, TypeVar
 
 from fedbandit._version import __version__
 from fedbandit.errors import FedbanditError
+from fedbandit.machines.sums.messages import encode_step
 from fedbandit.messages import Download, Join, Message, encode, is_a, readdressed
 from fedbandit.network.coordinator.config import ServerConfig
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.listener import Guard
+from fedbandit.network.coordinator.pacing import QuietLog, RateLimit
+from fedbandit.network.coordinator.sums import SumDesk
 from fedbandit.network.coordinator.timings import Timings, timed
 from fedbandit.network.credentials import Credentials, Identity
 from fedbandit.network.envelope import unseal
@@ -42,24 +45,6 @@ _OFFSET = time.time() - time.monotonic()
 def now() -> float:
     """The time of day, by a clock that does not jump while the coordinator runs."""
     return _OFFSET + time.monotonic()
-
-
-class QuietLog:
-    """Lets the same thing be said once in a while only: a client that sends nonsense must not fill a disk."""
-
-    def __init__(self, every: float = 10.0) -> None:
-        self.every = every
-        self._said: dict[str, float] = {}
-
-    def says(self, what: str) -> bool:
-        """Whether this is to be said now."""
-        at = time.monotonic()
-        if at - self._said.get(what, -self.every) < self.every:
-            return False
-        if len(self._said) > 10_000:
-            self._said.clear()
-        self._said[what] = at
-        return True
 
 
 def same_statistics(one: Download, other: Download) -> bool:
@@ -121,24 +106,6 @@ class SendQueue:
         return messages
 
 
-class RateLimit:
-    """A token bucket: `rate` a second, with bursts of as many as one second allows."""
-
-    def __init__(self, rate: float) -> None:
-        self.rate = rate
-        self.level = rate
-        self.at = time.monotonic()
-
-    def take(self) -> bool:
-        """Whether one more is allowed now."""
-        before, self.at = self.at, time.monotonic()
-        self.level = min(self.rate, self.level + (self.at - before) * self.rate)
-        if self.level < 1.0:
-            return False
-        self.level -= 1.0
-        return True
-
-
 class HostedFederation:
     """One federation with its queue of frames, its connections, and the reports of clients that send them."""
 
@@ -157,6 +124,7 @@ class HostedFederation:
         self.connections: dict[int, SendQueue] = {}  # member → what waits on its connection
         self.reports: dict[str, dict[str, float]] = {}
         self.limits: dict[str, RateLimit] = {}  # by client
+        self.sums = SumDesk(federation)
         self._one_at_a_time = asyncio.Lock()
         self.queue: asyncio.Queue[tuple[str, bytes, asyncio.Future[list[Message] | Refusal]]] = asyncio.Queue()
 
@@ -244,6 +212,19 @@ class HostedFederation:
                 level = logging.WARNING if event.what in ("the store fails", "quarantine") else logging.INFO
                 log.log(level, event.what, extra={"federation": self.federation.name, **event.facts})
 
+    async def take_step(self, identity: Identity, body: bytes) -> list[bytes]:
+        """A client's step of a secure sum, or none; the steps that wait for it."""
+        self.limit(identity.name)
+        try:
+            steps = await self.do(self.sums.exchange, identity.name, body, now())
+        except Refusal as refusal:
+            self.refuse(identity.name, refusal)
+            raise
+        finally:
+            told, self.sums.told = self.sums.told, []
+            self.push(told)
+        return [encode_step(step) for step in steps]
+
     async def work(self) -> None:
         """Take frames for ever."""
         while True:
@@ -269,6 +250,9 @@ class HostedFederation:
             await asyncio.sleep(self.round_seconds)
             try:
                 messages = await self.do(self.federation.tick, now())
+                if self.federation.machine.secure_sums:
+                    await self.do(self.sums.look, now())
+                    messages, self.sums.told = [*messages, *self.sums.told], []
             except Refusal as refusal:  # the store cannot be written: the round did not end, and the next one tries
                 log.warning("no round", extra={"federation": self.federation.name, "kind": refusal.kind})
                 continue

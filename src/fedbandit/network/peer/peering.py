@@ -1,8 +1,11 @@
-"""Peers on sockets: each listens for its neighbours and sends them its bundles, on one connection for each direction.
+"""Peers on WebSockets: each listens for its neighbours and sends them its bundles, a connection for each direction.
 
-A frame is its length (u32) and its content: first a greeting in JSON, answered by {"ok": true} or {"error": …}; then
-bundles one way, (number u64, bundle), and acknowledgements the other, (number u64). TLS and tokens are those of
-`fedbandit keys`.
+    WS /v1/peers/stream, subprotocol fedbandit.v1
+
+The peer that connects says who it is, {"member": i, "incarnation": hex, "agreement": {…}}, and is answered {"taken":
+number} or, as by a coordinator, {"error": sentence, "kind": kind}. Then bundles go one way, (number u64, bundle), and
+acknowledgements the other, (number u64). Off loopback both sides show a certificate (`keys`), whose name says which
+peer it is. Whoever does not say who it is within `GREETING` seconds, or does not answer pings, is disconnected.
 """
 
 from __future__ import annotations
@@ -13,25 +16,31 @@ import json
 import logging
 import random
 import socket
-import ssl
 import struct
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedbandit.errors import FedbanditError
-from fedbandit.network.credentials import Credentials
+from fedbandit.network.client.conversation import PROTOCOL
+from fedbandit.network.peer.keys import PeerKeys, peer_name, shown_name
 from fedbandit.network.peer.rounds import PeerRounds
 
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+    from websockets.asyncio.server import ServerConnection
+
 LARGEST = 2**26
+GREETING = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
-_LENGTH, _NUMBER = struct.Struct("<I"), struct.Struct("<Q")
+PATH = "/v1/peers/stream"
+_NUMBER = struct.Struct("<Q")
 log = logging.getLogger("fedbandit.peer")
 
 
 class Peering:
     """A peer among its neighbours. `agreement` is what all must agree on; it is part of the greeting.
 
-    A neighbour is down after `patience` seconds; `pause` is how many seconds a round takes at least.
+    A neighbour is down after `patience` seconds.
     """
 
     def __init__(
@@ -41,56 +50,87 @@ class Peering:
         agreement: dict[str, Any],
         *,
         patience: float = 10.0,
-        credentials: Credentials | None = None,
-        token: str | None = None,
-        trust: ssl.SSLContext | None = None,
-        pause: float = 0.0,
+        keys: PeerKeys | None = None,
     ) -> None:
         self.rounds = rounds
         self.addresses = addresses
         self.agreement = agreement
         self.patience = patience
-        self.credentials = credentials
-        self.token = token
-        self.trust = trust
-        self.pause = pause
+        self.keys = keys
         self.problem: str | None = None
+        self.connected: set[int] = set()
+        """Neighbours that take what this one sends."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closing = asyncio.Event()
         self._news = asyncio.Condition()
-        self._writers: dict[int, asyncio.StreamWriter] = {}  # neighbour → where its bundles come from
+        self._listening: dict[int, ServerConnection] = {}  # neighbour → where its bundles come from
 
-    async def run(
-        self, act: Callable[[], None], until: int, listener: socket.socket, tls: ssl.SSLContext | None = None
-    ) -> None:
-        """Act once a round until that many rounds are over and everything is acknowledged, or `patience` runs out."""
-        server = await asyncio.start_server(self._welcome, sock=listener, ssl=tls)
-        senders = [asyncio.create_task(self._send_to(j)) for j in self.addresses]
-        try:
-            while self.rounds.machine.rounds < until:
-                if not self.rounds.acted:
-                    await asyncio.sleep(self.pause)
-                    act()
-                    self.rounds.finish_acting()
-                await self._tell_everybody()
-                await self._until(lambda: not self.rounds.missing())
-                for j in self.rounds.missing():
-                    log.warning("down", extra={"peer": j})
-                acknowledged = self.rounds.end_round()
-                for j, writer in list(self._writers.items()):
-                    with contextlib.suppress(OSError):
-                        _put(writer, _NUMBER.pack(acknowledged[j]))
-            await self._until(lambda: not any(self.rounds.waiting.values()))
-        finally:
-            for sender in senders:
-                sender.cancel()
-            await asyncio.gather(*senders, return_exceptions=True)
-            server.close()
-            for writer in list(self._writers.values()):
-                writer.close()
+    async def run(self, act: Callable[[], Awaitable[None]], listener: socket.socket, until: int | None = None) -> None:
+        """Act once a round, until so many are over and acknowledged (or `patience` runs out), or until `close`."""
+        from websockets.asyncio.server import serve
+        from websockets.typing import Subprotocol
+
+        self._loop = asyncio.get_running_loop()
+        async with serve(
+            self._welcome,
+            sock=listener,
+            ssl=None if self.keys is None else self.keys.listen,
+            subprotocols=[Subprotocol(PROTOCOL)],
+            compression=None,
+            max_size=LARGEST,
+            open_timeout=GREETING,
+            close_timeout=1.0,
+            server_header=None,
+            logger=logging.getLogger("fedbandit.peer.connections"),
+        ):
+            senders = [asyncio.create_task(self._send_to(j)) for j in self.addresses]
+            try:
+                while not self._closing.is_set() and (until is None or self.rounds.machine.rounds < until):
+                    await self._round(act)
+                if not self._closing.is_set():
+                    await self._until(lambda: not any(self.rounds.waiting.values()))
+            finally:
+                for sender in senders:
+                    sender.cancel()
+                await asyncio.gather(*senders, return_exceptions=True)
+
+    def close(self) -> None:
+        """End as soon as possible. May be called from any thread."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        self._closing.set()
+        self._ending = asyncio.ensure_future(self._tell_everybody())
+
+    async def pause(self, seconds: float) -> None:
+        """Let time pass, unless it is to end."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closing.wait()
+
+    async def _round(self, act: Callable[[], Awaitable[None]]) -> None:
+        if not self.rounds.acted:
+            await act()
+            if self._closing.is_set():
+                return
+            self.rounds.finish_acting()
+        await self._tell_everybody()
+        await self._until(lambda: not self.rounds.missing())
+        if self._closing.is_set():
+            return
+        for j in self.rounds.missing():
+            log.warning("down", extra={"peer": j})
+        acknowledged = self.rounds.end_round()
+        for j, connection in list(self._listening.items()):
+            with contextlib.suppress(Exception):  # it has gone; it asks when it is back
+                await connection.send(_NUMBER.pack(acknowledged[j]))
 
     async def _until(self, done: Callable[[], bool]) -> None:
         with contextlib.suppress(asyncio.TimeoutError):
             async with asyncio.timeout(self.patience), self._news:
-                await self._news.wait_for(done)
+                await self._news.wait_for(lambda: done() or self._closing.is_set())
 
     async def _tell_everybody(self) -> None:
         async with self._news:
@@ -98,112 +138,128 @@ class Peering:
 
     # What comes from neighbours
 
-    async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _welcome(self, connection: ServerConnection) -> None:
+        from websockets.exceptions import ConnectionClosed
+
         neighbour: int | None = None
         try:
-            neighbour = self._identify(json.loads(await _get(reader, 10_000)))
-            _put(writer, b'{"ok": true}')
-            self._writers[neighbour] = writer
-            _put(writer, _NUMBER.pack(self.rounds.taken[neighbour]))
-            while True:
-                data = await _get(reader, LARGEST)
-                (number,) = _NUMBER.unpack_from(data)
-                self.rounds.take(neighbour, number, data[_NUMBER.size :])
+            async with asyncio.timeout(GREETING):
+                greeting = await connection.recv()
+            neighbour = self._identify(json.loads(greeting), shown_name(connection))
+            await connection.send(json.dumps({"taken": self.rounds.taken[neighbour]}))
+            self._listening[neighbour] = connection
+            async for data in connection:
+                (number,) = _NUMBER.unpack_from(_bytes(data))
+                self.rounds.take(neighbour, number, _bytes(data)[_NUMBER.size :])
                 if number <= self.rounds.taken[neighbour]:
-                    _put(writer, _NUMBER.pack(self.rounds.taken[neighbour]))
+                    await connection.send(_NUMBER.pack(self.rounds.taken[neighbour]))
                 await self._tell_everybody()
-        except (FedbanditError, ValueError, KeyError, TypeError, struct.error) as error:
+        except (FedbanditError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
             log.warning("refused", extra={"peer": neighbour, "kind": type(error).__name__})
-            with contextlib.suppress(OSError):
-                _put(writer, json.dumps({"error": str(error)}).encode())
-        except (OSError, EOFError):
+            sentence = str(error) if isinstance(error, FedbanditError) else "A neighbour's message is malformed."
+            with contextlib.suppress(ConnectionClosed):
+                await connection.send(json.dumps({"error": sentence, "kind": "malformed"}))
+                await connection.close(1008)
+        except (TimeoutError, ConnectionClosed):
             pass
         finally:
-            if neighbour is not None and self._writers.get(neighbour) is writer:
-                del self._writers[neighbour]
-            writer.close()
+            if neighbour is not None and self._listening.get(neighbour) is connection:
+                del self._listening[neighbour]
 
-    def _identify(self, greeting: dict[str, Any]) -> int:
+    def _identify(self, greeting: dict[str, Any], shown: str | None) -> int:
         member = int(greeting["member"])
-        if self.credentials is not None:
-            identity = self.credentials.identify(f"Bearer {greeting.get('token')}", None)
-            identity.require("client")
-            if identity.name != f"peer-{member}":
-                raise FedbanditError(f"The token of {identity.name!r} does not let anyone speak as peer-{member}.")
+        self._require_name(member, shown)
         theirs = greeting["agreement"]
         for key, mine in self.agreement.items():
             if theirs.get(key) != mine:
                 raise FedbanditError(f"Peer {member} has {key} = {theirs.get(key)!r}, here it is {mine!r}.")
-        self.rounds.meet(member, int(greeting["incarnation"]))
+        self.rounds.meet(member, int(greeting["incarnation"], 16))
         return member
+
+    def _require_name(self, member: int, shown: str | None) -> None:
+        if self.keys is not None and shown != peer_name(member):
+            raise FedbanditError(f"The certificate of {shown!r} does not let anyone speak as {peer_name(member)}.")
 
     # What goes to neighbours
 
     async def _send_to(self, neighbour: int) -> None:
         """Stay connected to a neighbour, and send it the bundles that it has not acknowledged."""
+        import ssl
+
+        from websockets.asyncio.client import connect
+        from websockets.exceptions import WebSocketException
+        from websockets.typing import Subprotocol
+
         pause = FIRST_PAUSE
         host, port = self.addresses[neighbour]
+        scheme, tls = ("ws", None) if self.keys is None else ("wss", self.keys.connect)
+        where = f"[{host}]" if ":" in host else host
         while True:
-            with contextlib.suppress(OSError, EOFError, ValueError, struct.error):
-                reader, writer = await asyncio.open_connection(host, port, ssl=self.trust)
-                try:
-                    greeting = {"member": self.rounds.machine.member, "incarnation": self.rounds.incarnation}
-                    _put(writer, json.dumps({**greeting, "token": self.token, "agreement": self.agreement}).encode())
-                    answer = json.loads(await _get(reader, 10_000))
-                    if "error" in answer:
-                        self.problem = f"Peer {neighbour} refuses: {answer['error']}"
-                    else:
-                        pause = FIRST_PAUSE
-                        await self._converse(neighbour, reader, writer)
-                finally:
-                    writer.close()
+            try:
+                async with connect(
+                    f"{scheme}://{where}:{port}{PATH}",
+                    ssl=tls,
+                    subprotocols=[Subprotocol(PROTOCOL)],
+                    compression=None,
+                    proxy=None,
+                    max_size=LARGEST,
+                    open_timeout=GREETING,
+                    close_timeout=1.0,
+                ) as connection:
+                    self._require_name(neighbour, shown_name(connection))
+                    await self._converse(neighbour, connection)
+                    pause = FIRST_PAUSE
+            except ssl.SSLCertVerificationError as error:
+                self.problem = f"Peer {neighbour} cannot be trusted: {error.verify_message}."
+            except FedbanditError as error:
+                self.problem = f"Peer {neighbour} refuses: {error}"
+            except (OSError, TimeoutError, WebSocketException, ValueError, KeyError, struct.error):
+                pass
+            finally:
+                self.connected.discard(neighbour)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def _converse(self, neighbour: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        sent = 0
-
-        async def listen() -> None:
-            while True:
-                data = await _get(reader, 10_000)
-                if data[:1] == b"{":
-                    self.problem = f"Peer {neighbour} refuses: {json.loads(data).get('error')}"
-                    return
-                self.rounds.acknowledged(neighbour, *_NUMBER.unpack(data))
+    async def _converse(self, neighbour: int, connection: ClientConnection) -> None:
+        machine = self.rounds.machine
+        who = {"member": machine.member, "incarnation": f"{self.rounds.incarnation:016x}", "agreement": self.agreement}
+        await connection.send(json.dumps(who))
+        async with asyncio.timeout(GREETING):
+            answer = _said(await connection.recv())
+        self.connected.add(neighbour)
+        self.problem = None
+        self.rounds.acknowledged(neighbour, int(answer["taken"]))
+        sending = asyncio.create_task(self._send_bundles(neighbour, connection))
+        try:
+            async for data in connection:
+                if isinstance(data, str):
+                    _said(data)
+                self.rounds.acknowledged(neighbour, *_NUMBER.unpack(_bytes(data)))
                 await self._tell_everybody()
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
 
-        async def send() -> None:
-            nonlocal sent
-            while True:
-                for number, data in sorted(self.rounds.waiting[neighbour].items()):
-                    if number > sent:
-                        _put(writer, _NUMBER.pack(number) + data)
-                        sent = number
-                await writer.drain()
-                async with self._news:
-                    await self._news.wait()
-
-        await _first_of(listen(), send())
-
-
-async def _first_of(*works: Awaitable[None]) -> None:
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def _send_bundles(self, neighbour: int, connection: ClientConnection) -> None:
+        sent = 0
+        while True:
+            for number, data in sorted(self.rounds.waiting[neighbour].items()):
+                if number > sent:
+                    await connection.send(_NUMBER.pack(number) + data)
+                    sent = number
+            async with self._news:
+                await self._news.wait()
 
 
-async def _get(reader: asyncio.StreamReader, most: int) -> bytes:
-    (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-    if length > most:
-        raise FedbanditError(f"A frame has {length} bytes, but {most} are the most.")
-    return await reader.readexactly(length)
+def _said(text: str | bytes) -> dict[str, Any]:
+    """What a neighbour answers; a refusal is raised."""
+    answer = json.loads(text)
+    if not isinstance(answer, dict) or "error" in answer:
+        raise FedbanditError(str(answer.get("error") if isinstance(answer, dict) else answer))
+    return answer
 
 
-def _put(writer: asyncio.StreamWriter, data: bytes) -> None:
-    writer.write(_LENGTH.pack(len(data)) + data)
+def _bytes(data: bytes | str) -> bytes:
+    if isinstance(data, str):
+        raise FedbanditError("A neighbour sent a text where a bundle is expected.")
+    return data

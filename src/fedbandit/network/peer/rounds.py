@@ -13,25 +13,34 @@ A neighbour that delays a round for too long is down: it is not awaited until it
 that was down goes on in the round in which its neighbours are. Of bundles that are not taken only the newest message of
 each kind and origin is kept, since a Tell holds all that its origin has ever told.
 
-Nothing here knows a network or a clock.
+Between snapshots choices and rewards are entries of the journal; an observation after which there is something to tell,
+whose noise is drawn then, is written as a snapshot.
+
+Nothing here knows a network or a clock. Methods may be called from any thread.
 """
 
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Callable, Iterable
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fedbandit.errors import FedbanditError
+from fedbandit.machines.client import Choice
 from fedbandit.machines.peer import PeerMachine
 from fedbandit.messages import Ask, Message, Tell, Upload, decode, encode
 from fedbandit.network.coordinator.limits import Limits
 from fedbandit.network.stores import Store
-from fedbandit.state import State, StateError, pack, require_like, restoring, unpack
+from fedbandit.state import State, StateError, pack, pack_entry, require_like, restoring, unpack, unpack_entry
 
 KIND = "peer"
 JOURNAL = "peer"
+_CHOICE = struct.Struct("<BQQ")  # kind, number, arms that its estimator has chosen
+_REWARD = struct.Struct("<BQd")
+_CHOSEN, _REWARDED, _GONE = 1, 2, 3
 MOST_BUNDLES = 16
 """Bundles that wait for one neighbour; older ones are joined."""
 _LENGTH = struct.Struct("<I")
@@ -74,46 +83,78 @@ class PeerRounds:
         self.told = 0  # how often statistics were sent to a neighbour
         self.incarnation = 0
         self.known: dict[int, int] = {}  # neighbour → its incarnation
+        self.lock = threading.RLock()
         self._inbox: list[tuple[int, int, list[Ask | Tell]]] = []  # neighbour, number, messages
+        self._unwritten: list[bytes] = []
         self._recover()
         if self.incarnation == 0:
             self.incarnation = entropy() | 1
-            self._write()
+        machine.number_choices_from(entropy() >> 1)  # so many random bits: no other peer or opening has these numbers
+        self._write()
 
     @property
     def round(self) -> int:
         """The number of this round, from 1."""
         return self.machine.rounds + 1
 
+    def select(self, arms: ArrayLike) -> Choice:
+        """Choose one of the arms with the estimator whose turn it is."""
+        with self.lock:
+            choice = self.machine.select(arms)
+            x = self.machine.waits_for(choice.number)
+            assert x is not None
+            steps = self.machine.steps_of(choice.number)
+            self._unwritten.append(_CHOICE.pack(_CHOSEN, choice.number, steps) + x.tobytes())
+        return choice
+
+    def observe(self, choice: int, reward: float) -> None:
+        """Learn the reward of a choice; it is in the store when this returns."""
+        with self.lock:
+            perceived = self.machine.perceive(choice, reward)
+            if self.machine.take(choice, perceived):
+                self._write()
+                return
+            self._unwritten.append(_REWARD.pack(_REWARDED, choice, perceived))
+            self.store.append(JOURNAL, [pack_entry(KIND, entry) for entry in self._unwritten], durable=False)
+            self._unwritten.clear()
+
+    def forget(self, choice: int) -> None:
+        """The reward of this choice will never come."""
+        with self.lock:
+            self.machine.forget(choice)
+            self._unwritten.append(_REWARD.pack(_GONE, choice, 0.0))
+
     def finish_acting(self) -> None:
         """The peer has acted: its bundles are written, and may be sent from now on."""
-        bundles: dict[int, list[Message]] = {j: [] for j in self.waiting}
-        for j, message in self.machine.send():
-            bundles[j].append(message)
-            self.told += isinstance(message, Tell)
-        for j, messages in bundles.items():
-            self.waiting[j][self.round] = bundle(messages)
-            self._join_old(j)
-        self.acted = True
-        self._write()
+        with self.lock:
+            bundles: dict[int, list[Message]] = {j: [] for j in self.waiting}
+            for j, message in self.machine.send():
+                bundles[j].append(message)
+                self.told += isinstance(message, Tell)
+            for j, messages in bundles.items():
+                self.waiting[j][self.round] = bundle(messages)
+                self._join_old(j)
+            self.acted = True
+            self._write()
 
     def take(self, sender: int, number: int, data: bytes) -> None:
         """Take a neighbour's bundle; one that has come before changes nothing, an invalid one is refused whole."""
-        if sender not in self.heard:
-            raise FedbanditError(f"Peer {sender} is not a neighbour of peer {self.machine.member}.")
-        if number <= self.heard[sender]:
-            return
-        if number > self.machine.most_rounds:
-            raise FedbanditError(
-                f"Peer {sender} sent bundle {number}, but there are {self.machine.most_rounds} rounds at most."
-            )
-        messages = unbundle(data)
-        for message in messages:
-            self._check(message)
-        self.heard[sender] = number
-        self._inbox.append((sender, number, messages))
-        if number >= self.round - 1:
-            self.down.discard(sender)
+        with self.lock:
+            if sender not in self.heard:
+                raise FedbanditError(f"Peer {sender} is not a neighbour of peer {self.machine.member}.")
+            if number <= self.heard[sender]:
+                return
+            if number > self.machine.most_rounds:
+                raise FedbanditError(
+                    f"Peer {sender} sent bundle {number}, but there are {self.machine.most_rounds} rounds at most."
+                )
+            messages = unbundle(data)
+            for message in messages:
+                self._check(message)
+            self.heard[sender] = number
+            self._inbox.append((sender, number, messages))
+            if number >= self.round - 1:
+                self.down.discard(sender)
 
     def missing(self) -> list[int]:
         """Neighbours whose bundle of this round has not come, and who are not down."""
@@ -121,24 +162,26 @@ class PeerRounds:
 
     def end_round(self) -> dict[int, int]:
         """Take what has come; what may be acknowledged to each neighbour afterwards."""
-        self.down.update(self.missing())
-        due = sorted(entry for entry in self._inbox if entry[1] <= self.round)
-        self._inbox = [entry for entry in self._inbox if entry[1] > self.round]
-        for sender, number, messages in due:
-            for message in messages:
-                self.machine.receive(sender, message)
-            self.taken[sender] = max(self.taken[sender], number)
-        self.machine.end_round()
-        ahead = max(self.heard.values(), default=0)
-        self.machine.rounds = max(self.machine.rounds, ahead - 1)  # after an absence
-        self.acted = False
-        self._write()
-        return dict(self.taken)
+        with self.lock:
+            self.down.update(self.missing())
+            due = sorted(entry for entry in self._inbox if entry[1] <= self.round)
+            self._inbox = [entry for entry in self._inbox if entry[1] > self.round]
+            for sender, number, messages in due:
+                for message in messages:
+                    self.machine.receive(sender, message)
+                self.taken[sender] = max(self.taken[sender], number)
+            self.machine.end_round()
+            ahead = max(self.heard.values(), default=0)
+            self.machine.rounds = max(self.machine.rounds, ahead - 1)  # after an absence
+            self.acted = False
+            self._write()
+            return dict(self.taken)
 
     def acknowledged(self, neighbour: int, number: int) -> None:
         """A neighbour has taken all bundles up to this number."""
-        kept = self.waiting[neighbour]
-        self.waiting[neighbour] = {n: data for n, data in kept.items() if n > number}
+        with self.lock:
+            kept = self.waiting[neighbour]
+            self.waiting[neighbour] = {n: data for n, data in kept.items() if n > number}
 
     def meet(self, neighbour: int, incarnation: int) -> None:
         """Refuse a neighbour that is not the one that was known: it would count its bundles from 1 again."""
@@ -190,9 +233,10 @@ class PeerRounds:
 
     def _write(self) -> None:
         self.store.replace(JOURNAL, pack(KIND, self.state()))
+        self._unwritten.clear()
 
     def _recover(self) -> None:
-        snapshot, _ = self.store.read(JOURNAL)
+        snapshot, entries = self.store.read(JOURNAL)
         if snapshot is None:
             return
         header, arrays = unpack(KIND, snapshot, self.store.where)
@@ -213,3 +257,16 @@ class PeerRounds:
         self.taken, self.heard = taken, dict(taken)
         for j, number in header["waiting"]:
             self.waiting[j][number] = bundles[f"bundle.{j}.{number}"].tobytes()
+        for entry in entries:
+            self._replay(unpack_entry(KIND, entry, self.store.where))
+
+    def _replay(self, entry: bytes) -> None:
+        if entry[0] == _CHOSEN:
+            _, choice, steps = _CHOICE.unpack_from(entry)
+            self.machine.repeat(choice, np.frombuffer(entry, dtype="<f8", offset=_CHOICE.size).copy(), steps)
+            return
+        kind, choice, value = _REWARD.unpack_from(entry)
+        if kind == _REWARDED:
+            self.machine.learn(choice, value)
+        else:
+            self.machine.forget(choice)
