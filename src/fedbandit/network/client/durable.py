@@ -3,10 +3,8 @@
 Theory of operation
 -------------------
 The journal is a snapshot and the entries since. Whatever changes the machine is an entry: a choice, a reward, an
-upload, a message that was taken. So what is written grows with what happens, not with what there is. The snapshot is
-written anew (`compact`) when the entries since the last one are larger than it: each byte is then rewritten a constant
-number of times. Only an upload that carries noise for privacy is written as a snapshot, since the mechanism's own state
-has changed in ways that nothing else repeats.
+upload, a message that was taken. Only an upload that carries noise for privacy is written as a snapshot, since the
+mechanism's own state has changed in ways that nothing else repeats.
 
 An upload is in the store, with its noise, before it can be sent, and the store has been told to survive a power cut
 (`outgoing`). From then on the same bytes are sent until they are acknowledged. Opening a state increments its epoch,
@@ -51,11 +49,12 @@ from fedbandit.messages import (
     decode,
     encode,
 )
+from fedbandit.network.client.journal import Journal
 from fedbandit.network.envelope import Envelope, extend, seal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import Store
 from fedbandit.privacy.noise import Source
-from fedbandit.state import State, pack, pack_entry, require_like, restoring, unpack, unpack_entry
+from fedbandit.state import State, require_like, restoring, unpack, unpack_entry
 from fedbandit.sums import add, zero_sums
 from fedbandit.types import Array
 
@@ -65,10 +64,6 @@ _CHOICE = struct.Struct("<BQQ")  # kind, number, arms chosen so far
 _REWARD = struct.Struct("<BQd")
 _CHOSEN, _REWARDED, _GONE, _MADE, _TOOK, _REDEEMED, _SENDING = 1, 2, 3, 4, 5, 6, 7
 _CHAIN = 16
-COMPACT_AFTER = 2**20
-"""Bytes of entries after which a snapshot may be written; more if the last snapshot was larger."""
-MOST_UNWRITTEN = 4096
-"""Entries that may wait in memory while the store cannot be written; beyond that a snapshot takes their place."""
 MOST_REDEEMED = 50_000
 """Tokens that are remembered, so that none of them is taken twice."""
 
@@ -117,19 +112,18 @@ class DurableClient:
         """Uploads that carried something."""
         self._made: dict[int, tuple[int, bytes]] = {}  # unacknowledged upload → the chain before it, its bytes
         self._redeemed: dict[int, None] = {}  # tokens that were taken, the latest last
-        self._unwritten: list[bytes] = []
-        self._bytes = self._snapshot_bytes = 0  # of entries since the last snapshot, and of that
+        self.journal = Journal(store, KIND, self.lock, self._capture)
         self._safe = 0  # uploads up to this number are in the store and survive a power cut: these may be sent
         self._restating, self._stated = False, 0  # whether the coordinator has lost uploads; up to where it was told
         self._complete = True  # the last greeting was sent with an empty outbox
-        self._overdue = False  # a snapshot has to take the place of entries
         self._recover()
         if self.incarnation == 0:
             self.incarnation = entropy() | 1  # zero stands for none
         self.epoch += 1
         self.nonce = entropy()
         self.machine.number_choices_from(entropy() >> 1)  # of 62 random bits: no other client or opening has them
-        self._snapshot(durable=True)
+        self.journal.replace(durable=True)
+        self._safe = self.machine.sequence
 
     def _agree(self, agreement: Agreement) -> None:
         self.agreement = agreement
@@ -147,8 +141,8 @@ class DurableClient:
             machine.go_on_from(self.machine)
             self.machine = machine
             self._agree(agreement)
-            self._defer()
-        self._snapshot(durable=True)
+            self.journal.defer()
+        self.journal.replace(durable=True)
 
     # What the service asks
 
@@ -158,7 +152,7 @@ class DurableClient:
             choice = self.machine.select(arms, explore=explore, propensity=True)
             x = self.machine.waits_for(choice.number)
             assert x is not None
-            self._add(_CHOICE.pack(_CHOSEN, choice.number, self.machine.steps) + x.tobytes())
+            self.journal.add(_CHOICE.pack(_CHOSEN, choice.number, self.machine.steps) + x.tobytes())
         return choice
 
     def observe(self, choice: int, reward: float) -> None:
@@ -168,9 +162,9 @@ class DurableClient:
             if self.machine.waits_for(choice) is None:
                 raise not_waiting(choice)
             perceived = self.machine.perceive(reward)  # the journal has the noised reward: noise is drawn once
-            self._add(_REWARD.pack(_REWARDED, choice, perceived))
+            self.journal.add(_REWARD.pack(_REWARDED, choice, perceived))
             self._note(self.machine.take(choice, perceived))
-        self._append()
+        self.journal.write()
 
     def redeem(self, choice: int, x: Array, reward: float) -> None:
         """Learn the reward of a choice that was made elsewhere, or exported here; each is taken once."""
@@ -180,15 +174,15 @@ class DurableClient:
             if choice in self._redeemed:
                 raise FedbanditError(f"The reward of choice {choice:016x} has been learnt here already.")
             perceived = self.machine.perceive(reward)
-            self._add(_REWARD.pack(_REDEEMED, choice, perceived) + x.tobytes())
+            self.journal.add(_REWARD.pack(_REDEEMED, choice, perceived) + x.tobytes())
             self._note(self._redeem(choice, x, perceived))
-        self._append()
+        self.journal.write()
 
     def forget(self, choice: int) -> None:
         """The reward of this choice will never come."""
         with self.lock:
             self.machine.forget(choice)
-            self._add(_REWARD.pack(_GONE, choice, 0.0))
+            self.journal.add(_REWARD.pack(_GONE, choice, 0.0))
 
     def export(self, choice: int) -> Array:
         """The context of a choice that is handed over: from now on only a token brings its reward."""
@@ -197,7 +191,7 @@ class DurableClient:
             if x is None:
                 raise not_waiting(choice)
             self.machine.forget(choice)
-            self._add(_REWARD.pack(_GONE, choice, 0.0))
+            self.journal.add(_REWARD.pack(_GONE, choice, 0.0))
         return x
 
     def learn(self, contexts: Array, rewards: Array) -> None:
@@ -212,22 +206,16 @@ class DurableClient:
         largest = float(np.abs(y).max(initial=0.0))
         require(largest <= most, "the largest |reward|", largest, f"at most {most:g}")
         with self.lock:
-            self._defer()  # one snapshot instead of an entry each
+            self.journal.defer()  # one snapshot instead of an entry each
         for x, reward in zip(X, y, strict=True):
             with self.lock:
                 self.machine.learn(x, self.machine.perceive(float(reward)))
                 self._note(self.machine.speak())
-        self._snapshot(durable=True)
+        self.journal.replace(durable=True)
 
     def flush(self) -> None:
         """Write what waits in memory."""
-        if self._unwritten or self._overdue:
-            self._append()
-
-    def compact(self) -> None:
-        """Write a snapshot if the entries since the last one are larger than it. For a thread that has the time."""
-        if self._bytes > max(COMPACT_AFTER, self._snapshot_bytes):
-            self._snapshot(durable=False)
+        self.journal.write()
 
     def _check(self, reward: float) -> None:
         most = self.agreement.reward_bound
@@ -275,12 +263,12 @@ class DurableClient:
             messages = self.machine.receive(message)
             changed = before != (self.machine.version, len(self.machine.outbox)) or isinstance(message, Threshold)
             if changed:
-                self._add(bytes([_TOOK]) + encode(message))
+                self.journal.add(bytes([_TOOK]) + encode(message))
             if changed and isinstance(message, Download):
                 self.asking = None
             self._note(messages)
         if changed:
-            self._append()
+            self.journal.write()
 
     # How it is kept
 
@@ -372,9 +360,9 @@ class DurableClient:
             if isinstance(message, Upload):
                 data = encode(message)
                 if self.machine.stream is None or message.sums.n == 0:
-                    self._add(bytes([_MADE]) + self.chain.to_bytes(_CHAIN, "little") + data)
+                    self.journal.add(bytes([_MADE]) + self.chain.to_bytes(_CHAIN, "little") + data)
                 else:
-                    self._defer()
+                    self.journal.defer()
                 self._note_upload(message, data)
                 self.asking = None
             elif isinstance(message, Request):
@@ -392,61 +380,13 @@ class DurableClient:
         if len(self._made) > len(self.machine.outbox):
             self._made = {n: made for n, made in self._made.items() if n in self.machine.outbox}
 
-    def _add(self, entry: bytes) -> None:
-        """Note an entry, to be written soon. The lock is held."""
-        if self._overdue:
-            return  # a snapshot will have it
-        if len(self._unwritten) < MOST_UNWRITTEN:
-            self._unwritten.append(pack_entry(KIND, entry))
-        else:
-            self._defer()
-
-    def _defer(self) -> None:
-        """The next write is a snapshot, which has everything. The lock is held."""
-        self._overdue = True
-        self._unwritten.clear()
-
     def _make_safe(self) -> None:
         """Write all there is, such that it survives a power cut."""
-        if self._overdue:
-            self._snapshot(durable=True)
-            return
         with self.lock:
-            self._add(struct.pack("<BQ", _SENDING, self.machine.sequence))
-        self._append(durable=True)
-
-    def _append(self, *, durable: bool = False) -> None:
-        if self._overdue:
-            self._snapshot(durable=durable)
-            return
-        with self.lock:
-            entries, self._unwritten = self._unwritten, []
             sequence = self.machine.sequence
-        try:
-            self.store.append(JOURNAL, entries, durable=durable)
-        except BaseException:
-            with self.lock:
-                self._unwritten = entries + self._unwritten
-                if self._overdue or len(self._unwritten) > MOST_UNWRITTEN:
-                    self._defer()
-            raise
-        self._bytes += sum(map(len, entries))
-        self._safe = sequence if durable else self._safe
-
-    def _snapshot(self, *, durable: bool) -> None:
-        with self.lock:
-            self._defer()
-            finish, sequence = self._capture(), self.machine.sequence
-            self._overdue = False  # entries from now on are after this snapshot
-        try:
-            data = pack(KIND, finish())
-            self.store.replace(JOURNAL, data, durable=durable)
-        except BaseException:
-            with self.lock:
-                self._defer()
-            raise
-        self._bytes, self._snapshot_bytes = 0, len(data)
-        self._safe = sequence if durable else self._safe
+            self.journal.add(struct.pack("<BQ", _SENDING, sequence))
+        self.journal.write(durable=True)
+        self._safe = sequence
 
     def _seal(self, chain: int, message: bytes) -> bytes:
         return seal(
