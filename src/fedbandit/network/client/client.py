@@ -33,17 +33,19 @@ from numpy.typing import ArrayLike
 from fedbandit.errors import FedbanditError
 from fedbandit.network.client.choices import Arm, Exported, id_of, is_token, number_of, sign, verify
 from fedbandit.network.client.connection import Address, Connection
-from fedbandit.network.client.durable import DurableClient, stored_agreement
+from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.client.features import Features, OutOfRange, as_agreed
+from fedbandit.network.client.journal import stored_agreement
+from fedbandit.network.client.noise_source import noise_source
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import StoreError, open_store
 from fedbandit.privacy.guarantee import Guarantee
-from fedbandit.privacy.noise import Source
-from fedbandit.system import System
+from fedbandit.privacy.require import Require
 from fedbandit.types import Array
 
 if TYPE_CHECKING:
     from fedbandit.environments.decision_log import DecisionLog
+    from fedbandit.network.client.sums import SumTalk
 
 log = logging.getLogger("fedbandit.client")
 
@@ -58,6 +60,9 @@ class Client:
     of the longest feature vector there can be; features are scaled by a constant so that it gets the declared norm L.
     `report=True` tells the coordinator's live page how many rewards were seen and their sum; in a private federation it
     is refused. There, noise is drawn by OpenDP (extra `fedbandit[secure]`) from the system's randomness.
+
+    Where the federation claims privacy, `require` is the weakest claim that is accepted, at every start: by default a
+    proven one with ε ≤ 10, δ ≤ 1/n for the n interactions of a client, and secure noise (`fb.Require`).
 
     `out_of_range` says what becomes of a feature vector that is longer than declared: `"refuse"`, `"clip"` or `"scale"`
     (`Features`). `choice_key`, a secret of 16 bytes or more that all workers have, signs tokens (`export`).
@@ -85,6 +90,7 @@ class Client:
         choice_key: str | bytes | None = None,
         decisions: str | os.PathLike[str] | None = None,
         report: bool = False,
+        require: Require | None = None,
         timeout: float = 10.0,
     ) -> None:
         self._key = _key(choice_key)
@@ -99,8 +105,10 @@ class Client:
             self._features = Features(
                 world.dim, world.bound, intercept=intercept, longest=longest, out_of_range=out_of_range
             )
-            source = _source(agreement.build(), report, lasts=state is not None)
+            source = noise_source(agreement.build(), report=report, lasts=state is not None)
             self._durable = DurableClient(self._store, agreement, member, lambda: secrets.randbits(63), source)
+            if require is not None or self.guarantee.private:
+                (require or Require()).check(self.guarantee, world)
         except BaseException:
             self._store.close()
             raise
@@ -112,6 +120,11 @@ class Client:
         self._connection = Connection(self._durable, self._locked, self._address)
         if report:
             self._connection.report = self._report
+        self._sums: SumTalk | None = None
+        if self._durable.machine.secure_sums:
+            from fedbandit.network.client.sums import SumKeys, SumTalk  # here: it needs the extra `secure`
+
+            self._sums = SumTalk(self._durable, self._locked, self._address, SumKeys(state))
         self._thread = threading.Thread(target=self._talk, name="fedbandit-client", daemon=True)
         self._closed, self._process = False, os.getpid()
         _open_clients.add(self)
@@ -199,7 +212,12 @@ class Client:
     @property
     def problem(self) -> str | None:
         """A sentence if a person has to do something, None if all is well (being offline is well)."""
-        return self._connection.problem
+        return self._connection.problem or (None if self._sums is None else self._sums.problem)
+
+    @property
+    def acquaintances(self) -> dict[int, str]:
+        """Fingerprints of the keys by which this client knows the others in secure sums, to be compared by people."""
+        return {} if self._sums is None else self._sums.keys.acquaintances.fingerprints()
 
     @property
     def guarantee(self) -> Guarantee:
@@ -250,6 +268,8 @@ class Client:
         self._closed = True
         _open_clients.discard(self)
         self._connection.close()
+        if self._sums is not None:
+            self._sums.close()
         self._thread.join(10.0)
         try:
             with self._locked():
@@ -337,19 +357,6 @@ def _decision_log(folder: str | os.PathLike[str] | None, client: str) -> Decisio
     from fedbandit.environments.decision_log import DecisionLog  # which a device that keeps none need not load
 
     return DecisionLog(folder, client=client)
-
-
-def _source(system: System, report: bool, *, lasts: bool) -> Source | None:
-    """Where the noise of a client comes from, if it draws any."""
-    if system.privacy.site != "client":
-        return None
-    if report:
-        raise FedbanditError("report=True would tell rewards that this federation keeps private.")
-    if not lasts and system.privacy.contribution is not None:
-        raise FedbanditError("This federation protects whole clients, so the ledger must last: give state=FILE.")
-    from fedbandit.privacy.secure import SecureSource
-
-    return SecureSource()
 
 
 def _lasting_name(state: str | os.PathLike[str] | None) -> str:

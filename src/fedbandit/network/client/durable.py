@@ -38,6 +38,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedbandit.errors import FedbanditError, number, require
 from fedbandit.machines.client import Choice, ClientMachine
 from fedbandit.messages import (
+    Collect,
     Download,
     Message,
     Recall,
@@ -49,17 +50,19 @@ from fedbandit.messages import (
     decode,
     encode,
 )
-from fedbandit.network.client.journal import Journal
+from fedbandit.network.client.choices import not_waiting
+from fedbandit.network.client.features import checked_log
+from fedbandit.network.client.journal import KIND, Journal
 from fedbandit.network.envelope import Envelope, extend, seal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import Store
 from fedbandit.privacy.noise import Source
+from fedbandit.privacy.sum_stream import SumStream
 from fedbandit.state import State, require_like, restoring, unpack, unpack_entry
 from fedbandit.sums import add, zero_sums
 from fedbandit.types import Array
 
-KIND = "client"
-JOURNAL = "client"
+JOURNAL = KIND
 _CHOICE = struct.Struct("<BQQ")  # kind, number, arms chosen so far
 _REWARD = struct.Struct("<BQd")
 _CHOSEN, _REWARDED, _GONE, _MADE, _TOOK, _REDEEMED, _SENDING = 1, 2, 3, 4, 5, 6, 7
@@ -73,15 +76,6 @@ class Frame(NamedTuple):
 
     data: bytes
     awaits: int | None
-
-
-def stored_agreement(store: Store) -> tuple[Agreement, int] | None:
-    """The agreement and the member number that a store was made for."""
-    snapshot, _ = store.read(JOURNAL)
-    if snapshot is None:
-        return None
-    header = unpack(KIND, snapshot, store.where).header
-    return Agreement.of_json(header["agreement"]), int(header["member"])
 
 
 class DurableClient:
@@ -103,6 +97,8 @@ class DurableClient:
         self.incarnation = 0
         self.epoch = 0
         self.chain = 0
+        self.called: Collect | None = None
+        """The call to a secure sum that it has not answered."""
         self.asking: Request | None = None
         """A request that has to be sent."""
         self.uploaded = zero_sums(self.machine.dim)
@@ -112,7 +108,7 @@ class DurableClient:
         """Uploads that carried something."""
         self._made: dict[int, tuple[int, bytes]] = {}  # unacknowledged upload → the chain before it, its bytes
         self._redeemed: dict[int, None] = {}  # tokens that were taken, the latest last
-        self.journal = Journal(store, KIND, self.lock, self._capture)
+        self.journal = Journal(store, self.lock, self._capture)
         self._safe = 0  # uploads up to this number are in the store and survive a power cut: these may be sent
         self._restating, self._stated = False, 0  # whether the coordinator has lost uploads; up to where it was told
         self._complete = True  # the last greeting was sent with an empty outbox
@@ -196,15 +192,8 @@ class DurableClient:
 
     def learn(self, contexts: Array, rewards: Array) -> None:
         """Learn from past logs: a warm start. Uploads follow when the trigger says so."""
-        X, y = np.ascontiguousarray(contexts, dtype=np.float64), np.asarray(rewards, dtype=np.float64)
-        shape = f"({X.shape[0] if X.ndim else 0}, {self.machine.context_dim})"
-        require(X.ndim == 2 and X.shape[1] == self.machine.context_dim, "the shape of contexts", X.shape, shape)
-        require(y.shape == (len(X),), "the shape of rewards", y.shape, f"({len(X)},)")
-        bound, most = self.machine.bound, self.agreement.reward_bound
-        longest = float(np.sqrt((X * X).sum(axis=1)).max(initial=0.0))
-        require(longest <= bound * (1 + 1e-9), "the norm of a context", longest, f"at most {bound:g}")
-        largest = float(np.abs(y).max(initial=0.0))
-        require(largest <= most, "the largest |reward|", largest, f"at most {most:g}")
+        machine = self.machine
+        X, y = checked_log(contexts, rewards, machine.context_dim, machine.bound, self.agreement.reward_bound)
         with self.lock:
             self.journal.defer()  # one snapshot instead of an entry each
         for x, reward in zip(X, y, strict=True):
@@ -252,6 +241,10 @@ class DurableClient:
 
     def receive(self, message: Message) -> None:
         """Take a message from the coordinator. What it changes may be lost: the coordinator sends it again."""
+        if isinstance(message, Collect) and isinstance(self.machine.stream, SumStream):
+            if message.epoch > self.machine.stream.epoch:
+                self.called = message
+            return
         if isinstance(message, Recall):
             first = min(self.machine.outbox, default=self.machine.sequence + 1)
             self._restating, self._stated = message.sequence < first - 1 and self.all_uploads, 2**64
@@ -269,6 +262,14 @@ class DurableClient:
             self._note(messages)
         if changed:
             self.journal.write()
+
+    def contribute(self, epoch: int, included: int) -> Message | None:
+        """This client's part of a secure sum: in the store, as spent, when this returns."""
+        with self.lock:
+            made = self.machine.receive(Collect(self.machine.member, epoch, included))
+            self.journal.defer()
+        self.journal.replace(durable=True)
+        return made[0] if made else None
 
     # How it is kept
 
@@ -392,11 +393,3 @@ class DurableClient:
         return seal(
             Envelope(self.incarnation, self.epoch, self.nonce, self.machine.sequence, chain, self.terms), message
         )
-
-
-def not_waiting(choice: int) -> FedbanditError:
-    """The error for a reward that nobody waits for."""
-    return FedbanditError(
-        f"Choice {choice:016x} is not waiting for a reward here: it was made by another client, has its reward, "
-        "was forgotten, or was exported as a token."
-    )

@@ -9,27 +9,35 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import Store
-from fedbandit.state import State, pack, pack_entry
+from fedbandit.state import State, pack, pack_entry, unpack
 
+KIND = "client"
 COMPACT_AFTER = 2**20
 """Bytes of entries after which a snapshot may be written; more if the last snapshot was larger."""
 MOST_UNWRITTEN = 4096
 """Entries that may wait in memory while the store cannot be written; beyond that a snapshot takes their place."""
 
 
+def stored_agreement(store: Store) -> tuple[Agreement, int] | None:
+    """The agreement and the member number that a store was made for."""
+    snapshot, _ = store.read(KIND)
+    if snapshot is None:
+        return None
+    header = unpack(KIND, snapshot, store.where).header
+    return Agreement.of_json(header["agreement"]), int(header["member"])
+
+
 class Journal:
-    """Entries and snapshots of one kind in a store.
+    """The entries and the snapshot of a client in its store.
 
     `add` and `defer` are called with the lock held, which is that of the state: `capture` is called with it, and gives
     a function that makes the state when the lock is free again. The other methods are called one at a time, without.
     """
 
-    def __init__(
-        self, store: Store, kind: str, lock: threading.Lock, capture: Callable[[], Callable[[], State]]
-    ) -> None:
+    def __init__(self, store: Store, lock: threading.Lock, capture: Callable[[], Callable[[], State]]) -> None:
         self.store = store
-        self.kind = kind
         self._lock = lock
         self._capture = capture
         self._unwritten: list[bytes] = []
@@ -41,7 +49,7 @@ class Journal:
         if self._deferred:
             return  # a snapshot will have it
         if len(self._unwritten) < MOST_UNWRITTEN:
-            self._unwritten.append(pack_entry(self.kind, entry))
+            self._unwritten.append(pack_entry(KIND, entry))
         else:
             self.defer()
 
@@ -60,7 +68,7 @@ class Journal:
         if not entries:
             return
         try:
-            self.store.append(self.kind, entries, durable=durable)
+            self.store.append(KIND, entries, durable=durable)
         except BaseException:
             with self._lock:
                 self._unwritten = entries + self._unwritten
@@ -76,8 +84,8 @@ class Journal:
             finish = self._capture()
             self._deferred = False  # entries from now on are after this snapshot
         try:
-            data = pack(self.kind, finish())
-            self.store.replace(self.kind, data, durable=durable)
+            data = pack(KIND, finish())
+            self.store.replace(KIND, data, durable=durable)
         except BaseException:
             with self._lock:
                 self.defer()
