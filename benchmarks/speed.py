@@ -1,6 +1,6 @@
 """End to end against a plain NumPy LinUCB: what a person would write in a dozen lines.
 
-Both run N = 1000 clients on the same contexts (K of a pool of 1,000 arms). The yardstick learns alone and exchanges
+Both run N clients on the same contexts (K of a pool of 1,000 arms). The yardstick learns alone and exchanges
 nothing; fedbandit runs Async-LinUCB with γ = 5, drawing of contexts, uploads and downloads included. The last line is
 one model for all clients, which always finds its matrix in the cache.
 """
@@ -14,7 +14,7 @@ import numpy as np
 import fedbandit as fb
 from benchmarks.timing import best_seconds, table
 
-CLIENTS, RIDGE = 1000, 0.1
+RIDGE = 0.1
 
 
 def numpy_linucb(env: fb.environments.Homogeneous, horizon: int, alpha: float = 1.0) -> float:
@@ -40,17 +40,19 @@ def main() -> None:
     """Print interactions per second and the ratio, for several shapes and horizons."""
     federated, central = fb.async_linucb(gamma_upload=5.0, gamma_download=5.0), fb.linucb_central()
     lines = []
-    for system, dim, arms, horizon, repeats in (
-        (federated, 25, 25, 1_000_000, 9),
-        (federated, 25, 25, 300_000, 15),
-        (federated, 25, 25, 30_000, 15),
-        (federated, 10, 10, 300_000, 9),
-        (federated, 25, 100, 300_000, 5),
-        (federated, 50, 25, 300_000, 5),
-        (central, 25, 25, 1_000_000, 5),
+    for system, clients, dim, arms, horizon, repeats in (
+        (federated, 1000, 25, 25, 1_000_000, 9),
+        (federated, 1000, 25, 25, 300_000, 15),
+        (federated, 1000, 25, 25, 30_000, 15),
+        (federated, 1000, 10, 10, 300_000, 9),
+        (federated, 1000, 25, 100, 300_000, 5),
+        (federated, 1000, 50, 25, 300_000, 5),
+        (federated, 200, 100, 25, 50_000, 3),
+        (federated, 50, 200, 25, 10_000, 3),
+        (central, 1000, 25, 25, 1_000_000, 5),
     ):
-        env = fb.environments.homogeneous(n_clients=CLIENTS, dim=dim, n_arms=arms, pool=1000, contexts="sphere")
-        short = max(10_000, horizon // 25)  # about as long: a quiet moment is as likely for one as for the other
+        env = fb.environments.homogeneous(n_clients=clients, dim=dim, n_arms=arms, pool=1000, contexts="sphere")
+        short = max(200_000 // dim, horizon // 25)  # about as long: a quiet moment is as likely for both
         fb.simulate(system, env, 5000)  # compile
         best = best_seconds(
             {
@@ -63,6 +65,7 @@ def main() -> None:
         lines.append(
             [
                 system.name,
+                f"{clients:,}",
                 f"{dim}",
                 f"{arms}",
                 f"{horizon:,}",
@@ -71,4 +74,4 @@ def main() -> None:
                 f"{ours / theirs:.1f}×",
             ]
         )
-    print(table(["system", "d", "K", "T", "NumPy loop, 1/s", "fedbandit, 1/s", "ratio"], lines))
+    print(table(["system", "N", "d", "K", "T", "NumPy loop, 1/s", "fedbandit, 1/s", "ratio"], lines))

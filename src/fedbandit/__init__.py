@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fedbandit._version import __version__
 
 if TYPE_CHECKING:
-    from fedbandit import checks, environments, evaluation, policies, privacy, protocols, structures
+    from fedbandit import bounds, checks, environments, evaluation, policies, privacy, protocols, structures
     from fedbandit.engine import Result, simulate
     from fedbandit.errors import FedbanditError
     from fedbandit.machines.client import ClientMachine
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from fedbandit.system import System
     from fedbandit.world import World
 
-_MODULES = ("checks", "environments", "evaluation", "policies", "privacy", "protocols", "structures")
+_MODULES = ("bounds", "checks", "environments", "evaluation", "policies", "privacy", "protocols", "structures")
 _NAMES = {
     "Result": "engine",
     "simulate": "engine",
@@ -87,6 +87,7 @@ __all__ = [
     "__version__",
     "async_linucb",
     "async_linucb_am",
+    "bounds",
     "cdp_fclub_dc",
     "checks",
     "club",

@@ -264,7 +264,7 @@ def encode(message: Message) -> bytes:
         case Recall(member, sequence):
             return _header(message, member, sequence)
         case Restate(member, sequence, releases, sums, known):
-            return _header(message, member, sequence, releases, known, sums.b.size) + _encode_sums(sums)
+            return _header(message, member, sequence, releases, on_grid(known), sums.b.size) + _encode_sums(sums)
         case Threshold(member, threshold):
             return _header(message, member, real=threshold)
         case Request(member, growth):

@@ -18,8 +18,10 @@ from fedbandit.messages import (
     Download,
     Join,
     Message,
+    Recall,
     Receipt,
     Request,
+    Restate,
     Threshold,
     Upload,
     decode,
@@ -337,6 +339,27 @@ def downloads() -> None:
     life.write()
 
 
+def recalled() -> None:
+    """The coordinator was restored from a backup."""
+    what = "A coordinator that has lost uploads asks for all of them at once."
+    life = Life("recall", what, agreed("async-linucb", gamma_upload=1.3))
+    life.open()
+    life.connect()
+    life.act(5)
+    life.reaches = False
+    made = life.client.status()["uploads"]
+    life.do("receive", message=encode(Recall(0, made)).hex())  # it has all: nothing
+    life.do("receive", message=encode(Recall(0, 1)).hex())
+    life.do("disconnect")
+    life.do("connect")
+    life.do("receive", message=encode(Recall(0, 0)).hex())
+    life.do("receive", message=encode(Receipt(0, 0)).hex())
+    life.do("receive", message=encode(Receipt(0, made)).hex())
+    life.reaches = True
+    life.check()
+    life.write()
+
+
 def ties() -> None:
     """The lowest index within 1e-9 of the largest score."""
     life = Life("ties", "Ties go to the lowest index.", agreed("async-linucb", dim=2, gamma_upload=4.0, alpha=0.5))
@@ -391,6 +414,8 @@ def messages() -> None:
         Request(3, 12.5),
         Collect(3, 4),
         Threshold(3, 0.75),
+        Recall(3, 4),
+        Restate(3, 5, 4, sums, 0.5),
     ]
     entries = [
         {"kind": type(m).__name__, "fields": fields_of(decode(encode(m))), "hex": encode(m).hex()} for m in known
@@ -437,7 +462,7 @@ def _write(name: str, case: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    for make in (asynchronous, counting, synchronous, queue, two_parts, restarts, downloads, ties, refusals):
+    for make in (asynchronous, counting, synchronous, queue, two_parts, restarts, downloads, recalled, ties, refusals):
         make()
     messages()
     draws()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,6 +33,8 @@ class Federation(Protocol):
     uploads: int
     downloads: int
     control_messages: int
+    sent_by: Counter[int]
+    received_by: Counter[int]
 
     @property
     def clipped(self) -> int:

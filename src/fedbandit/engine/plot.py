@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from fedbandit.errors import FedbanditError, needs
+import numpy as np
+
+from fedbandit.errors import FedbanditError, needs, require
+from fedbandit.types import Array, Ints
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
     from fedbandit.engine.result import Result
-
-
-import numpy as np
-
-from fedbandit.types import Ints
 
 
 def thinned(horizon: int, most: int) -> Ints:
@@ -38,14 +37,24 @@ def require_matplotlib() -> None:
     needs("matplotlib", "plots", "A plot")
 
 
-def plot_result(result: Result, ax: Axes | None = None) -> Axes:
+def plot_result(
+    result: Result, ax: Axes | None = None, bounds: Mapping[str, Callable[[Ints], Array]] | None = None
+) -> Axes:
     """Draw cumulative regret over rounds, and messages so far on a second axis if there were any.
 
-    Without `ax` a new pyplot figure is made, which a notebook shows by itself.
+    `bounds` are drawn dotted, scaled to meet the regret at the horizon. Without `ax` a new pyplot figure is made, which
+    a notebook shows by itself.
     """
     ax = _axes(result, ax, "cumulative regret")
     at = thinned(result.horizon, MOST_POINTS)
     ax.plot(at + 1, result.regret[at], color=REGRET_COLOUR, linewidth=1.8, label="regret")
+    for k, (name, bound) in enumerate((bounds or {}).items()):
+        grown = np.asarray(bound(at + 1), dtype=np.float64)
+        require(grown.shape == at.shape, f"the shape of the bound {name!r}", grown.shape, f"{at.shape}, one a round")
+        scaled = grown * (result.regret[-1] / grown[-1])
+        ax.plot(at + 1, scaled, color="0.35", linestyle=(0, (1, 1 + k)), linewidth=1.4, label=f"∝ {name}")
+    if bounds:
+        ax.legend(loc="lower right", frameon=False)
     if result.communication.messages:
         messages = _second_axis(ax, "messages so far (dashed)")
         curve = result.communication.message_curve[at]

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit._version import __version__
+from fedbandit.engine.details import ByClient, Estimates, read_by_client, read_estimates
 from fedbandit.engine.ledger import Ledger, read_ledger
 from fedbandit.engine.partitions import Partition, Partitions
 from fedbandit.engine.services import Service, Services
-from fedbandit.errors import FedbanditError, needs
+from fedbandit.errors import FedbanditError, needs, require
 from fedbandit.files import read_arrays, write_arrays
 from fedbandit.messages import Download, Request, Upload, encoded_size, statistics_scalars
 from fedbandit.privacy import Guarantee
@@ -97,7 +99,8 @@ class Result:
     """One run of one system: curves with one point per round, arms, communication, guarantee.
 
     `arms` is (T,), or (T, N) if all clients act in every round. `engine` is the one that ran. `privacy` says what the
-    guarantee has cost so far; it is None where there is none.
+    guarantee has cost so far; it is None where there is none. `by_client` and `estimates` are there if `simulate` was
+    asked for them (`per_client`, `watch`).
     """
 
     system: str
@@ -114,6 +117,8 @@ class Result:
     privacy: Ledger | None = None
     partitions: Partitions | None = field(default=None, repr=False)
     services: Services | None = field(default=None, repr=False)
+    by_client: ByClient | None = field(default=None, repr=False)
+    estimates: Estimates | None = field(default=None, repr=False)
 
     @property
     def clusters(self) -> list[Partition]:
@@ -161,8 +166,13 @@ class Result:
             **({} if self.privacy is None else {"privacy": self.privacy.summary()}),
         }
 
-    def to_frame(self) -> Any:
-        """A pandas DataFrame with one line per round (needs `fedbandit[frames]`)."""
+    def to_frame(self, by: Literal["round", "client"] = "round") -> Any:
+        """A pandas DataFrame with one line per round, or per client if `per_client` was set (`fedbandit[frames]`)."""
+        require(by in ("round", "client"), "by", by, "'round' or 'client'")
+        if by == "client":
+            if self.by_client is None:
+                raise FedbanditError("This result knows no clients; ask for them with simulate(…, per_client=True).")
+            return self.by_client.to_frame().assign(system=self.system, seed=self.seed)
         return needs("pandas", "frames", "A data frame").DataFrame(
             {
                 "round": np.arange(1, self.horizon + 1),
@@ -175,11 +185,15 @@ class Result:
             }
         )
 
-    def plot(self, ax: Any = None) -> Any:
-        """Cumulative regret over rounds, with the messages on a second axis (needs `fedbandit[plots]`)."""
+    def plot(self, ax: Any = None, *, bounds: Mapping[str, Callable[[Ints], Array]] | None = None) -> Any:
+        """Cumulative regret over rounds, with the messages on a second axis (needs `fedbandit[plots]`).
+
+        `bounds` are functions of rounds to draw beside it, by name, such as those of `fb.bounds`: each is scaled to
+        meet the regret at the horizon, since theorems hold up to a constant.
+        """
         from fedbandit.engine.plot import plot_result
 
-        return plot_result(self, ax)
+        return plot_result(self, ax, bounds)
 
     def plot_clusters(self, partition: ArrayLike | None = None, ax: Any = None) -> Any:
         """The number of clusters over rounds and, given the truth, their adjusted Rand index (`fedbandit[plots]`)."""
@@ -201,6 +215,7 @@ class Result:
             "guarantee": asdict(self.guarantee),
             "dim": self.communication.dim,
             "control_messages": self.communication.control_messages,
+            **({} if self.by_client is None else {"n_clients": self.by_client.n_clients}),
             **({} if self.privacy is None else {"clipped": self.privacy.clipped}),
         }
         arrays = {
@@ -209,10 +224,9 @@ class Result:
             "arms": self.arms,
             "uploads": self.communication.per_round_uploads,
             "downloads": self.communication.per_round_downloads,
-            **({} if self.privacy is None else self.privacy.arrays()),
         }
-        for kept in (self.partitions, self.services):
-            arrays |= {} if kept is None else kept.arrays()
+        for part in (self.privacy, self.partitions, self.services, self.by_client, self.estimates):
+            arrays |= {} if part is None else part.arrays()
         return write_arrays(path, header, arrays)
 
     @classmethod
@@ -237,6 +251,8 @@ class Result:
                 partitions=Partitions.from_arrays(arrays) if "clusters.rounds" in arrays else None,
                 services=Services.from_arrays(arrays) if "served.rounds" in arrays else None,
                 privacy=read_ledger(header, arrays),
+                by_client=read_by_client(header.get("n_clients"), arrays),
+                estimates=read_estimates(arrays),
             )
         except KeyError as missing:
             raise FedbanditError(f"{os.fspath(path)!r} is not a saved result: it has no {missing}.") from None

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Literal
 
 import numpy as np
 
 from fedbandit.engine.checkpoint import fingerprint, read_checkpoint, write_checkpoint
+from fedbandit.engine.details import ByClient, Estimates, rounds_to_watch
 from fedbandit.engine.draws import Ahead
 from fedbandit.engine.learner import Learner, Outcome, outcome
 from fedbandit.engine.plain import PlainLearner
 from fedbandit.engine.result import Communication, Result
 from fedbandit.environments.block import Environment, actions_per_round, world_of
 from fedbandit.errors import FedbanditError, require, whole_number
+from fedbandit.sharing import NEVER
 from fedbandit.system import System
+from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
 Engine = Literal["auto", "plain", "fast"]
@@ -53,6 +56,8 @@ def simulate(
     progress: Callable[[int], object] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 100_000,
+    per_client: bool = False,
+    watch: Sequence[int] = (),
 ) -> Result:
     """Run `system` on `env` for `horizon` rounds and return curves, arms, communication and guarantee.
 
@@ -63,13 +68,16 @@ def simulate(
     With `checkpoint`, the state is saved to that file about every `checkpoint_every` rounds; if the file is there
     already, the simulation goes on from it (and refuses a file of other arguments).
 
+    With `per_client`, `result.by_client` has regret and reward of each client and, with the plain engine, its messages.
+    `watch` is a list of rounds after which θ̂ of each client is noted (`result.estimates`); it needs the plain engine.
+
     >>> import fedbandit as fb
     >>> env = fb.environments.homogeneous(n_clients=5, dim=3, n_arms=4)
     >>> result = fb.simulate(fb.async_linucb(gamma_upload=2.0, gamma_download=2.0), env, horizon=200, seed=0)
     >>> result.regret.shape, result.communication.uploads > 0
     ((200,), True)
     """
-    simulation = Simulation(system, env, horizon, seed, engine=engine)
+    simulation = Simulation(system, env, horizon, seed, engine=engine, per_client=per_client, watch=watch)
     if checkpoint is not None and simulation.keep(checkpoint, checkpoint_every) and progress is not None:
         progress(simulation.round)
     while not simulation.finished:
@@ -95,6 +103,8 @@ class Simulation:
         *,
         engine: Engine = "auto",
         blocks: Ahead | None = None,
+        per_client: bool = False,
+        watch: Sequence[int] = (),
     ) -> None:
         if not isinstance(system, System):
             raise FedbanditError(f"The system is {system!r}, but must be a System; did you forget to call the preset?")
@@ -107,10 +117,15 @@ class Simulation:
         self._blocks = blocks or Ahead(env.open(seed), self.interactions)
         self._checkpoint: tuple[str | os.PathLike[str], str, int] | None = None  # file, identity, rounds between
         self._saved = 0
+        self.watch = rounds_to_watch(watch, horizon)
+        if self.watch and engine == "fast":
+            raise FedbanditError("The fast engine cannot watch estimates; use engine='plain', or 'auto'.")
         self.asked, self._world = engine, world
-        self.use_engine(engine)
+        self.use_engine("plain" if self.watch else engine)
         self.done = 0  # interactions
         self.totals = outcome(horizon, self.interactions)  # regret and reward are curves in the end
+        self._acted: list[tuple[Ints, Array, Array]] | None = [] if per_client else None  # who, regret, reward
+        self._seen: list[Array] = []  # θ̂ of all clients
 
     def use_engine(self, asked: Engine) -> None:
         """Begin with this engine."""
@@ -137,6 +152,8 @@ class Simulation:
 
     def keep(self, checkpoint: str | os.PathLike[str], every: int) -> bool:
         """Save the state to a file about every so many rounds; if it is there already go on from it, and say so."""
+        if self._acted is not None or self.watch:
+            raise FedbanditError("A simulation with per_client or watch cannot go on from a checkpoint; leave one out.")
         every = whole_number("checkpoint_every", every)
         identity = fingerprint(self.given, self.env, self.horizon, self.seed)
         self._checkpoint = checkpoint, identity, every
@@ -155,12 +172,16 @@ class Simulation:
         out = self._outcome_of(self.done, stop)
         s = 0
         while s < stop - self.done:
-            wake = self.learner.next_wake((self.done + s) // self.per_round)
+            wake = min(self.learner.next_wake((self.done + s) // self.per_round), self._next_watch)
             before, s = s, self.learner.run(s, min(stop, wake * self.per_round) - self.done, self.done, block, out)
             rounds, within = divmod(self.done + s, self.per_round)
             # Asked again: what was said in this round may have to be answered at its end.
             if s > before and within == 0 and self.learner.next_wake(rounds - 1) == rounds:
                 self.learner.end_round(rounds, out, s - 1)
+            if s > before and within == 0 and rounds == self._next_watch:
+                self._seen.append(self._estimates())
+        if self._acted is not None:
+            self._acted.append((block.clients, out.regret.copy(), out.reward.copy()))
         self._sort_by_round(out, self.done, stop)
         self.done = stop
         if self.finished:
@@ -171,6 +192,28 @@ class Simulation:
             if self.round - self._saved >= every:
                 write_checkpoint(path, self, identity)
                 self._saved = self.round
+
+    @property
+    def _next_watch(self) -> int:
+        """The next round after which estimates are noted, or a large number."""
+        return self.watch[len(self._seen)] if len(self._seen) < len(self.watch) else NEVER
+
+    def _estimates(self) -> Array:
+        """θ̂ of each client: the means of unit vectors, whatever its model's structure is."""
+        assert isinstance(self.learner, PlainLearner)
+        models = [self.learner.federation.model_of(i) for i in range(self.env.n_clients)]
+        unit, unknown = np.eye(self.env.dim), np.full(self.env.dim, np.nan)
+        return np.stack([unknown if model is None else model.means(unit) for model in models])
+
+    def _by_client(self) -> ByClient | None:
+        if self._acted is None:
+            return None
+        clients, regrets, rewards = (np.concatenate(parts) for parts in zip(*self._acted, strict=True))
+        sent = self.learner.federation if isinstance(self.learner, PlainLearner) else None
+        counts = () if sent is None else (sent.sent_by, sent.received_by)
+        N = self.env.n_clients
+        messages = [np.array([count[i] for i in range(N)], dtype=np.int64) for count in counts]
+        return ByClient(N, clients, regrets, rewards, *messages)
 
     def _outcome_of(self, start: int, stop: int) -> Outcome:
         """Where the loop writes: straight into the totals if a round is one interaction."""
@@ -206,4 +249,6 @@ class Simulation:
             services=self.learner.services,
             privacy=self.learner.ledger(),
             engine=self.engine,
+            by_client=self._by_client(),
+            estimates=Estimates(np.array(self.watch), np.stack(self._seen)) if self.watch else None,
         )

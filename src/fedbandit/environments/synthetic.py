@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -17,7 +18,10 @@ ZIPF = 1.5
 """How skewed "skewed" arrivals are: with 1,000 clients, the busiest one acts in two of five rounds."""
 
 
-Contexts = Literal["ball", "sphere", "decaying"]
+Adversary = Callable[[np.random.Generator, Ints, Ints, Array], Array]
+"""A function of random numbers, rounds (n,), clients (n,) and their true parameters (n, d); contexts (n, K, d)."""
+
+Contexts = Literal["ball", "sphere", "decaying"] | Adversary
 
 LATEST = 10**12
 """The latest round that anything can happen in."""
@@ -35,6 +39,9 @@ class Synthetic(Unstructured):
     contexts: uniform in the unit "ball" or on the unit "sphere"; "decaying" ones are on the sphere too, but entry i of
         d had the variance (d − i)/d, i = 0, 1, …, before they were normalised: so are the pools of the codes of
         Async-LinUCB and HetoFedBandit.
+        A function makes them adversarial or drifting: contexts(rng, rounds, clients, parameters) is told the random
+        numbers to use, the round and the client of each of n interactions and their true parameters (n, d), and returns
+        the arms (n, K, d), of norm ≤ 1. It sees everything but what systems do, so that all face the same arms.
     rewards: "gaussian", or "bernoulli" (contexts and parameters are then non-negative, so that means are in [0, 1]).
     delay: rounds until a reward is seen, a number, or (shortest, longest) for a random one. It is learnt from just
         before the action that many rounds later, so that with one client a round 1 is as good as 0.
@@ -70,11 +77,13 @@ class Synthetic(Unstructured):
             object.__setattr__(self, "pool", pool)
         for field, choices in (
             ("rounds", ("one", "all")),
-            ("contexts", ("ball", "sphere", "decaying")),
+            *(() if callable(self.contexts) else (("contexts", ("ball", "sphere", "decaying")),)),
             ("rewards", ("gaussian", "bernoulli")),
         ):
             value = getattr(self, field)
             require(isinstance(value, str) and value in choices, field, value, " or ".join(map(repr, choices)))
+        if callable(self.contexts) and (self.pool is not None or self.rewards == "bernoulli"):
+            raise FedbanditError("contexts can be a function only with fresh arms (pool=None) and Gaussian rewards.")
         self._check_arrivals()
         low, high = self.delay_range
         require(0 <= low <= high, "delay", self.delay, "a number of rounds ≥ 0, or (shortest, longest)")
@@ -149,6 +158,12 @@ class Synthetic(Unstructured):
         scale_rows(x, rng.random(n) ** (1 / self.dim) if self.contexts == "ball" else 1.0)
         return np.abs(x, out=x) if self.rewards == "bernoulli" else x
 
+    def parameters_of(self, seed: int, done: int = 0) -> Array:
+        """The true parameters (N, d) of a seed in the round after `done`, to compare estimates with."""
+        stream = self.open(seed)
+        phase = int(np.searchsorted(np.asarray(self.drift, dtype=np.int64), done, "right"))
+        return np.asarray(stream.parameters[phase][np.resize(stream.taste, self.n_clients)])
+
     def open(self, seed: int) -> SyntheticStream:
         """The stream of a seed."""
         return SyntheticStream(self, whole_number("seed", seed, 0))
@@ -210,11 +225,13 @@ class SyntheticStream:
         phase = np.searchsorted(
             np.asarray(env.drift, dtype=np.int64), np.arange(start, start + n) // per_round, "right"
         )
+        taste = self.taste[clients] if len(self.taste) > 1 else np.broadcast_to(self.taste, n)
         if self.pool is not None:
             X, arms = self.pool, draw_distinct(rng, len(self.pool), n, env.n_arms)
         else:
-            X, arms = self.fresh_arms(rng, n), np.arange(n * env.n_arms).reshape(n, env.n_arms)
-        taste = self.taste[clients] if len(self.taste) > 1 else np.broadcast_to(self.taste, n)
+            given = callable(env.contexts)
+            X = self._given_arms(rng, start, clients, taste, phase) if given else self.fresh_arms(rng, n)
+            arms = np.arange(n * env.n_arms).reshape(n, env.n_arms)
         means = self._means(X, arms, taste, phase)
         rng = generator(self.seed, Purpose.REWARDS, c)
         bernoulli = env.rewards == "bernoulli"
@@ -229,6 +246,18 @@ class SyntheticStream:
             rewards=np.empty((0, 0)),
             delays=self._delays(c),
         )
+
+    def _given_arms(self, rng: np.random.Generator, start: int, clients: Ints, taste: Ints, phase: Ints) -> Array:
+        """The arms that the environment's function wants."""
+        env, n = self.env, clients.size
+        assert callable(env.contexts)
+        rounds = np.arange(start, start + n) // (env.n_clients if env.rounds == "all" else 1)
+        X = np.asarray(env.contexts(rng, rounds, clients, self.parameters[phase, taste]), dtype=np.float64)
+        wanted = (n, env.n_arms, env.dim)
+        require(X.shape == wanted, "the shape of what contexts returned", X.shape, f"{wanted}")
+        longest = float(np.sqrt(np.einsum("nkd,nkd->nk", X, X).max()))
+        require(longest <= 1 + 1e-9, "the norm of a context that contexts returned", longest, "at most 1")
+        return np.ascontiguousarray(X.reshape(-1, env.dim))
 
     def fresh_arms(self, rng: np.random.Generator, n: int) -> Array:
         """The arms of n interactions, K after K."""

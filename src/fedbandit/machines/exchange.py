@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError, require
+from fedbandit.machines.doubt import doubted
 from fedbandit.machines.mixing import mix
 from fedbandit.messages import (
     Collect,
@@ -99,6 +100,7 @@ class Exchange:
         self._policy = system.policy.told(system.as_seen(world))
         self._noise = system.as_seen(world).noise
         self._counts_only = system.counts_only
+        self._doubts = system.structure.by_member
         self._model = model
         self._unread: Download | None = None
         self._on_top: dict[int, Upload] = {}  # uploads that no download has contained yet, the last ones
@@ -107,7 +109,9 @@ class Exchange:
         self._epoch = 0
         self._told = zero_sums(self.dim)  # what a peer has told the others itself
         # Observations uploaded and log det when it was last served; None where triggers look at what is pending.
-        self._served: tuple[int, float] | None = (0, 0.0) if system.protocol.since_served else None
+        # So too in secure sums: whoever was absent from one does not ask for the next at once.
+        since_served = system.protocol.since_served or (system.privacy.pooled and system.privacy.site == "client")
+        self._served: tuple[int, float] | None = (0, 0.0) if since_served else None
         drawn = source or partial(generator, seed, Purpose.NOISE, member if number is None else number)
         self._keeps_own = system.privacy.keeps_own or system.privacy.perturbs != "statistics"
         self._pooled = system.privacy.pooled
@@ -181,6 +185,11 @@ class Exchange:
         self.outbox[self.sequence] = self._on_top[self.sequence] = upload
         return upload
 
+    @property
+    def secure_sums(self) -> bool:
+        """Whether its statistics leave in secure sums only."""
+        return isinstance(self.stream, SumStream)
+
     def contribute(self, epoch: int, included: int) -> list[Message]:
         """Put what is pending into the secure sum of an epoch, given the last one in which this client was included."""
         assert isinstance(self.stream, SumStream)
@@ -189,6 +198,7 @@ class Exchange:
             self.exhausted = True
             return []
         sums = model.pending()
+        self._served = model.n_own, model.logdet
         if stream.may_release(sums.n):
             model.mark_sent()
         else:
@@ -263,7 +273,11 @@ class Exchange:
                 return
             width = self._policy.width_alone(own, self.ridge, self._noise)
             mixed, slack = mix(own, others, message.slack, self.ridge, width)
+            if self._doubts:
+                mixed, slack = doubted(own, mixed, slack, self.ridge, self._noise)
             self._model.adopt(mixed, slack, message.version)
+            if self._served is not None:
+                self._served = self._model.n_own, self._model.logdet
             return
         sums = add(message.sums, self._settled) if self._settled.n > 0 else message.sums
         for upload in self._on_top.values():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Generic, NamedTuple, TypeVar
 
@@ -56,6 +56,8 @@ class Carrier(Generic[Client]):
         self.coordinator = self.system.coordinator(world, seed)
         self.clients: dict[int, Client] = {}
         self.uploads = self.downloads = self.control_messages = 0
+        self.sent_by: Counter[int] = Counter()
+        self.received_by: Counter[int] = Counter()
         self.start = self.system.sharing(world)
         """What clients begin with."""
         self.absent = 0.0
@@ -118,8 +120,10 @@ class Carrier(Generic[Client]):
         match message:
             case Upload() | Contribution():
                 self.uploads += counted
+                self.sent_by[message.member] += counted
             case Download():
                 self.downloads += counted
+                self.received_by[message.member] += counted
             case Request() | Collect() | Threshold():
                 self.control_messages += 1
         return decode(encode(message)) if self._encoded else message

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -179,6 +180,8 @@ class AllServers(ABC, Generic[AnyServer]):
         """The server of each user."""
         self.servers = [self.make(server, some, waiting) for server, some in enumerate(users)]
         self.uploads = self.downloads = self.control_messages = 0
+        self.sent_by: Counter[int] = Counter()
+        self.received_by: Counter[int] = Counter()
 
     @abstractmethod
     def make(self, server: int, users: Ints, waiting: int) -> AnyServer:

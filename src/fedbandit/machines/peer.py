@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from numpy.typing import ArrayLike
@@ -209,6 +210,8 @@ class PeerLink:
         told = system.told(world)
         self.peers = [PeerMachine(i, told, world, seed, waiting=waiting) for i in range(world.n_clients)]
         self.uploads = self.control_messages = 0
+        self.sent_by: Counter[int] = Counter()
+        self.received_by: Counter[int] = Counter()
 
     def select(self, i: int, arms: Array) -> Choice:
         """Peer i chooses one of the arms."""
@@ -232,6 +235,7 @@ class PeerLink:
         for sender, receiver, message in carried:
             if isinstance(message, Tell):
                 self.uploads += 1
+                self.sent_by[sender] += 1
             else:
                 self.control_messages += 1
             self.peers[receiver].receive(sender, message)

@@ -15,6 +15,7 @@ STATUS = {
     "order": 409,
     "terms": 409,
     "horizon": 409,
+    "sum": 409,
     "size": 413,
     "statistics": 422,
     "version": 426,

@@ -22,6 +22,7 @@ from fedbandit.network.jsonable import to_json
 from fedbandit.parts import name_of
 from fedbandit.policies import Policy
 from fedbandit.privacy.privacy import Releases
+from fedbandit.privacy.sum_stream import SumStream
 from fedbandit.protocols.protocol import says_what_it_knows
 from fedbandit.sharing import LocalModel, Share, prior_share
 from fedbandit.streams import policy_key
@@ -57,6 +58,8 @@ def client_terms(agreement: Agreement, member: int) -> dict[str, Any]:
         needed |= {"exploring", explorer["kind"]}
     if system.protocol.one_by_one:
         needed.add("one-by-one")
+    if system.privacy.perturbs == "statistics":
+        needed.add("others")  # downloads are the others' noisy sums, to be mixed with one's own
     prior = prior_share(system.sharing(world), member)
     plain: dict[str, Any] = to_json(
         {
@@ -188,7 +191,7 @@ def _privacy(site: str, perturbs: str, laplace: float, stream: Releases | None) 
         return {"kind": "noisy-rewards", "scale": laplace} if laplace > 0 else {"kind": "none"}
     mechanism = stream.mechanism
     return {
-        "kind": f"private-{perturbs.replace(' ', '-')}",
+        "kind": "secure-sums" if isinstance(stream, SumStream) else f"private-{perturbs.replace(' ', '-')}",
         "noise": mechanism.noise,
         "scale": mechanism.scale,
         "reward_weight": mechanism.reward_weight,

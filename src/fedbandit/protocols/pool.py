@@ -105,6 +105,7 @@ class Pool:
         """The last epoch whose sum a member is in; of a trusted coordinator, its last upload that was published."""
         self.unopened = ""
         """Why the last sum was not opened, if it was not."""
+        self._failures = self._quiet = 0  # sums not opened since the last one that was; requests to ignore after that
         self._parts: dict[int, Contribution] = {}
         self._new: dict[int, tuple[int, int]] = {}  # member → upload and observations that are not published yet
 
@@ -125,6 +126,11 @@ class Pool:
         self._parts[who] = message
         return before is None
 
+    def ignores_request(self) -> bool:
+        """Whether it is too early for another sum: after one that could not be opened, and longer after the next."""
+        self._quiet -= self._quiet > 0
+        return self._quiet > 0
+
     def close(self, epoch: int, members: Members) -> bool:
         """A call is answered by all who could: make a new total of what came, if it may be told."""
         return self._open(epoch, members) if isinstance(self.total, Opening) else self._publish(members)
@@ -135,7 +141,10 @@ class Pool:
         parts, self._parts, self.unopened = list(self._parts.values()), {}, ""
         if len(parts) < self.total.quorum:
             self.unopened = f"{len(parts)} clients answered in epoch {epoch}, {self.total.quorum} are needed for a sum"
+            self._failures += 1
+            self._quiet = self.total.quorum * 2 ** min(self._failures, 10)
             return False
+        self._failures = 0
         words = np.add.reduce([part.words for part in parts])  # modulo 2⁶⁴
         self.take_sum(epoch, words, {part.member: part.n for part in parts}, members)
         return True

@@ -70,6 +70,11 @@ class SumClient:
         self.problem = ""
         """Why this client has left the sum, if it has."""
 
+    @property
+    def over(self) -> bool:
+        """Whether it has nothing more to say."""
+        return self._awaited is None
+
     def begin(self) -> SumMessage:
         """Step 1: announce fresh keys."""
         signature = self._identity.sign(self._announced(self.member, self._fresh))

@@ -38,12 +38,13 @@ from fedbandit.network.client.features import Features, OutOfRange, as_agreed
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import StoreError, open_store
 from fedbandit.privacy.guarantee import Guarantee
-from fedbandit.privacy.noise import Source
+from fedbandit.privacy.noise import Size, Source
 from fedbandit.system import System
 from fedbandit.types import Array
 
 if TYPE_CHECKING:
     from fedbandit.environments.decision_log import DecisionLog
+    from fedbandit.network.client.sums import SumTalk
 
 log = logging.getLogger("fedbandit.client")
 
@@ -112,6 +113,11 @@ class Client:
         self._connection = Connection(self._durable, self._locked, self._address)
         if report:
             self._connection.report = self._report
+        self._sums: SumTalk | None = None
+        if self._durable.machine.secure_sums:
+            from fedbandit.network.client.sums import SumKeys, SumTalk  # here: it needs the extra `secure`
+
+            self._sums = SumTalk(self._durable, self._locked, self._address, SumKeys(state))
         self._thread = threading.Thread(target=self._talk, name="fedbandit-client", daemon=True)
         self._closed, self._process = False, os.getpid()
         _open_clients.add(self)
@@ -199,7 +205,12 @@ class Client:
     @property
     def problem(self) -> str | None:
         """A sentence if a person has to do something, None if all is well (being offline is well)."""
-        return self._connection.problem
+        return self._connection.problem or (None if self._sums is None else self._sums.problem)
+
+    @property
+    def acquaintances(self) -> dict[int, str]:
+        """Fingerprints of the keys by which this client knows the others in secure sums, to be compared by people."""
+        return {} if self._sums is None else self._sums.keys.acquaintances.fingerprints()
 
     @property
     def guarantee(self) -> Guarantee:
@@ -250,6 +261,8 @@ class Client:
         self._closed = True
         _open_clients.discard(self)
         self._connection.close()
+        if self._sums is not None:
+            self._sums.close()
         self._thread.join(10.0)
         try:
             with self._locked():
@@ -410,8 +423,28 @@ def _decision_log(folder: str | os.PathLike[str] | None, client: str) -> Decisio
     return DecisionLog(folder, client=client)
 
 
+class CoordinatorsNoise:
+    """The noise of a federation whose coordinator draws it, securely: there is none to draw here."""
+
+    label = "secure"
+
+    def standard_normal(self, size: Size) -> Array:
+        """None."""
+        raise FedbanditError(f"A client draws no noise of shape {size} where its coordinator is trusted to.")
+
+    def standard_gamma(self, shape: float, size: Size) -> Array:  # noqa: ARG002
+        """None."""
+        return self.standard_normal(size)
+
+    def laplace(self, loc: float, scale: float, size: Size) -> Array:  # noqa: ARG002
+        """None."""
+        return self.standard_normal(size)
+
+
 def _source(system: System, report: bool, *, lasts: bool) -> Source | None:
     """Where the noise of a client comes from, if it draws any."""
+    if system.privacy.site == "coordinator" and system.privacy.pooled:
+        return CoordinatorsNoise()
     if system.privacy.site != "client":
         return None
     if report:

@@ -40,6 +40,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedbandit.errors import FedbanditError, number, require
 from fedbandit.machines.client import Choice, ClientMachine
 from fedbandit.messages import (
+    Collect,
     Download,
     Message,
     Recall,
@@ -55,6 +56,7 @@ from fedbandit.network.envelope import Envelope, extend, seal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import Store
 from fedbandit.privacy.noise import Source
+from fedbandit.privacy.sum_stream import SumStream
 from fedbandit.state import State, pack, pack_entry, require_like, restoring, unpack, unpack_entry
 from fedbandit.sums import add, zero_sums
 from fedbandit.types import Array
@@ -108,6 +110,8 @@ class DurableClient:
         self.incarnation = 0
         self.epoch = 0
         self.chain = 0
+        self.called: Collect | None = None
+        """The call to a secure sum that it has not answered."""
         self.asking: Request | None = None
         """A request that has to be sent."""
         self.uploaded = zero_sums(self.machine.dim)
@@ -264,6 +268,10 @@ class DurableClient:
 
     def receive(self, message: Message) -> None:
         """Take a message from the coordinator. What it changes may be lost: the coordinator sends it again."""
+        if isinstance(message, Collect) and isinstance(self.machine.stream, SumStream):
+            if message.epoch > self.machine.stream.epoch:
+                self.called = message
+            return
         if isinstance(message, Recall):
             first = min(self.machine.outbox, default=self.machine.sequence + 1)
             self._restating, self._stated = message.sequence < first - 1 and self.all_uploads, 2**64
@@ -281,6 +289,14 @@ class DurableClient:
             self._note(messages)
         if changed:
             self._append()
+
+    def contribute(self, epoch: int, included: int) -> Message | None:
+        """This client's part of a secure sum: in the store, as spent, when this returns."""
+        with self.lock:
+            made = self.machine.receive(Collect(self.machine.member, epoch, included))
+            self._defer()
+        self._snapshot(durable=True)
+        return made[0] if made else None
 
     # How it is kept
 

@@ -146,15 +146,10 @@ def on_a_network(agreement: Agreement) -> Agreement:
     if machine is None:
         peers = ": its peers talk to one another; see fedbandit peer" if system.protocol.says == "gossip" else ""
         raise FedbanditError(f"{name} has no coordinator{peers or ', since its clients exchange nothing'}.")
-    if system.privacy.site == "coordinator":
+    if system.privacy.site == "coordinator" and not system.privacy.pooled:
         raise FedbanditError(
             f"{name} has the coordinator draw the noise, which on a network it does not; choose a system whose "
             "clients do."
-        )
-    if system.privacy.pooled:
-        raise FedbanditError(
-            f"{name} opens sums of everybody's statistics only, which is simulated, but not yet done on a network; use "
-            "trust='nobody'."
         )
     if not machine.clocked:
         return agreement

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fedbandit.errors import FedbanditError, whole_number
+from fedbandit.machines.sums.server import OpenedSum
 from fedbandit.messages import Join, Message, Receipt, Request, Restate, Upload, decode
 from fedbandit.network.coordinator import journal as kinds
 from fedbandit.network.coordinator.journal import Entry, numbers
@@ -34,6 +35,7 @@ from fedbandit.network.envelope import UNSAID, Envelope, unseal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import Store, StoreError
+from fedbandit.network.sums import numbers_of
 from fedbandit.sums import Sums
 
 ROUNDS_TO_ANSWER = 30
@@ -140,6 +142,27 @@ class Federation(RecordedFederation):
             unavailable = self._unavailable(error)
             return [outcome if isinstance(outcome, Refusal) else unavailable for outcome in outcomes]
         return outcomes
+
+    def open_sum(self, opened: OpenedSum, at: float) -> list[Message]:
+        """A secure sum has been opened: it is in the store before anybody is told."""
+        self._catch_up_with_store()
+        answers = self.take_sum(opened, at)
+        try:
+            self.write([Entry(kinds.SUM, at, "", numbers(*numbers_of(opened)))])
+        except StoreError as error:
+            raise self._unavailable(error) from None
+        return answers
+
+    def give_up_sum(self, reason: str, at: float) -> list[Message]:
+        """A secure sum will never be opened: whoever was called waits for the next one."""
+        self._catch_up_with_store()
+        awaited = self.machine.awaits()
+        answers = self._go_on(self.machine.excuse(awaited), at)
+        self.write([Entry(kinds.ABSENT, at, "", numbers(*awaited))])
+        if self.machine.pool is not None:
+            self.machine.pool.unopened = reason
+        self.events.append(Event("a sum was not opened", {"reason": reason}))
+        return answers
 
     def tick(self, at: float) -> list[Message]:
         """The time of a round has passed; what is to be sent now. A client that is offline asks when it is back."""

@@ -14,9 +14,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar
 
+from fedbandit.machines.sums.messages import encode_step
 from fedbandit.messages import Download, Join, Message, encode, is_a
 from fedbandit.network.coordinator.config import ServerConfig
 from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.coordinator.sums import SumDesk
 from fedbandit.network.credentials import Credentials, Identity
 from fedbandit.network.envelope import unseal
 from fedbandit.network.refusal import Refusal
@@ -112,6 +114,7 @@ class HostedFederation:
         self.connections: dict[int, SendQueue] = {}  # member → what waits on its connection
         self.reports: dict[str, dict[str, float]] = {}
         self.limits: dict[str, RateLimit] = {}  # by client
+        self.sums = SumDesk(federation)
         self._one_at_a_time = asyncio.Lock()
         self.queue: asyncio.Queue[tuple[str, bytes, asyncio.Future[list[Message] | Refusal]]] = asyncio.Queue()
 
@@ -165,6 +168,19 @@ class HostedFederation:
         async with self._one_at_a_time:
             return await asyncio.to_thread(function, *args, **kwargs)
 
+    async def take_step(self, identity: Identity, body: bytes) -> list[bytes]:
+        """A client's step of a secure sum, or none; the steps that wait for it."""
+        self.limit(identity.name)
+        try:
+            steps = await self.do(self.sums.exchange, identity.name, body, now())
+        except Refusal as refusal:
+            self.refuse(identity.name, refusal)
+            raise
+        finally:
+            told, self.sums.told = self.sums.told, []
+            self._push(told)
+        return [encode_step(step) for step in steps]
+
     async def work(self) -> None:
         """Take frames for ever."""
         while True:
@@ -189,6 +205,9 @@ class HostedFederation:
             await asyncio.sleep(self.round_seconds)
             try:
                 messages = await self.do(self.federation.tick, now())
+                if self.federation.machine.secure_sums:
+                    await self.do(self.sums.look, now())
+                    messages, self.sums.told = [*messages, *self.sums.told], []
             except Refusal as refusal:  # the store cannot be written: the round did not end, and the next one tries
                 log.warning("no round", extra={"federation": self.federation.name, "kind": refusal.kind})
                 continue

@@ -13,7 +13,7 @@ from fedbandit.state import State, pack, pack_entry, unpack, unpack_entry
 KIND = "coordinator"
 _HEAD = struct.Struct("<BdH")  # kind, time, length of the name
 _NUMBER = struct.Struct("<Q")
-FRAME, ENROLMENT, QUARANTINE, ROUND, TICK, ABSENT, SUSPENSION, DEPARTURE, READMISSION, SUSPICION = range(1, 11)
+FRAME, ENROLMENT, QUARANTINE, ROUND, TICK, ABSENT, SUSPENSION, DEPARTURE, READMISSION, SUSPICION, SUM = range(1, 12)
 """Kinds of entries. QUARANTINE is that of format 1, which has a reason and nobody who gave it."""
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError, shown
+from fedbandit.machines.sums.server import OpenedSum
 from fedbandit.messages import (
     Collect,
     Download,
@@ -35,6 +36,8 @@ from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.envelope import SIZE, Envelope, extend, unseal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import Store
+from fedbandit.network.sums import opened_of
+from fedbandit.privacy.secure import SecureSource
 from fedbandit.protocols.coordinator import Coordinator
 from fedbandit.sharing import Groups, Others
 from fedbandit.state import State, StateError, require_like, restoring
@@ -75,7 +78,10 @@ class RecordedFederation:
         self.register = Register(agreement.world.n_clients)
 
     def _machine(self) -> Coordinator:
-        machine = self.system.told(self.agreement.world).coordinator(self.agreement.world)
+        trusted = self.system.privacy.pooled and self.system.privacy.site == "coordinator"
+        source = SecureSource() if trusted else None
+        drawn = None if source is None else (lambda _: source)
+        machine = self.system.told(self.agreement.world).coordinator(self.agreement.world, source=drawn)
         if machine is None:
             raise FedbanditError(f"{self.agreement.system} has no coordinator: its clients exchange nothing.")
         if self.rules.retract and machine.pool is None:  # a pool has one noisy total, in which nobody's part is known
@@ -87,6 +93,7 @@ class RecordedFederation:
         self.activity = Activity()
         self.terms = [self.digest.hex()]
         self.rounds = self.rounds_kept = self.waited = 0
+        self.published = 0  # totals of a trusted coordinator that are in the store
         self.waited_in = -1  # the call whose answers were awaited at the last tick
         self._agree(wanted)
         state, entries = self.journal.read()
@@ -114,6 +121,8 @@ class RecordedFederation:
                 self.machine.keep_contributions()
             self.journal.snapshot(self.state())
         self.rounds_kept = self.rounds
+        if self.machine.pool is not None:
+            self.published = self.machine.pool.total.epoch
 
     def _change(self, agreement: Agreement) -> None:
         """Let a sound change of the agreement take effect."""
@@ -176,6 +185,8 @@ class RecordedFederation:
             self.end_this_round(number, at)
         elif entry.kind == kinds.ABSENT:
             self.mark_absent(entry.numbers(), at)
+        elif entry.kind == kinds.SUM:
+            self.take_sum(opened_of(entry.numbers()), at)
         else:
             envelope, data = unseal(entry.rest)
             self.apply(self.register.record(name), envelope, decode(data), data, at)
@@ -246,6 +257,14 @@ class RecordedFederation:
                 self.register.by_number[i].absent = True
         return self._go_on(self.machine.excuse(members), at)
 
+    def take_sum(self, opened: OpenedSum, at: float) -> list[Message]:
+        """A secure sum has been opened: members are credited, and sent the new total."""
+        for member, n in opened.counts.items():
+            record = self.register.by_number[member]
+            record.last_heard, record.uploads, record.releases = at, record.uploads + 1, record.releases + 1
+            record.observations = n
+        return self._go_on(self.machine.take_sum(opened.epoch, opened.words, opened.counts), at)
+
     def is_present(self, member: int) -> bool:
         """Whether an answer of this member is worth waiting for; one that never asked for an invitation has none."""
         records = self.register.by_number
@@ -278,6 +297,11 @@ class RecordedFederation:
         if entries and self.rounds != self.rounds_kept:  # rounds without other entries are written with the next one
             entries = [Entry(kinds.ROUND, 0.0, "", numbers(self.rounds)), *entries]
             self.rounds_kept = self.rounds
+        pool = self.machine.pool
+        if entries and pool is not None and not pool.secure and pool.total.epoch != self.published:
+            self.published = pool.total.epoch  # noise is drawn once: no entry could repeat it
+            self.journal.snapshot(self.state())
+            return
         self.journal.write(entries, self.state)
 
 

@@ -4,6 +4,7 @@
 |--------------------------------------|----------|--------------------------------------------------------------------|
 | GET  /v1/{federation}/invitation     | client   | the agreement and the client's member number, as JSON              |
 | POST /v1/{federation}/messages       | client   | one frame; the answers, each after its length in four bytes        |
+| POST /v1/{federation}/sums           | client   | a step of a secure sum, or nothing; the steps that wait for it     |
 | WS   /v1/{federation}/stream         | client   | frames to the coordinator, messages to the client, as they come    |
 | POST /v1/{federation}/quarantine     | admin    | {"client": name, "reason": text}; an empty reason ends it          |
 | GET  /api/overview, /metrics         | observer | what the live page shows, and the same for Prometheus              |
@@ -81,6 +82,13 @@ def make_app(host: Host) -> Starlette:
         body = b"".join(_LENGTH.pack(len(answer)) + answer for answer in answers)
         return Response(body, media_type="application/octet-stream")
 
+    async def sums(request: Request) -> Response:
+        identity = identify(request, "client")
+        hosted = host.hosted(request.path_params["federation"])
+        steps = await hosted.take_step(identity, await _body(request, hosted.sums.most_bytes))
+        body = b"".join(_LENGTH.pack(len(step)) + step for step in steps)
+        return Response(body, media_type="application/octet-stream")
+
     async def quarantine(request: Request) -> Response:
         identify(request, "admin")
         hosted = host.hosted(request.path_params["federation"])
@@ -142,6 +150,7 @@ def make_app(host: Host) -> Starlette:
         Route("/api/overview", show_overview),
         Route("/v1/{federation}/invitation", invitation),
         Route("/v1/{federation}/messages", messages, methods=["POST"]),
+        Route("/v1/{federation}/sums", sums, methods=["POST"]),
         Route("/v1/{federation}/quarantine", quarantine, methods=["POST"]),
         WebSocketRoute("/v1/{federation}/stream", stream),
     ]

@@ -1,0 +1,49 @@
+"""Secure sums on a network: what both sides need to know.
+
+A client's part of a sum never travels unmasked. The steps of `machines.sums` go over POST /v1/{federation}/sums: a
+client sends the step that it has to send, or nothing, and gets those that wait for it. Everything else, the call that
+begins a sum (Collect) and the total that follows (Download), goes the way of all messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedbandit.errors import FedbanditError
+from fedbandit.machines.sums.server import OpenedSum
+from fedbandit.machines.sums.terms import MaskTerms
+from fedbandit.network.invitation import Agreement
+from fedbandit.privacy import PrivateStatistics
+from fedbandit.system import System
+
+STEP_SECONDS = 20.0
+"""How long a coordinator waits for the answers of a step before it goes on without whoever is late."""
+
+
+def mask_terms(system: System, agreement: Agreement) -> MaskTerms:
+    """What members of this federation agree on for their sums; every key in them is bound to the federation's terms."""
+    privacy = system.privacy
+    if not isinstance(privacy, PrivateStatistics) or not privacy.pooled or privacy.trust != "sums":
+        raise FedbanditError("This federation has no secure sums.")
+    assert privacy.colluding is not None
+    terms = privacy.sum_terms
+    return MaskTerms(agreement.digest, terms.words, agreement.world.n_clients, terms.quorum, privacy.colluding)
+
+
+def numbers_of(opened: OpenedSum) -> list[int]:
+    """An opened sum as the journal has it: the epoch, how many members, each with its count, and the words."""
+    members = [number for entry in opened.counts.items() for number in entry]
+    return [opened.epoch, len(opened.counts), *members, *opened.words.tolist()]
+
+
+def opened_of(numbers: Sequence[int]) -> OpenedSum:
+    """What `numbers_of` gave.
+
+    >>> numbers_of(opened_of([3, 2, 0, 10, 4, 12, 99, 98]))
+    [3, 2, 0, 10, 4, 12, 99, 98]
+    """
+    epoch, count, *rest = numbers
+    counts = dict(zip(rest[: 2 * count : 2], rest[1 : 2 * count : 2], strict=True))
+    return OpenedSum(epoch, np.array(rest[2 * count :], dtype=np.uint64), counts)

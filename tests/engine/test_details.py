@@ -1,0 +1,145 @@
+"""Per-client results and estimates over time: they add up, and both engines agree on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedbandit as fb
+from fedbandit.engine.simulation import Engine
+
+ENGINES: tuple[Engine, Engine] = ("fast", "plain")
+ENV = fb.environments.homogeneous(n_clients=5, dim=3, n_arms=4, arrivals="skewed")
+ALL = fb.environments.clustered(n_clients=4, dim=3, n_arms=4, n_clusters=2, rounds="all")
+
+
+@pytest.mark.parametrize("env", [ENV, ALL], ids=["one", "all"])
+@pytest.mark.parametrize(
+    "system", [fb.async_linucb(gamma_upload=2.0, gamma_download=2.0), fb.sync_linucb(threshold=1.0)]
+)
+def test_what_clients_have_adds_up_to_what_all_have(env: Any, system: fb.System) -> None:
+    result = fb.simulate(system, env, 90, seed=1, engine="plain", per_client=True)
+    mine = result.by_client
+    assert mine is not None
+    assert mine.uploads is not None
+    assert mine.downloads is not None
+    N = env.n_clients
+    assert mine.interactions.sum() == result.arms.size
+    assert mine.regret.sum() == pytest.approx(result.regret[-1])
+    assert mine.reward.sum() == pytest.approx(result.reward[-1])
+    assert mine.uploads.sum() == result.communication.uploads > 0
+    assert mine.downloads.sum() == result.communication.downloads > 0
+    for i in range(N):
+        curve = mine.curve(i)
+        assert curve.size == mine.interactions[i]
+        assert curve[-1] == pytest.approx(mine.regret[i])
+        assert mine.curve(i, "reward")[-1] == pytest.approx(mine.reward[i])
+    frame = result.to_frame(by="client")
+    assert frame["regret"].tolist() == mine.regret.tolist()
+    assert frame.shape[0] == N
+
+
+def test_regret_by_client_does_not_depend_on_the_engine() -> None:
+    fast, plain = (fb.simulate(fb.linucb(), ENV, 120, engine=engine, per_client=True).by_client for engine in ENGINES)
+    assert fast is not None
+    assert plain is not None
+    np.testing.assert_array_equal(fast.clients, plain.clients)
+    np.testing.assert_allclose(fast.regret, plain.regret)
+    assert fast.uploads is None, "the fast engine does not know whose messages they are"
+
+
+def test_peers_send_as_much_as_is_counted() -> None:
+    env = fb.environments.feducb(n_clients=4, dim=3)
+    result = fb.simulate(fb.feducb(topology="line", epsilon=float("inf")), env, 60, per_client=True, engine="plain")
+    assert result.by_client is not None
+    assert result.by_client.uploads is not None
+    assert result.by_client.uploads.sum() == result.communication.uploads
+    assert result.by_client.uploads[1] > result.by_client.uploads[0], "the end of a line has one neighbour"
+
+
+@pytest.mark.parametrize(
+    "system", [fb.linucb(), fb.linucb_central(), fb.colin(), fb.async_linucb_am(d_global=2), fb.club()]
+)
+def test_estimates_come_closer_to_the_truth(system: fb.System) -> None:
+    """Whatever the model's structure is; what is noted does not change what happens."""
+    N = 3
+    env: Any = fb.environments.homogeneous(n_clients=N, dim=3, n_arms=4, arrivals="round-robin")
+    if system.name == "colin":
+        env = fb.environments.collaborative(n_clients=N, dim=3, n_arms=4, arrivals="round-robin")
+    result = fb.simulate(system, env, 300, seed=2, watch=[300, 1, 30, 30])
+    assert result.estimates is not None
+    assert result.engine == "plain"
+    assert result.estimates.rounds.tolist() == [1, 30, 300]
+    assert result.estimates.theta.shape == (3, N, 3)
+    plain = fb.simulate(system, env, 300, seed=2, engine="plain")
+    np.testing.assert_array_equal(result.arms, plain.arms)
+    if system.name != "colin":  # whose users' rewards follow from mixed parameters
+        error = result.estimates.error(env.parameters_of(2))
+        assert error[2].max() < 0.5 < np.nanmax(error[0])
+
+
+def test_details_are_saved_and_refused_where_they_would_be_lost(tmp_path: Path) -> None:
+    result = fb.simulate(fb.linucb(), ENV, 20, per_client=True, watch=[20])
+    again = fb.Result.load(result.save(tmp_path / "result.npz"))
+    assert again.by_client is not None
+    assert result.by_client is not None
+    np.testing.assert_array_equal(again.by_client.regret, result.by_client.regret)
+    assert again.estimates is not None
+    np.testing.assert_array_equal(again.estimates.theta, result.estimates.theta)  # type: ignore[union-attr]
+    with pytest.raises(fb.FedbanditError, match="per_client or watch cannot go on from a checkpoint"):
+        fb.simulate(fb.linucb(), ENV, 20, per_client=True, checkpoint=tmp_path / "c.npz")
+    with pytest.raises(fb.FedbanditError, match="cannot watch estimates; use engine='plain'"):
+        fb.simulate(fb.linucb(), ENV, 20, watch=[5], engine="fast")
+    with pytest.raises(fb.FedbanditError, match="watch is 21, but must be a whole number ≤ 20"):
+        fb.simulate(fb.linucb(), ENV, 20, watch=[21])
+    with pytest.raises(fb.FedbanditError, match="knows no clients"):
+        fb.simulate(fb.linucb(), ENV, 20).to_frame(by="client")
+
+
+def test_contexts_by_a_function_that_knows_the_truth() -> None:
+    """An adversary that offers nothing but the truth's opposite and two near ties; and contexts that turn with time."""
+
+    def adversary(rng: Any, rounds: Any, clients: Any, parameters: Any) -> Any:
+        near = np.stack([parameters, parameters, -parameters], axis=1)
+        near[:, 1] = 0.99 * near[:, 1]
+        assert rounds.shape == clients.shape
+        return near * (0.5 + 0.1 * rng.random())
+
+    env = fb.environments.clustered(n_clients=4, dim=3, n_arms=3, n_clusters=2, contexts=adversary)
+    one, two = (fb.simulate(fb.linucb(), env, 60, seed=3, engine=engine) for engine in ENGINES)
+    np.testing.assert_array_equal(one.arms, two.arms)
+    block = env.open(3).block(0, 60)
+    assert (block.means[:, 0] > block.means[:, 1]).all()
+    assert (block.means[:, 2] < 0).all()
+
+    def turning(rng: Any, rounds: Any, clients: Any, parameters: Any) -> Any:  # noqa: ARG001
+        angle = rounds[:, None] / 50 + np.arange(3)
+        return np.stack([np.cos(angle), np.sin(angle), 0 * angle], axis=2)
+
+    world = fb.environments.homogeneous(n_clients=2, dim=3, n_arms=3, contexts=turning, rounds="all")
+    block = world.open(0).block(0, 8)
+    np.testing.assert_allclose(block.X[block.arms[0]], block.X[block.arms[1]])  # one round, two clients
+    with pytest.raises(fb.FedbanditError, match="shape of what contexts returned"):
+        fb.environments.homogeneous(n_clients=2, dim=3, n_arms=4, contexts=turning).open(0).block(0, 8)
+    with pytest.raises(fb.FedbanditError, match="norm of a context that contexts returned"):
+        fb.environments.homogeneous(n_clients=2, dim=3, n_arms=3, contexts=lambda *a: 2 * turning(*a)).open(0).block(
+            0, 8
+        )
+    with pytest.raises(fb.FedbanditError, match="only with fresh arms"):
+        fb.environments.homogeneous(n_clients=2, dim=3, n_arms=3, contexts=turning, pool=9)
+
+
+def test_recorded_servers_and_clusters_are_told() -> None:
+    X, y = np.ones((8, 2, 2)) / 2, np.tile([0.2, 0.8], (8, 1))
+    env = fb.environments.recorded(np.arange(8) % 4, X, y, y, server_of=[0, 1, 0, 1], partition=[0, 0, 1, 1])
+    assert env.server_of is not None
+    assert env.server_of.tolist() == [0, 1, 0, 1]
+    result = fb.simulate(fb.club(), env, 8)
+    assert env.partition is not None
+    assert len(result.rand_index(env.partition)) == len(result.clusters)
+    for wrong, sentence in (([0, 1], "the shape of server_of"), ([0, 2, 0, 2], "without a gap")):
+        with pytest.raises(fb.FedbanditError, match=sentence):
+            fb.environments.recorded(np.arange(8) % 4, X, y, y, server_of=wrong)

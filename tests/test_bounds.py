@@ -1,0 +1,74 @@
+"""The theorems as functions: limits that the papers name, and Table 1."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import fedbandit as fb
+from fedbandit import bounds
+from fedbandit.environments.block import world_of
+
+T = np.array([100.0, 10_000.0])
+
+
+def test_async_interpolates_between_one_model_and_many() -> None:
+    """Thm 3.2: γ = 1 has the regret of one model, γ = ∞ √N times that, and no messages."""
+    one, many = (bounds.async_regret(T, 100, 5, gamma, gamma) for gamma in (1.0, math.inf))
+    np.testing.assert_allclose(many / one, 10.0)
+    np.testing.assert_allclose(one, 5 * np.sqrt(T) * np.log(T / 0.1))
+    assert bounds.async_communication(T, 100, 5, math.inf, math.inf).tolist() == [0.0, 0.0]
+    for rule, factor in (("exp(1/N)", 1.0), ("exp(1/sqrt(N))", 0.25)):
+        for N in (10**4, 10**6):
+            gamma = math.exp(N ** (-1.0 if rule == "exp(1/N)" else -0.5))
+            assert bounds.async_lag(N, gamma, gamma) < 2 * N ** (0.0 if factor == 1.0 else factor)
+            row = bounds.async_table(10.0**9, N, 5)[f"async, {rule}"]
+            messages = bounds.async_communication(10.0**9, N, 5, gamma, gamma)
+            assert messages == pytest.approx(row.uniform)
+
+
+def test_parts_of_ones_own_cost_what_learning_alone_costs() -> None:
+    """Thm 3.4: without local parts it is Thm 3.2; with them, N learners of d_i each are added."""
+    np.testing.assert_allclose(bounds.async_am_regret(T, 5, [0] * 4, 2.0, 2.0), bounds.async_regret(T, 4, 5, 2.0, 2.0))
+    own = bounds.async_am_regret(T, 5, [3] * 4, 2.0, 2.0) - bounds.async_regret(T, 4, 5, 2.0, 2.0)
+    np.testing.assert_allclose(own, 4 * 3 * np.sqrt(T / 4) * np.log(T / 4 / 0.1))
+
+
+def test_the_threshold_of_theorem_1_is_the_systems() -> None:
+    env = fb.environments.feducb(n_clients=4, dim=3)
+    told = fb.feducb(as_printed=True, delta=0.1).told(world_of(env, 500))
+    assert told.world is not None
+    spectrum = told.privacy.spectrum(told.world)
+    assert spectrum is not None
+    expected = bounds.feducb_threshold(500, 3, *spectrum)
+    assert told.parameters()["protocol.threshold"] == pytest.approx(float(expected))
+    few = bounds.feducb_synchronisations(500, 3, float(expected), *spectrum)
+    assert 4 < few < 4 + 2 * math.sqrt(2 * math.log(3 + 1e-3 * 500))
+
+
+def test_hetofed_and_fclub_grow_as_printed() -> None:
+    one, apart = (bounds.hetofed_regret(T, sizes, 5) for sizes in ([8], [1] * 8))
+    assert (one < apart).all(), "d √(NT) against N d √T"
+    assert bounds.hetofed_regret(T, [8], 5, hardness=3.0)[0] == pytest.approx(one[0] + 24)
+    few, more = (
+        bounds.fclub_regret(T, 40, 10, n_servers=5, n_clusters=m, gap=0.5, regularity=0.1, epsilon=1.0) for m in (1, 4)
+    )
+    assert (more > few).all()
+    halved = bounds.fclub_communication(T, 10, n_servers=5, n_clusters=2, upload=1.21, download=2.0)
+    np.testing.assert_allclose(
+        bounds.fclub_communication(T, 10, n_servers=5, n_clusters=2, upload=1.1, download=1.1), 2 * halved
+    )
+    with pytest.raises(fb.FedbanditError, match="the smaller of upload and download is 1"):
+        bounds.fclub_communication(T, 10, n_servers=5, n_clusters=2, upload=1.0, download=2.0)
+
+
+def test_bounds_are_drawn_through_the_end_of_the_curve() -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    env = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=4)
+    result = fb.simulate(fb.async_linucb(), env, 200, engine="plain")
+    ax = result.plot(bounds={"Thm 3.2": lambda rounds: bounds.async_regret(rounds, 4, 3, 5.0, 5.0)})
+    regret, bound = ax.lines[:2]
+    assert bound.get_label() == "∝ Thm 3.2"
+    assert bound.get_ydata()[-1] == pytest.approx(regret.get_ydata()[-1])
