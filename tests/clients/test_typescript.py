@@ -116,8 +116,9 @@ def in_browser(built: Path, folder: Path, script: str, *flags: str) -> Any:
         f"<script>(async () => {script})().then({tell}, {fail})</script>"
     )
     words = [str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-             "--disable-quic", "--no-first-run", "--disable-background-networking", f"--user-data-dir={folder / 'profile'}",
-             "--virtual-time-budget=20000", "--dump-dom", *flags, page.as_uri()]  # fmt: skip
+             "--disable-quic", "--no-first-run", "--disable-background-networking",
+             f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=20000", "--dump-dom",
+             *flags, page.as_uri()]  # fmt: skip
     done = subprocess.run(words, capture_output=True, text=True, timeout=180, check=True)
     body = re.search(r"<body>(.*?)</body>", done.stdout, re.DOTALL)
     assert body is not None
