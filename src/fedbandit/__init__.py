@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         sync_linucb,
         uniform,
     )
-    from fedbandit.privacy import Guarantee
+    from fedbandit.privacy import Guarantee, Require
     from fedbandit.studies.compare import Comparison, compare
     from fedbandit.system import System
     from fedbandit.world import World
@@ -68,6 +68,7 @@ _NAMES = {
     "compare": "studies.compare",
     "ClientMachine": "machines.client",
     "Guarantee": "privacy",
+    "Require": "privacy",
     "System": "system",
     "World": "world",
     "preset": "presets",
@@ -81,6 +82,7 @@ __all__ = [
     "FedbanditError",
     "Guarantee",
     "Peer",
+    "Require",
     "Result",
     "System",
     "World",

@@ -77,12 +77,15 @@ def grouped_case(protocol: MessageProtocol, oracle: Callable[..., Outcome], **ke
 def cases() -> dict[str, Case]:
     """Every preset with many settings, and fixed groups."""
     found = {"linucb": preset_case("linucb"), "linucb_central": preset_case("linucb_central")}
-    for threshold in (None, 0.0, 0.1, 5.0, math.inf):
-        found[f"sync-{threshold}"] = preset_case("sync_linucb", threshold=threshold)
     for warm in (False, True):
         how = "warm" if warm else "cold"
+        for threshold in (None, 0.0, 0.1, 5.0, math.inf):
+            keywords: dict[str, Any] = {"threshold": threshold, "warm_join": warm}
+            found[f"sync-{threshold}-{how}"] = preset_case("sync_linucb", **keywords)
+        keywords = {"threshold": 0.5, "warm_join": warm}
+        found[f"groups-sync-{how}"] = grouped_case(Synchronous(**keywords), naive.sync_linucb, **keywords)
         for gamma in (1.0, 1.5, 5.0, math.inf):
-            keywords: dict[str, Any] = {"gamma_upload": gamma, "gamma_download": gamma, "warm_join": warm}
+            keywords = {"gamma_upload": gamma, "gamma_download": gamma, "warm_join": warm}
             found[f"async-{gamma}-{how}"] = preset_case("async_linucb", **keywords)
         for up, down, name in ((1.2, 20.0, "talk"), (20.0, 1.2, "listen"), (PER_CLIENT, OTHERS, "each")):
             keywords = {"gamma_upload": up, "gamma_download": down, "warm_join": warm}
@@ -104,7 +107,6 @@ def cases() -> dict[str, Case]:
         found[f"groups-each-{how}"] = grouped_case(protocol, naive.async_linucb, **gammas)
         factors: dict[str, Any] = {"factor_upload": 1.5, "factor_download": 2.0, "warm_join": warm}
         found[f"groups-count-{how}"] = grouped_case(CountTriggered(**factors), naive.count_linucb, **factors)
-    found["groups-sync"] = grouped_case(Synchronous(0.5), naive.sync_linucb, threshold=0.5)
     return found
 
 
@@ -240,7 +242,7 @@ def test_uniform_preset(seed: int) -> None:
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 64])
-@pytest.mark.parametrize("name", ["linucb", "sync-0.1", "async-1.5-cold", "count-2-warm", "groups-each-warm"])
+@pytest.mark.parametrize("name", ["linucb", "sync-0.1-cold", "async-1.5-cold", "count-2-warm", "groups-each-warm"])
 def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch, name: str, chunk: int) -> None:
     """Events and late rewards at the edges of blocks."""
     monkeypatch.setattr(RecordedStream, "chunk", chunk)
@@ -295,15 +297,15 @@ def anything(draw: st.DrawFn) -> tuple[Case, str, Log, int]:
     ridge = draw(st.sampled_from([0.01, 0.1, 1.0, 10.0]), label="ridge")
     each = factors | st.lists(factors, min_size=n, max_size=n)
     name = draw(st.sampled_from(["sync", "async", "count"]), label="protocol")
+    warm = draw(st.booleans(), label="warm join")
     keywords: dict[str, Any] = {"labels": labels, "ridge": ridge}
     protocol: MessageProtocol
     if name == "sync":
         threshold = draw(st.none() | st.sampled_from([0.0, 0.01, 0.5, 3.0, math.inf]), label="threshold")
-        keywords["threshold"] = threshold
-        protocol = Synchronous(threshold)
+        keywords |= {"threshold": threshold, "warm_join": warm}
+        protocol = Synchronous(threshold, warm_join=warm)
     else:
         up, down = draw(each, label="upload"), draw(each, label="download")
-        warm = draw(st.booleans(), label="warm join")
         kind = EventTriggered if name == "async" else CountTriggered
         what = "gamma" if name == "async" else "factor"
         keywords |= {f"{what}_upload": up, f"{what}_download": down, "warm_join": warm}
@@ -343,7 +345,7 @@ def arms_of(system: System, log: Log) -> naive.Ints:
 @pytest.mark.parametrize("kind", ["ball", "sphere", "few", "large"])
 @pytest.mark.parametrize("seed", range(3))
 def test_limits(seed: int, kind: str, policy: str) -> None:
-    """γ = 1 with warm joining and threshold 0 are centralised; γ = ∞ and threshold ∞ are independent."""
+    """γ = 1 and threshold 0 with warm joining are centralised; γ = ∞ and threshold ∞ are independent."""
     log = random_log(100 + seed, kind, horizon=300)
     chosen = POLICIES[policy][0]
     central = arms_of(fb.linucb_central(policy=chosen), log)
@@ -352,7 +354,8 @@ def test_limits(seed: int, kind: str, policy: str) -> None:
 
     always = fb.async_linucb(gamma_upload=1.0, gamma_download=1.0, warm_join=True, policy=chosen)
     np.testing.assert_array_equal(arms_of(always, log), central)
-    np.testing.assert_array_equal(arms_of(fb.sync_linucb(threshold=0.0, policy=chosen), log), central)
+    together = fb.sync_linucb(threshold=0.0, warm_join=True, policy=chosen)
+    np.testing.assert_array_equal(arms_of(together, log), central)
     never = fb.async_linucb(gamma_upload=math.inf, gamma_download=math.inf, policy=chosen)
     np.testing.assert_array_equal(arms_of(never, log), alone)
     np.testing.assert_array_equal(arms_of(fb.sync_linucb(threshold=math.inf, policy=chosen), log), alone)

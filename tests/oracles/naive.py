@@ -203,10 +203,10 @@ class Independent(Learner):
 
 
 class Sync(Learner):
-    """Async-LinUCB paper, Alg. 4, for these members: all of them take part from the start."""
+    """Async-LinUCB paper, Alg. 4, for these members; with `warm` all of them take part from the start."""
 
-    def __init__(self, dim: int, members: Sequence[int], ridge: float, threshold: float) -> None:
-        self.members, self.ridge, self.D = list(members), ridge, threshold
+    def __init__(self, dim: int, members: Sequence[int], ridge: float, threshold: float, *, warm: bool) -> None:
+        self.members, self.ridge, self.D, self.warm = list(members), ridge, threshold, warm
         self.V = {i: np.zeros((dim, dim)) for i in members}
         self.b = {i: np.zeros(dim) for i in members}
         self.dV = {i: np.zeros((dim, dim)) for i in members}
@@ -218,8 +218,12 @@ class Sync(Learner):
         """The client's number."""
         return i
 
-    def join(self, i: int) -> int:  # noqa: ARG002
-        """A member already."""
+    def join(self, i: int) -> int:
+        """Lines 5–6: "if client i_t is new then initialize client i_t: V = 0, b = 0, ΔV = 0, Δb = 0, Δt = 0"."""
+        if not self.warm:
+            for statistics in (self.V[i], self.b[i], self.dV[i], self.db[i]):
+                statistics[:] = 0
+            self.dt[i] = 0
         return 0
 
     def model(self, i: int) -> tuple[Array, Array]:
@@ -469,6 +473,7 @@ def sync_linucb(
     policy: Policy,
     *,
     threshold: float | None = None,
+    warm_join: bool = False,
     labels: Sequence[int] | None = None,
     ridge: float = 0.1,
     seed: int = 0,
@@ -477,7 +482,7 @@ def sync_linucb(
     T = len(log.clients)
     D = T / (log.n_clients * log.dim * max(math.log(T), 1.0)) if threshold is None else threshold
     label_of, members = groups_of(labels, log.n_clients)
-    learners: dict[int, Learner] = {g: Sync(log.dim, members[g], ridge, D) for g in members}
+    learners: dict[int, Learner] = {g: Sync(log.dim, members[g], ridge, D, warm=warm_join) for g in members}
     return play(log, Grouped(label_of, learners), policy, ridge, seed)
 
 

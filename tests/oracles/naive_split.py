@@ -17,6 +17,14 @@ def solve(V: Array, b: Array, ridge: float) -> Array:
     return np.asarray(np.linalg.solve(V + ridge * np.eye(len(b)), b), dtype=np.float64)
 
 
+def projected_estimate(V: Array, b: Array, ridge: float) -> Array:  # noqa: ARG001 - Eq. (7) has none
+    """proj(V⁻ b): the least-squares solution of smallest norm, shortened to length one if it is longer."""
+    values, vectors = np.linalg.eigh(V)
+    kept = values > 1e-10 * np.max(values, initial=0.0)
+    theta = vectors[:, kept] @ ((vectors[:, kept].T @ b) / values[kept])
+    return np.asarray(theta / max(1.0, np.linalg.norm(theta)), dtype=np.float64)
+
+
 def is_full_rank(V: Array) -> bool:
     """The smallest eigenvalue is above 10⁻⁶ of the largest."""
     values = np.linalg.eigvalsh(V)
@@ -29,6 +37,7 @@ class Split:
     def __init__(
         self, log: Log, d_g: int, first: int, sizes: list[int], ridge: float, gammas: tuple[float, float], warm: bool
     ) -> None:
+        self.projected = False
         self.log, self.d_g, self.first, self.sizes, self.ridge = log, d_g, first, sizes, ridge
         N = range(log.n_clients)
         self.shared = Async(d_g, ridge, dict.fromkeys(N, gammas[0]), dict.fromkeys(N, gammas[1]), warm_join=warm)
@@ -46,17 +55,21 @@ class Split:
         return np.unique(np.r_[0 : self.d_g, self.first : self.first + self.sizes[i]])
 
     def partial_rewards(self, i: int, data: list[tuple[Array, float]]) -> list[tuple[float, float]]:
-        """Alternate until nothing changes; start with what is known, the personal part first."""
+        """Alternate until nothing changes; start with what is known, the personal part first.
+
+        With `projected` by Eq. (7) as printed: generalised inverses, projections to the unit ball, at most 100 times.
+        """
         pieces = [self.cut(i, x) for x, _ in data]
         y = np.array([value for _, value in data])
         Xg, Xl = np.stack([g for g, _ in pieces]), np.stack([own for _, own in pieces])
-        theta_g = solve(self.shared.V[i], self.shared.b[i], self.ridge)
-        theta_l = solve(self.V[i], self.b[i], self.ridge)
-        for _ in range(200_000):
+        estimate = projected_estimate if self.projected else solve
+        theta_g = estimate(self.shared.V[i], self.shared.b[i], self.ridge)
+        theta_l = estimate(self.V[i], self.b[i], self.ridge)
+        for _ in range(100 if self.projected else 200_000):
             before = np.r_[theta_g, theta_l]
-            theta_l = solve(self.V[i] + Xl.T @ Xl, self.b[i] + Xl.T @ (y - Xg @ theta_g), self.ridge)
-            theta_g = solve(self.shared.V[i] + Xg.T @ Xg, self.shared.b[i] + Xg.T @ (y - Xl @ theta_l), self.ridge)
-            if np.abs(np.r_[theta_g, theta_l] - before).max() < SETTLED:
+            theta_l = estimate(self.V[i] + Xl.T @ Xl, self.b[i] + Xl.T @ (y - Xg @ theta_g), self.ridge)
+            theta_g = estimate(self.shared.V[i] + Xg.T @ Xg, self.shared.b[i] + Xg.T @ (y - Xl @ theta_l), self.ridge)
+            if np.abs(np.r_[theta_g, theta_l] - before).max() < (1e-12 if self.projected else SETTLED):
                 break
         return list(zip(y - Xl @ theta_l, y - Xg @ theta_g, strict=True))
 
@@ -159,11 +172,13 @@ def async_linucb_am(
     gamma: float,
     startup: bool = True,
     warm: bool = False,
+    projected: bool = False,
     ridge: float = 0.1,
     seed: int = 0,
 ) -> tuple[Ints, Ints, Ints]:
     """Arms, uploads and downloads of each round."""
     run = Split(log, d_g, first, sizes, ridge, (gamma, gamma), warm)
+    run.projected = projected
     if not startup:
         run.running = dict.fromkeys(run.running, True)
     assert math.isfinite(ridge)

@@ -22,7 +22,7 @@ from fedbandit.system import System
 from tests.cli.command_line import refusal
 
 FIGURES = {
-    "fclub": ("fig2a", "fig2b", "parameters"),
+    "fclub": ("fig2a", "fig2b", "fig2b-ratings", "parameters", "running-time", "yelp"),
     "hetofedbandit": ("fig2", "fig3", "fig4", "table1"),
     "private-collaborative": ("fig1a", "fig1b", "fig1c", "fig2", "table1"),
     "feducb": ("fig1a", "fig1b", "fig1c"),
@@ -114,7 +114,8 @@ def invented(experiment: Experiment, scale: str, draw: int) -> Measured:
     The first draw has what the paper prints; clusters, groups and curves are made up in the same way.
     """
     rng = np.random.default_rng(draw)
-    names = ("regret", "reward", "uploads", "downloads", "estimation_error", "clusters", "rand_index")
+    names = ("regret", "reward", "uploads", "downloads", "messages_seen", "seconds", "estimation_error", "clusters",
+             "rand_index")  # fmt: skip
     series = dict.fromkeys(point.series for point in experiment.scale(scale).points)
     level, slope = (
         {one: dict(zip(names, rng.normal(0, size, len(names)), strict=True)) for one in series} for size in (3.0, 0.8)

@@ -194,6 +194,21 @@ def test_a_synchronous_group_is_algorithm_4(group_of: Ints, acts: list[tuple[int
             machine = restarted(machine, coordinator_of(made, group_of))
 
 
+def test_a_synchronisation_is_one_of_everybody_and_starts_nobody_before_it_joins() -> None:
+    """Alg. 4: all N upload and download; whoever has not joined is sent nothing, and starts so (lines 5–6)."""
+    rng = np.random.default_rng(0)
+    for warm in (False, True):
+        machine, sums = coordinator_of(Synchronous(threshold=1.0, warm_join=warm)), data(rng, 2)
+        machine.receive(Join(0))
+        machine.receive(Request(0))
+        for i in range(N):
+            sent = downloads(machine.receive(Upload(i, 1, sums if i == 0 else zero_sums(DIM), 0.0)))
+        assert sorted(sent) == list(range(N))
+        assert [message.sums.n for _, message in sorted(sent.items())] == [2, *[2 if warm else 0] * (N - 1)]
+        late = machine.receive(Join(1, 0))  # a client that has not got what was sent to it, as on a network
+        assert [message.sums.n for message in downloads(late).values()] == ([2] if warm else [])
+
+
 class Pairs(FoundGroups):
     """Everybody alone, then neighbours in pairs: found after three rounds, and never again."""
 

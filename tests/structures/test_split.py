@@ -11,6 +11,7 @@ import pytest
 import fedbandit as fb
 from fedbandit import checks
 from fedbandit.engine.simulation import Simulation
+from fedbandit.errors import FedbanditError
 from fedbandit.privacy import PrivateStatistics
 from fedbandit.protocols import CountTriggered
 from fedbandit.structures import GlobalLocal
@@ -52,6 +53,30 @@ def test_the_oracle_agrees_on_arms_and_messages(split: str, startup: bool) -> No
         np.testing.assert_array_equal(result.communication.per_round_uploads, expected[1])
         np.testing.assert_array_equal(result.communication.per_round_downloads, expected[2])
         assert result.communication.dim == theirs["d_g"]
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("startup", [True, False])
+def test_eq_7_as_printed(split: str, startup: bool) -> None:
+    """Generalised inverses and projections; arms differ from those of ridge regressions."""
+    ours, theirs = SPLITS[split]
+    log = random_log(5, horizon=160)
+    gammas: dict[str, Any] = {"gamma_upload": 1.3, "gamma_download": 1.3}
+    system = fb.async_linucb_am(startup=startup, projected=True, **gammas, **ours)
+    expected = async_linucb_am(log, POLICIES["ucb"], gamma=1.3, startup=startup, projected=True, **theirs)
+    result = fb.simulate(system, recorded(log), 160)
+    np.testing.assert_array_equal(result.arms, expected[0])
+    np.testing.assert_array_equal(result.communication.per_round_uploads, expected[1])
+    ridge = fb.simulate(fb.async_linucb_am(startup=startup, **gammas, **ours), recorded(log), 160)
+    assert startup or (ridge.arms != result.arms).any()
+
+
+def test_the_width_of_lemma_3_3_is_a_keyword() -> None:
+    env = fb.environments.global_local(n_clients=8, dim=6, n_arms=5, d_global=3)
+    wide, narrow = (fb.simulate(fb.async_linucb_am(partial_noise=extra), env, 800) for extra in (2.0, 0.0))
+    assert wide.regret[-1] > 1.5 * narrow.regret[-1]
+    with pytest.raises(FedbanditError, match="partial_noise is -1"):
+        fb.async_linucb_am(partial_noise=-1.0)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -10,10 +10,18 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedbandit.environments.datasets.folders import Origin, find_folder
 from fedbandit.environments.kernels import scale_rows
 from fedbandit.environments.synthetic import Contexts, Synthetic
 from fedbandit.errors import FedbanditError, number, require, whole_number
 from fedbandit.types import Array, Ints
+
+AUTHORS = Origin(
+    "The folder of FCLUB's parameters",
+    "the .npy files of its authors' code (github.com/ZhaoHaoRu/Federated-Clustering-of-Bandits)",
+    ("fclub",),
+    (("m_theta.npy",),),
+)
 
 MOST_TRIES = 10_000
 """How many directions are drawn for a cluster that must keep its distance."""
@@ -28,7 +36,9 @@ class Fclub(Synthetic):
     placement: "mixed" (user i is in cluster i mod M, so that every server has all of them) or "blocks" (clusters are
         blocks of consecutive users too).
     gap: the least distance between parameters (they are at most √2 apart).
-    theta: the parameters (N, d) of all users instead, as an array or the name of a .npy file; equal rows are a cluster.
+    theta: the parameters (N, d) of all users instead, equal rows being a cluster: an array, a .npy file, or the name of
+        one of the authors' files ("m_theta", "ml_1000user_d10", …) in the folder `fclub` of $FEDBANDIT_DATA.
+    first: only so many users of `theta`, the first ones.
     rewards: "bernoulli", or "gaussian" with `noise`.
 
     Reference: Liu et al., FCLUB, 2022, §5 with the settings of the authors' code.
@@ -48,18 +58,23 @@ class Fclub(Synthetic):
     placement: Literal["mixed", "blocks"] = "mixed"
     gap: float = 0.0
     theta: ArrayLike | str | None = field(default=None, repr=False)
+    first: int | None = None
 
     name: ClassVar[str] = "fclub"
 
     def __post_init__(self) -> None:
         """Check every keyword."""
         if self.theta is not None:
-            object.__setattr__(self, "theta", read_parameters(self.theta))
+            given = read_parameters(self.theta)
+            kept = len(given) if self.first is None else whole_number("first", self.first, 1)
+            require(kept <= len(given), "first", self.first, f"at most the {len(given)} users of theta")
+            object.__setattr__(self, "theta", given[:kept])
             users, dim = self.parameters_given.shape
             object.__setattr__(self, "n_clients", users)
             object.__setattr__(self, "dim", dim)
             object.__setattr__(self, "n_clusters", len(np.unique(self.parameters_given, axis=0)))
             require(not self.drift, "drift", self.drift, "empty where theta is given: there is nothing to draw anew")
+        require(self.first is None or self.theta is not None, "first", self.first, "None where no theta is given")
         super().__post_init__()
         require(self.dim >= 2, "dim", self.dim, "at least 2: the last coordinate is always 1/√2")
         require(self.contexts == "sphere", "contexts", self.contexts, "'sphere', as FCLUB's items are of norm 1")
@@ -119,9 +134,11 @@ class Fclub(Synthetic):
 
 
 def read_parameters(theta: ArrayLike | str | os.PathLike[str]) -> Array:
-    """Parameters of users (N, d) from an array or a .npy file."""
+    """Parameters of users (N, d) from an array, a .npy file, or a file of the authors by its name."""
     if isinstance(theta, str | os.PathLike):
         path = os.fspath(theta)
+        if not path.endswith(".npy"):
+            path = str(find_folder(AUTHORS, None) / f"{path}.npy")
         try:
             theta = np.load(path, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:

@@ -16,9 +16,9 @@ from fedbandit.types import Array, Ints
 class GlobalLocal(Synthetic):
     """E y = θ^(g)ᵀ x^(g) + θ^(i)ᵀ x^(l) with x^(g) the first `d_global` entries of x (Async-LinUCB, Eq. 2 and §4).
 
-    θ^(g) is the same for all clients, θ^(i) client i's own; both are uniform in direction, of lengths √(d_g/d) and
-    √(d_l/d), so that whatever d_g is, a client's whole parameter has length one and each entry the same weight.
-    `d_global` is half of the dimensions if it is not given.
+    θ^(g) is the same for all clients, θ^(i) client i's own; both are uniform in direction and of length one, as in the
+    paper and in its authors' code (1/√2 each with Bernoulli rewards, whose means are in [0, 1]). `d_global` is half of
+    the dimensions if it is not given.
 
     >>> env = GlobalLocal(n_clients=100, dim=25, n_arms=25, d_global=16)
     >>> parameters = env.open(seed=0).parameters[0]
@@ -44,7 +44,7 @@ class GlobalLocal(Synthetic):
         own = self.dim - shared
         positive = self.rewards == "bernoulli"
         theta = np.empty((self.n_clients, self.dim))
-        theta[:, :shared] = unit_vectors(rng, 1, shared, positive=positive) * np.sqrt(shared / self.dim)
+        theta[:, :shared] = unit_vectors(rng, 1, shared, positive=positive)
         if own:
-            theta[:, shared:] = unit_vectors(rng, self.n_clients, own, positive=positive) * np.sqrt(own / self.dim)
-        return theta, np.arange(self.n_clients)
+            theta[:, shared:] = unit_vectors(rng, self.n_clients, own, positive=positive)
+        return theta / np.sqrt(2 if positive and own else 1), np.arange(self.n_clients)

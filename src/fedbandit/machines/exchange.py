@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError, require
+from fedbandit.machines.doubt import doubted
 from fedbandit.machines.mixing import mix
 from fedbandit.messages import (
     Collect,
@@ -99,6 +100,7 @@ class Exchange:
         self._policy = system.policy.told(system.as_seen(world))
         self._noise = system.as_seen(world).noise
         self._counts_only = system.counts_only
+        self._doubts = system.structure.by_member
         self._model = model
         self._unread: Download | None = None
         self._on_top: dict[int, Upload] = {}  # uploads that no download has contained yet, the last ones
@@ -271,6 +273,8 @@ class Exchange:
                 return
             width = self._policy.width_alone(own, self.ridge, self._noise)
             mixed, slack = mix(own, others, message.slack, self.ridge, width)
+            if self._doubts:
+                mixed, slack = doubted(own, mixed, slack, self.ridge, self._noise)
             self._model.adopt(mixed, slack, message.version)
             if self._served is not None:
                 self._served = self._model.n_own, self._model.logdet
@@ -338,7 +342,10 @@ class Exchange:
 
     def varying(self) -> Varying:
         """The arrays of a state that depend on what has happened."""
-        return {"upload.*": (np.uint8, (encoded_size(Upload, self.dim),))}
+        uploads: Varying = {"upload.*": (np.uint8, (encoded_size(Upload, self.dim),))}
+        # A stream that an older version began may have another memory: it knows what to do.
+        memory = {"coded", "memory"} & set({} if self.stream is None else self.stream.state())
+        return {**uploads, **{f"stream.{name}": None for name in memory}}
 
     def restore(self, state: State) -> None:
         """Go on from there."""

@@ -45,9 +45,9 @@ def linucb_central(**common: Unpack[Common]) -> System:
 
 
 @preset
-def sync_linucb(*, threshold: float | str | None = None, **common: Unpack[Common]) -> System:
+def sync_linucb(*, threshold: float | str | None = None, warm_join: bool = False, **common: Unpack[Common]) -> System:
     """Synchronous federated LinUCB, also called DisLinUCB (Async-LinUCB paper, Alg. 4)."""
-    return compose(Synchronous(threshold), Everyone(), **common)
+    return compose(Synchronous(threshold, warm_join=warm_join), Everyone(), **common)
 
 
 dislinucb = PRESETS["dislinucb"] = sync_linucb

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Unpack
 
 from fedbandit.errors import require, unknown
@@ -83,7 +84,8 @@ def feducb(
         for name, value, usual in (("ttl", ttl, 1), ("cliques", cliques, False), ("subsample", subsample, True)):
             require(value == usual, name, value, f"{usual} with a coordinator; it belongs to a topology of peers")
         batch = EARLY if private.pooled else BATCH
-        protocol = Synchronous(growth=GROWTH, batch=batch) if by_counts else Synchronous(threshold)
+        when = Synchronous(growth=GROWTH, batch=batch) if by_counts else Synchronous(threshold)
+        protocol = replace(when, warm_join=True)  # Alg. 1: all M agents are there from the start
     elif by_counts:
         protocol = Gossip(topology, ttl, GROWTH, BATCH, cliques=cliques, subsample=subsample)
     else:

@@ -9,13 +9,14 @@ from typing import ClassVar
 import numpy as np
 
 from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
-from fedbandit.messages import Contribution, Join, Message, Receipt, Request, Upload
+from fedbandit.messages import Contribution, Download, Join, Message, Receipt, Request, Upload
 from fedbandit.protocols.coordinator import Coordinator, Messages, not_taken
-from fedbandit.protocols.factors import count_releases
+from fedbandit.protocols.factors import count_portions, count_releases
 from fedbandit.protocols.protocol import MessageProtocol
 from fedbandit.protocols.trigger import CountGrowth, Joining, Reads, Says, TimedGrowth, Trigger, as_thresholds
 from fedbandit.sharing import Noise, Sharing
 from fedbandit.state import State
+from fedbandit.sums import zero_sums
 from fedbandit.world import World
 
 
@@ -49,21 +50,21 @@ class Synchronous(MessageProtocol):
     With `growth`, a client asks instead when it has `growth` times as many observations as it has sent, and at least
     `batch` unsent ones. That reads no data: the timing can be public.
 
+    A client that first acts starts empty (lines 5–6) and has what the others know after the next synchronisation. With
+    `warm_join=True` all N are members from the start: one that first acts has what was last downloaded.
+
     Reference: Wang et al. 2019 (DisLinUCB, App. G), as in Li & Wang, Async-LinUCB, 2022, Alg. 4.
 
     Deviations:
-        D1. All N clients are members from the start: one that first acts already has what was last downloaded, and
-            a synchronisation counts N uploads and N downloads, as Alg. 4 says (the authors' code counts clients
-            seen so far).
-        D2. After a download the model is used at once; the authors' code keeps choosing with the old inverse.
+        D1. After a download the model is used at once; the authors' code keeps choosing with the old inverse.
     """
 
     threshold: float | str | None = None
     growth: float | None = None
     batch: int = 1
+    warm_join: bool = False
 
     says: ClassVar[Says] = "request"
-    join: ClassVar[Joining] = "member"
     at_once: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -84,6 +85,11 @@ class Synchronous(MessageProtocol):
     def reads(self) -> Reads:
         """Determinants of raw data, or public counts."""
         return "raw" if self.growth is None else "counts"
+
+    @property
+    def join(self) -> Joining:
+        """With nothing, or as a member from the start."""
+        return "member" if self.warm_join else "cold"
 
     def told(self, world: World) -> Synchronous:
         """The default or a rule becomes a number."""
@@ -107,11 +113,17 @@ class Synchronous(MessageProtocol):
         rounds = max(world.horizon // world.per_round, 1)
         return rounds if self.growth is None else count_releases(self.growth, rounds, self.batch)
 
+    def portions(self, world: World) -> tuple[int, ...]:
+        """By counts: as they grow."""
+        if self.growth is None:
+            return ()
+        return count_portions(self.growth, max(world.horizon // world.per_round, 1), self.batch)
+
     def coordinator(
         self, sharing: Sharing, world: World, dim: int, ridge: float, noise: Noise | None
     ) -> SynchronousCoordinator:
         """Alg. 4 lines 11–16."""
-        return SynchronousCoordinator(sharing, world, dim, ridge, noise)
+        return SynchronousCoordinator(sharing, world, dim, ridge, noise, warm=self.warm_join)
 
 
 class SynchronousCoordinator(Coordinator):
@@ -124,11 +136,18 @@ class SynchronousCoordinator(Coordinator):
 
     Groups that do not overlap may be called at the same time. When the sharing wakes, everybody is called, and groups
     are formed anew before the downloads.
+
+    Everybody takes part in a call, as lines 11–16 say, also who has not joined. Unless joining is `warm`, a download to
+    such a member is empty: whatever it had, it would start with nothing.
     """
 
-    def __init__(self, sharing: Sharing, world: World, dim: int, ridge: float, noise: Noise | None = None) -> None:
+    def __init__(
+        self, sharing: Sharing, world: World, dim: int, ridge: float, noise: Noise | None = None, *, warm: bool = False
+    ) -> None:
         super().__init__(sharing, world, dim, ridge, noise)
+        self.warm = warm
         self.regrouping = False
+        self._empty = zero_sums(dim)
 
     def receive(self, message: Message) -> Messages:
         """Apply a Join, a Request or an Upload."""
@@ -153,8 +172,8 @@ class SynchronousCoordinator(Coordinator):
                 raise not_taken(message)
 
     def newcomer(self, member: int) -> Messages:
-        """Whoever comes after the first synchronisation is sent what there is."""
-        return self.send_shares([member]) if self.share(member).sums.n > 0 else []
+        """Whoever comes after the first synchronisation is sent what there is, if that is how clients join."""
+        return self.send_shares([member]) if self.warm and self.share(member).sums.n > 0 else []
 
     def end_round(self, done: int) -> Messages:
         """Call everybody, to form groups anew."""
@@ -165,11 +184,15 @@ class SynchronousCoordinator(Coordinator):
         return self.collect(range(self.joined.size))
 
     def collected(self, members: list[int]) -> Messages:
-        """Everybody who was called is sent its share."""
+        """Everybody who was called is sent its share; whoever has not joined, nothing."""
         if self.regrouping:
             self.sharing.regroup(self.members, self.done, self.noise)
             self.regrouping = False
-        return self.send_shares(members)
+        if self.warm:
+            return self.send_shares(members)
+        sent = self.send_shares(i for i in members if self.joined[i])
+        absent = (i for i in members if not self.joined[i])
+        return sent + [Download(i, self.version, self.applied.get(i, 0), self._empty) for i in absent]
 
     def state(self) -> State:
         """Also what the call is for."""

@@ -17,26 +17,20 @@ from fedbandit.model import TIE
 from fedbandit.protocols.coordinator import NOTHING_COUNTED, Coordinator, Messages, not_taken
 from fedbandit.protocols.factors import (
     Factor,
-    Rules,
     check_factor,
+    count_portions,
     count_releases,
     growth_releases,
     settle_factor,
     settled,
 )
+from fedbandit.protocols.gammas import GAMMA_RULES
 from fedbandit.protocols.protocol import MessageProtocol
 from fedbandit.protocols.trigger import CountGrowth, Growth, Joining, Reads
 from fedbandit.sharing import Noise, Share, Sharing
 from fedbandit.sums import Sums
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
-
-GAMMA_RULES: Rules = {
-    "exp(1/N)": lambda world: math.exp(1 / world.n_clients),
-    "exp(1/sqrt(N))": lambda world: math.exp(world.n_clients**-0.5),
-}
-"""Thresholds by name (Async-LinUCB, App. E, Table 1): the centralised regret with O(N² d log T) messages, or
-N^¼ of it with O(N^1.5 d log T)."""
 
 NOT_THEIRS = -sys.float_info.max
 """How much a member has whose data are those of another group: less than nothing. Finite, since log γ_D may be ∞."""
@@ -50,8 +44,8 @@ class EventTriggered(MessageProtocol):
         upload:    det V_i(λ) / det (V_i − ΔV_i)(λ) > γ_U           (Eq. 3)
         download:  det V_g(λ) / det (V_g − ΔV_−j)(λ) > γ_D          (Eq. 4)
 
-    A threshold is a number ≥ 1 (1: always, `math.inf`: never), one for each client, or a rule by name: "exp(1/N)",
-    "exp(1/sqrt(N))".
+    A threshold is a number ≥ 1 (1: always, `math.inf`: never), one for each client, or a rule (`protocols.gammas`):
+    "exp(1/N)", "exp(1/sqrt(N))", "messages:20000", "regret:2".
 
     Reference: Li & Wang, Async-LinUCB, 2022: Alg. 1, and Alg. 2 lines 5–7 for clients that join late.
 
@@ -152,6 +146,11 @@ class CountTriggered(MessageProtocol):
         """As often as the count of a client that acts in every round grows by the smallest factor."""
         rounds = max(world.horizon // world.per_round, 1)
         return count_releases(float(settled(self.factor_upload).min()), rounds, self.batch)
+
+    def portions(self, world: World) -> tuple[int, ...]:
+        """As its own count grows, if all clients have one factor."""
+        factors, rounds = np.unique(settled(self.factor_upload)), max(world.horizon // world.per_round, 1)
+        return count_portions(float(factors[0]), rounds, self.batch) if factors.size == 1 else ()
 
     def coordinator(self, sharing: Sharing, world: World, dim: int, ridge: float, noise: Noise | None) -> Star:
         """The star of `EventTriggered`, comparing counts."""

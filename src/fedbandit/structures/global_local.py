@@ -28,12 +28,15 @@ class GlobalLocal(Structure):
         full rank (Alg. 5). Without (Alg. 3) it shares from its first observation on.
     partial_noise: what is added to σ in widths for errors of partial rewards. Lemma 3.3 has 2, for contexts and
         parameters in unit balls; that is 20 times σ in its experiments and lets nothing be learnt in their horizon.
+    projected: whether rewards are split by Eq. (7) as printed, with generalised inverses and projections to the unit
+        ball, instead of ridge regressions.
 
     Reference: Li & Wang, Async-LinUCB, 2022: §3.4, Alg. 3, and Alg. 5 for the start-up.
 
     Deviations:
-        D1. See `two_part_model`. D2. partial_noise is 0 by default. D3. Clients with d_i = 0 have no start-up: there is
-        nothing to keep apart, and they do what Async-LinUCB does.
+        D1. See `two_part_model`; `projected=True` undoes it.
+        D2. partial_noise is 0 by default.
+        D3. Clients with d_i = 0 have no start-up: there is nothing to keep apart, and they do what Async-LinUCB does.
     """
 
     d_global: int | None = None
@@ -41,6 +44,7 @@ class GlobalLocal(Structure):
     overlap: bool = False
     startup: bool = True
     partial_noise: float = 0.0
+    projected: bool = False
 
     def __post_init__(self) -> None:
         """Check what can be checked without a world."""
@@ -79,7 +83,13 @@ class GlobalLocal(Structure):
         """A shared and a personal part."""
         size = int(self.sizes(world)[member])
         return TwoPartModel(
-            self.parts(world), size, world.dim, ridge, startup=self.startup, partial_noise=self.partial_noise
+            self.parts(world),
+            size,
+            world.dim,
+            ridge,
+            startup=self.startup,
+            partial_noise=self.partial_noise,
+            projected=self.projected,
         )
 
     def shared_dim(self, world: World) -> int:

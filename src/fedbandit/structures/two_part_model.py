@@ -18,9 +18,12 @@ is a recursion of two numbers that contracts by q_g q_l/((1+q_g)(1+q_l)) < 1, to
 That limit is computed directly. The start-up (Alg. 5) ends with the same alternation on all of a client's own data
 (line 12); its limit solves one linear system (`_begin`), which needs V and b of these data only.
 
+With `projected` the alternation is Eq. (7) as printed: θ̂ = proj(V⁻b), with a generalised inverse and the projection to
+the unit ball in place of ridge regression, from sums alone, as often as it changes anything, at most 100 times.
+
 Deviations from the paper:
-    D1. Ridge regression with λ in place of generalised inverses with projections to the unit ball; the alternation is
-        run to its limit. (The authors' code runs 100 alternations.)
+    D1. Unless `projected`: ridge regression with λ in place of generalised inverses with projections to the unit ball;
+        the alternation is run to its limit. (The authors' code runs 100 alternations.)
     D2. "Full rank" (Alg. 5 line 11) means: the smallest eigenvalue is above 10⁻⁶ of the largest. For a client whose two
         parts see the same features, of the contexts.
 """
@@ -37,6 +40,8 @@ from fedbandit.sums import EXACT, Slack, Sums
 from fedbandit.types import Array
 
 FULL_RANK = 1e-6
+ALTERNATIONS = 100
+SETTLED = 1e-12
 
 
 class Parts(NamedTuple):
@@ -51,9 +56,18 @@ class TwoPartModel:
     """A shared part that is exchanged, a personal one, and while `starting` one ridge model on the whole context."""
 
     def __init__(
-        self, parts: Parts, size: int, dim: int, ridge: float, *, startup: bool, partial_noise: float = 0.0
+        self,
+        parts: Parts,
+        size: int,
+        dim: int,
+        ridge: float,
+        *,
+        startup: bool,
+        partial_noise: float = 0.0,
+        projected: bool = False,
     ) -> None:
         self.cut = parts
+        self.projected = projected
         self.size = size  # d_i
         self.ridge = ridge
         self.shared = RidgeModel(parts.shared, ridge, partial_noise=partial_noise)
@@ -143,6 +157,13 @@ class TwoPartModel:
             self.shared.observe(x_g, y)
             return
         x_l = self._local(x[None])[0]
+        if self.projected:
+            own = x_l[: self.size]
+            blocks = np.outer(x_g, x_g), np.outer(x_g, own), np.outer(own, own)
+            theta_g, theta_l = self._alternate(*blocks, x_g * y, own * y)
+            self.shared.observe(x_g, y - float(own @ theta_l))
+            self.own.observe(x_l, y - float(x_g @ theta_g))
+            return
         p_g, p_l = float(x_g @ self.shared.theta), float(x_l @ self.own.theta)
         q_g, q_l = float(x_g @ self.shared.inverse @ x_g), float(x_l @ self.own.inverse @ x_l)
         r = (y - p_g - p_l) / (1.0 + q_g + q_l)
@@ -194,15 +215,33 @@ class TwoPartModel:
         d_g, size = self.cut.shared, self.size
         S, s, n = self.first.pending()
         G, L = slice(0, d_g), slice(self.cut.first, self.cut.first + size)
-        joint = self.ridge * np.eye(d_g + size)
-        joint[:d_g, :d_g] += self.shared.V + S[G, G]
-        joint[:d_g, d_g:], joint[d_g:, :d_g] = S[G, L], S[L, G]
-        joint[d_g:, d_g:] += S[L, L]
-        theta = np.linalg.solve(joint, np.r_[self.shared.b + s[G], s[L]])
-        self.shared.observe_sums(Sums(S[G, G], s[G] - S[G, L] @ theta[d_g:], n))
+        if self.projected:
+            theta_g, theta_l = self._alternate(S[G, G], S[G, L], S[L, L], s[G], s[L])
+        else:
+            joint = self.ridge * np.eye(d_g + size)
+            joint[:d_g, :d_g] += self.shared.V + S[G, G]
+            joint[:d_g, d_g:], joint[d_g:, :d_g] = S[G, L], S[L, G]
+            joint[d_g:, d_g:] += S[L, L]
+            theta_g, theta_l = np.split(np.linalg.solve(joint, np.r_[self.shared.b + s[G], s[L]]), [d_g])
+        self.shared.observe_sums(Sums(S[G, G], s[G] - S[G, L] @ theta_l, n))
         V, b = np.zeros((self.cut.own, self.cut.own)), np.zeros(self.cut.own)
-        V[:size, :size], b[:size] = S[L, L], s[L] - S[L, G] @ theta[:d_g]
+        V[:size, :size], b[:size] = S[L, L], s[L] - S[L, G] @ theta_g
         self.own.observe_sums(Sums(V, b, n))
+
+    def _alternate(self, gg: Array, gl: Array, ll: Array, g: Array, own: Array) -> tuple[Array, Array]:
+        """θ̂^(g), θ̂^(l) by Eq. (7), with new data of Σ x^(g)x^(g)ᵀ, Σ x^(g)x^(l)ᵀ, Σ x^(l)x^(l)ᵀ, Σ x^(g)y, Σ x^(l)y."""
+        size = self.size
+        old_V, old_b = self.own.V[:size, :size], self.own.b[:size]
+        of_g, of_l = generalised_inverse(self.shared.V + gg), generalised_inverse(old_V + ll)
+        theta_g = projected(generalised_inverse(self.shared.V) @ self.shared.b)
+        theta_l = np.zeros(size)
+        for _ in range(ALTERNATIONS):
+            before = np.r_[theta_g, theta_l]
+            theta_l = projected(of_l @ (old_b + own - gl.T @ theta_g))
+            theta_g = projected(of_g @ (self.shared.b + g - gl @ theta_l))
+            if np.abs(np.r_[theta_g, theta_l] - before).max() < SETTLED:
+                break
+        return theta_g, theta_l
 
     # How it is kept
 
@@ -228,3 +267,13 @@ def full_rank(V: Array) -> bool:
     """Whether V has full rank (D2)."""
     values = np.linalg.eigvalsh(V)
     return bool(values[0] > FULL_RANK * values[-1])
+
+
+def generalised_inverse(V: Array) -> Array:
+    """Of a positive semi-definite V; eigenvalues below 10⁻¹⁰ of the largest count as zero."""
+    return np.asarray(np.linalg.pinv(V, rcond=1e-10, hermitian=True), dtype=np.float64)
+
+
+def projected(theta: Array) -> Array:
+    """The nearest vector of the unit ball."""
+    return theta / max(1.0, float(np.linalg.norm(theta)))

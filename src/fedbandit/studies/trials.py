@@ -84,7 +84,7 @@ class Point:
     env: an environment, or a function that makes one, as for data sets, which may be missing and take long to read.
         Functions need a name that worker processes can import: a partial, no lambda.
     horizon: rounds, or None for recorded data to their end.
-    extra: what else is to be measured: "clusters", "activity" or "estimates".
+    extra: what else is to be measured: "clusters", "activity", "seen" or "estimates".
     """
 
     series: str
@@ -284,10 +284,25 @@ def rewards_by_activity(result: Result, env: Environment) -> Extra:
     return {"groups": [group._asdict() for group in by_activity(result, env, width=10)]}
 
 
+def messages_of_seen_clients(result: Result, env: Environment) -> Extra:
+    """Messages, if a synchronisation is one of the clients that have acted so far (the code of Async-LinUCB).
+
+    Its paper counts all N.
+    """
+    stream, talk, step = env.open(result.seed), result.communication, 1024
+    acting = [stream.block(t, min(t + step, result.horizon)).clients for t in range(0, result.horizon, step)]
+    _, first = np.unique(np.concatenate(acting), return_index=True)
+    seen = np.searchsorted(np.sort(first), np.arange(result.horizon), "right")
+    sent, N = talk.per_round_uploads + talk.per_round_downloads, env.n_clients
+    everybody = (talk.per_round_uploads > 0) & (talk.per_round_uploads % N == 0)
+    return {"messages_seen": int(np.where(everybody, sent // N * seen, sent).sum())}
+
+
 EXTRAS: dict[str, Callable[[Result, Environment], Extra]] = {
     "": lambda _result, _env: {},
     "clusters": found_clusters,
     "activity": rewards_by_activity,
+    "seen": messages_of_seen_clients,
     "estimates": lambda _result, _env: {},  # measured on the way, see Estimates
 }
 """What can be measured beside totals and curves."""

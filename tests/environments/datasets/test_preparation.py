@@ -63,7 +63,7 @@ def test_contexts_are_the_same_on_every_machine(name: str) -> None:
 
 def test_parameters_of_simulated_users_are_the_same_on_every_machine() -> None:
     env = fb.environments.movielens_users(FIXTURE, release="1m", n_clients=20, dim=4, n_clusters=3)
-    assert digest(env.theta) == "b6dfa1667a5de990"
+    assert digest(env.theta) == "4b94d38fed18a9d5"
     assert sorted(np.unique(env.centre_of)) == [0, 1, 2]
 
 
@@ -231,6 +231,40 @@ def test_simulated_users_have_means_between_0_and_1() -> None:
     vectors = user_vectors(read_ratings(FIXTURE / "ml-1m"), 20, 4)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0)
     assert fb.simulate(fb.linucb(), env, 300).regret[-1] > 0
+
+
+def test_simulated_users_stand_by_activity_and_the_first_are_the_most_active() -> None:
+    """As in the code of FCLUB: servers are blocks of consecutive users, so their order matters."""
+    ratings = read_ratings(FIXTURE / "ml-1m")
+    seen = user_vectors(ratings, 20, 4)
+    rated: dict[int, int] = dict.fromkeys(np.unique(ratings.users).tolist(), 0)
+    for user in ratings.users.tolist():
+        rated[user] += 1
+    among = sorted(rated, key=lambda user: (-rated[user], user))[:60]
+    movies: dict[int, int] = {}
+    for user, movie in zip(ratings.users.tolist(), ratings.movies.tolist(), strict=True):
+        movies[movie] = movies.get(movie, 0) + (user in among)
+    kept = sorted(movies, key=lambda movie: (-movies[movie], movie))[:20]
+    table = np.zeros((len(among), 20))
+    for user, movie in zip(ratings.users.tolist(), ratings.movies.tolist(), strict=True):
+        if user in among and movie in kept:
+            table[among.index(user), kept.index(movie)] = 1
+    order = sorted(range(len(among)), key=lambda k: (-table[k].sum(), among[k]))[:20]
+    left = np.linalg.svd(table[order])[0][:, :3]
+    expected = left / np.linalg.norm(left, axis=1, keepdims=True)
+    np.testing.assert_allclose(
+        np.abs(seen[:, :3] * 2**0.5), np.abs(expected), atol=1e-6
+    )  # singular vectors: up to sign
+
+    whole, few = (
+        fb.environments.movielens_users(FIXTURE, release="1m", n_clients=20, first=k, dim=4, n_clusters=3)
+        for k in (None, 7)
+    )
+    assert few.n_clients == 7
+    np.testing.assert_array_equal(few.partition, whole.partition[:7])
+    np.testing.assert_array_equal(few.theta, whole.theta)
+    with pytest.raises(FedbanditError, match="first is 21, but must be at most n_clients = 20"):
+        fb.environments.movielens_users(FIXTURE, release="1m", n_clients=20, first=21, dim=4, n_clusters=3)
 
 
 @pytest.mark.parametrize("name", ["fclub", "fclub_dc", "cdp_fclub_dc", "homo", "homo_dc", "club", "sclub"])

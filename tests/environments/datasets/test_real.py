@@ -82,3 +82,14 @@ def test_simulated_users_are_like_those_of_the_fclub_code() -> None:
     assert ours.shape == theirs.shape
     assert abs(ours.mean() - theirs.mean()) < 0.02  # k-means starts elsewhere, so centres are near, not equal
     assert abs(np.linalg.norm(env.theta) - np.linalg.norm(centres)) < 0.02
+
+
+def test_the_authors_files_are_found_by_name_and_the_first_forty_are_mostly_of_one_kind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """FCLUB's MovieLens: 31 of the 40 most active users are in one of six clusters; made anew from ratings, most."""
+    monkeypatch.setenv("FEDBANDIT_DATA", str(DATA))
+    env = fb.environments.fclub(theta="ml_1000user_d10", first=40)
+    assert (env.n_clients, env.n_clusters, int(np.bincount(env.partition).max())) == (40, 6, 31)
+    ours = fb.environments.movielens_users(DATA, release="1m", n_clients=1000, first=40)
+    assert np.bincount(ours.partition).max() >= 28

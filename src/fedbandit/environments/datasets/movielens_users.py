@@ -20,7 +20,7 @@ from fedbandit.environments.datasets.contexts import (
 )
 from fedbandit.environments.datasets.ratings import Ratings, find_movielens, read_ratings
 from fedbandit.environments.synthetic import Synthetic
-from fedbandit.errors import FedbanditError, whole_number
+from fedbandit.errors import FedbanditError, require, whole_number
 from fedbandit.types import Array, Ints
 
 
@@ -56,6 +56,7 @@ def movielens_users(
     path: str | os.PathLike[str] | None = None,
     *,
     n_clients: int = 100,
+    first: int | None = None,
     dim: int = 10,
     n_arms: int = 10,
     n_clusters: int = 10,
@@ -66,9 +67,11 @@ def movielens_users(
     """Simulated rewards for users whose tastes are taken from MovieLens, in clusters (FCLUB).
 
     The 0/1 matrix of who rated what, of the 3n users with most ratings, is cut to the n movies that most of them rated
-    and then to the n users with most ratings among those. Its d − 1 leading left singular vectors, rows normalised,
-    with a one appended and divided by √2, are the users' parameters; k-means moves each to one of `n_clusters` centres.
-    Arms are (z, 1)/√2 with z on the unit sphere, rewards Bernoulli(θᵀx).
+    and then to the n users with most ratings among those, the most active one first. Its d − 1 leading left singular
+    vectors, rows normalised, with a one appended and divided by √2, are the users' parameters; k-means moves each to
+    one of `n_clusters` centres. Arms are (z, 1)/√2 with z on the unit sphere, rewards Bernoulli(θᵀx).
+
+    n_clients: n. first: only so many of them act, the most active ones (FCLUB's authors have 40 of 1,000).
 
     Reference: the code of FCLUB (Liu et al. 2022), as its appendix is missing. *Deviations.* D1: movies are the arms
     neither there nor here: MovieLens gives the parameters only. D2: singular vectors are not scaled by singular values.
@@ -77,18 +80,20 @@ def movielens_users(
     n_clusters = whole_number("n_clusters", n_clusters, 1)
     if whole_number("dim", dim, 2) > n or n_clusters > n:
         raise FedbanditError(f"n_clients is {n}, but must be at least dim = {dim} and n_clusters = {n_clusters}.")
+    acting = n if first is None else whole_number("first", first, 1)
+    require(acting <= n, "first", first, f"at most n_clients = {n}")
     folder, files = find_movielens(None if path is None else os.fspath(path), release)
-    options = {"n": n, "dim": dim, "n_clusters": n_clusters}
+    options = {"n": n, "dim": dim, "n_clusters": n_clusters, "order": "activity"}
     _, arrays, _ = cached("movielens-users", files, options, lambda: _parameters(folder, n, dim, n_clusters))
     return MovieLensUsers(
-        n_clients=n,
+        n_clients=acting,
         dim=dim,
         n_arms=n_arms,
         arrivals=arrivals,
         rounds=rounds,
         rewards="bernoulli",
         theta=arrays["theta"],
-        centre_of=arrays["centre_of"],
+        centre_of=arrays["centre_of"][:acting],
     )
 
 
@@ -100,7 +105,7 @@ def _parameters(folder: Path, n: int, dim: int, n_clusters: int) -> Prepared:
 
 
 def user_vectors(ratings: Ratings, n: int, dim: int) -> Array:
-    """Parameters of the n users before they are moved to centres."""
+    """Parameters of the n users before they are moved to centres, the most active one first."""
     users = _most(ratings.users, 3 * n)
     here = np.isin(ratings.users, users)
     movies = _most(ratings.movies[here], n)
@@ -111,12 +116,18 @@ def user_vectors(ratings: Ratings, n: int, dim: int) -> Array:
             f"{str(ratings.path)!r}: n_clients is {n}, but there are only {chosen.size} users and {movies.size} movies."
         )
     here &= np.isin(ratings.users, chosen)
-    at = np.searchsorted(chosen, ratings.users[here]), np.searchsorted(movies, ratings.movies[here])
+    at = _places(chosen, ratings.users[here]), _places(movies, ratings.movies[here])
     scaled = left_singular_vectors(counted(*at, (n, n)), dim - 1, "the matrix of ratings")
     return with_constant(scaled / np.sqrt(np.einsum("ij,ij->j", scaled, scaled)))
 
 
 def _most(ids: Ints, n: int) -> Ints:
-    """The n ids that occur most often (ties: the lower id), ascending."""
+    """The n ids that occur most often, the most frequent one first (ties: the lower id)."""
     distinct, counts = np.unique(ids, return_counts=True)
-    return np.sort(distinct[np.argsort(-counts, kind="stable")[:n]])
+    return distinct[np.argsort(-counts, kind="stable")[:n]]
+
+
+def _places(chosen: Ints, ids: Ints) -> Ints:
+    """Where in `chosen` these ids stand."""
+    order = np.argsort(chosen)
+    return order[np.searchsorted(chosen[order], ids)]

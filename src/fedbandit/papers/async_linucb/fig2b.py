@@ -1,7 +1,7 @@
 """Async-LinUCB, Fig. 2(b): regret against communication, a few clients far more active than the others."""
 
 from fedbandit.environments import homogeneous
-from fedbandit.papers.async_linucb import REMARKS, SIX, TWELVE, homogeneous_fronts
+from fedbandit.papers.async_linucb import FOUR, REMARKS, TWELVE, homogeneous_fronts
 from fedbandit.studies import BetterFront, Experiment, Scale, Tradeoff, Trend
 
 WORLD = homogeneous(n_clients=1000, dim=25, n_arms=25, arrivals="skewed")
@@ -15,25 +15,22 @@ EXPERIMENT = Experiment(
         *REMARKS,
     ),
     scales={
-        "quick": Scale(homogeneous_fronts(SIX, WORLD, 30_000), seeds=2),
+        "quick": Scale(homogeneous_fronts(FOUR, WORLD, 30_000), seeds=3),
         "paper": Scale(homogeneous_fronts(TWELVE, WORLD, 30_000), seeds=10),
     },
     panels=(Tradeoff(),),
+    measures=("regret", "messages", "messages_seen"),
     value_name="threshold",
     claims=(
         Trend("Async-LinUCB", measure="messages", direction="falls"),
         Trend("Sync-LinUCB", measure="messages", direction="falls"),
-        BetterFront(
-            "Async-LinUCB, warm join",
-            "Sync-LinUCB",
-            text="At equal regret Async-LinUCB (warm join) has fewer messages than Sync-LinUCB.",
-        ),
+        BetterFront("Async-LinUCB", "Sync-LinUCB"),
         BetterFront(
             "Async-LinUCB",
             "Sync-LinUCB",
-            otherwise="Clients that start with nothing pay for their blind first pulls at every threshold, members of "
-            "a synchronous federation do not: the two have no regret in common. It is the joining, not the trigger: "
-            "with warm join the claim holds.",
+            cost="messages_seen",
+            text="Also if only clients seen so far are counted, as in the authors' code.",
         ),
+        BetterFront("Async-LinUCB, warm join", "Sync-LinUCB, warm join", ours=True),
     ),
 )

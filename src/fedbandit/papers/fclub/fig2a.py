@@ -1,7 +1,16 @@
 """FCLUB, Fig. 2(a): clusters of users on local servers, synthetic."""
 
 from fedbandit.environments import fclub
-from fedbandit.papers.fclub import AUTHORS_CLUB, AUTHORS_SCLUB, NOT_A_TARGET, PRIVATE, compared
+from fedbandit.papers.fclub import (
+    AUTHORS_CLUB,
+    AUTHORS_DC,
+    AUTHORS_SCLUB,
+    MERGING,
+    NOT_A_TARGET,
+    PRIVATE,
+    SILENT,
+    compared,
+)
 from fedbandit.studies import Below, Curves, Experiment, Grows, Ordered, Scale
 
 WORLD = fclub(placement="blocks")
@@ -20,11 +29,12 @@ EXPERIMENT = Experiment(
     remarks=(
         "Parameters are drawn anew for each seed; the authors have one set, with the same clusters and servers.",
         "Our constants, λ, the root in the bonus and its width differ from the code's; see the preset.",
+        MERGING,
     ),
     scales={"quick": Scale(compared(WORLD, 40_000), seeds=3), "paper": Scale(compared(WORLD, 100_000), seeds=10)},
     panels=(
         Curves(log=False),
-        Curves(y="messages", log=True, without=("LinUCB", "CLUB", "SCLUB", AUTHORS_CLUB, AUTHORS_SCLUB)),
+        Curves(y="messages", log=True, without=SILENT),
     ),
     measures=("regret", "messages", "clusters", "rand_index"),
     printed={
@@ -32,7 +42,7 @@ EXPERIMENT = Experiment(
         (AUTHORS_CLUB, ""): 1469,
         (AUTHORS_SCLUB, ""): 1313,
         ("Homo-DC", ""): 1025,
-        ("FCLUB-DC", ""): 340,
+        (AUTHORS_DC, ""): 340,
         (PRIVATE, ""): 445,
         ("FCLUB", ""): 613,
     },
