@@ -70,6 +70,7 @@ def _describe(name: str, hosted: HostedFederation, at: float) -> dict[str, Any]:
         "recent": {"width": RECENT_WIDTH, "slices": activity.recent(at)},
         "activity": {"begin": activity.begin, "width": activity.width, "slices": list(activity.slices)},
         "clusters": clusters(federation),
+        "unopened": "" if federation.machine.pool is None else federation.machine.pool.unopened,
         "refusals": dict(federation.refusals),
         "refused": [{"at": when, "client": client, "kind": kind} for when, client, kind in list(federation.refused)],
     }
@@ -83,6 +84,8 @@ def problems(hosted: HostedFederation, at: float) -> list[str]:
     horizon, n = federation.agreement.world.horizon, int(federation.machine.members.n.sum())
     if n > 0.9 * horizon:
         found.append(f"{n:,} of {horizon:,} observations are in: beyond the horizon uploads are refused; raise it.")
+    if federation.machine.pool is not None and federation.machine.pool.unopened:
+        found.append(f"Secure sums: {federation.machine.pool.unopened}")
     quarantined = [f"{r.name} ({r.quarantined})" for r in records if r.quarantined]
     if quarantined:
         found.append(f"{len(quarantined)} in quarantine: {_some(quarantined)}.")
