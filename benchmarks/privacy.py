@@ -21,9 +21,14 @@ SYSTEMS = {
     "not private": fb.feducb(epsilon=float("inf")),
     "alone": fb.linucb(),
     "ε = 1, proven": fb.feducb(),
-    "ε = 1, published": fb.feducb(calibration="published"),
+    "… by proven widths": fb.System(protocol=BY_COUNTS, privacy=PrivateStatistics(1.0, mixing="bound")),
+    "alone, α = 2": fb.linucb(alpha=2.0),
+    "ε = 1, published, D = T/(N d log T)": fb.feducb(calibration="published"),
+    "ε = 1, published, D of Theorem 1": fb.feducb(calibration="published", threshold="theorem"),
+    "ε = 1, Alg. 1 as printed": fb.feducb(as_printed=True),
     "ε = 10, proven": fb.feducb(epsilon=10.0),
-    "… with a tree instead of BLT": fb.System(protocol=BY_COUNTS, privacy=PrivateStatistics(10.0, kind="tree")),
+    "… with BLT instead of dense noise": fb.System(protocol=BY_COUNTS, privacy=PrivateStatistics(10.0, kind="blt")),
+    "… with a tree": fb.System(protocol=BY_COUNTS, privacy=PrivateStatistics(10.0, kind="tree")),
     "… with κ = 1 instead of 0.7": fb.System(protocol=BY_COUNTS, privacy=PrivateStatistics(10.0, reward_weight=1.0)),
     "… released at 5 % growth, not 50 %": fb.System(
         protocol=Synchronous(growth=1.05, batch=16), privacy=PrivateStatistics(10.0)

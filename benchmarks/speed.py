@@ -52,7 +52,7 @@ def main() -> None:
         (central, 1000, 25, 25, 1_000_000, 5),
     ):
         env = fb.environments.homogeneous(n_clients=clients, dim=dim, n_arms=arms, pool=1000, contexts="sphere")
-        short = max(200_000 // dim, horizon // 25)  # about as long: a quiet moment is as likely for one as for the other
+        short = max(200_000 // dim, horizon // 25)  # about as long: a quiet moment is as likely for both
         fb.simulate(system, env, 5000)  # compile
         best = best_seconds(
             {

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from fedbandit.engine import Result, simulate
     from fedbandit.errors import FedbanditError
     from fedbandit.machines.client import ClientMachine
-    from fedbandit.network.client.client import AsyncClient, Client
+    from fedbandit.network.client.asynchronous import AsyncClient
+    from fedbandit.network.client.client import Client
     from fedbandit.network.peer.peer import Peer
     from fedbandit.presets import (
         async_linucb,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
         sync_linucb,
         uniform,
     )
-    from fedbandit.privacy import Guarantee
+    from fedbandit.privacy import Guarantee, Require
     from fedbandit.studies.compare import Comparison, compare
     from fedbandit.system import System
     from fedbandit.world import World
@@ -61,13 +62,14 @@ _NAMES = {
     "Result": "engine",
     "simulate": "engine",
     "FedbanditError": "errors",
-    "AsyncClient": "network.client.client",
+    "AsyncClient": "network.client.asynchronous",
     "Client": "network.client.client",
     "Peer": "network.peer.peer",
     "Comparison": "studies.compare",
     "compare": "studies.compare",
     "ClientMachine": "machines.client",
     "Guarantee": "privacy",
+    "Require": "privacy",
     "System": "system",
     "World": "world",
     "preset": "presets",
@@ -81,6 +83,7 @@ __all__ = [
     "FedbanditError",
     "Guarantee",
     "Peer",
+    "Require",
     "Result",
     "System",
     "World",

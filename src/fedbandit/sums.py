@@ -15,6 +15,9 @@ class Slack(NamedTuple):
 
     An arm's bound is xᵀθ̂ + (σ (1 + inflation) √(logdet + 2 log 1/δ) + √λ + bias) ‖x‖_{V(λ)⁻¹} + noise ‖V(λ)⁻¹x‖₂, where
     logdet = log det V(λ)/det λI + offset.
+
+    With a `spectrum` it is not an arm's bound yet but what mixing has to know (`machines.mixing`): then `bias` is the
+    standard deviation of the noise in a coordinate of b − Vθ, or 0 where only bounds may be used.
     """
 
     offset: float = 0.0  # of a model that is larger than the row, or of another regulariser

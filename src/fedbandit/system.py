@@ -96,6 +96,7 @@ class System:
         """The system with every parameter that was left open settled for this world."""
         if self.world is world:
             return self
+        self._check_bound(world)
         seen = world
         spectrum = self.privacy.spectrum(world) or (self.ridge, self.ridge)
         world = replace(world, estimators=self.protocol.period, spectrum=spectrum)
@@ -105,7 +106,21 @@ class System:
         releases = protocol.releases(world) + self._calls(world)
         if not (self.structure.separate or isinstance(self.structure, Clustering)):
             releases = world.horizon
-        return replace(self, protocol=protocol, privacy=self.privacy.told(world, releases), world=seen)
+        return replace(
+            self,
+            protocol=protocol,
+            privacy=self.privacy.told(world, releases).planned(protocol.portions(world)),
+            world=seen,
+        )
+
+    def _check_bound(self, world: World) -> None:
+        """Noise in proportion to the longest context that there is would tell how long that is."""
+        contexts = self.privacy.perturbs == "statistics"  # elsewhere contexts are public
+        if world.measured_bound and contexts and self.privacy.guarantee().basis == "proven":
+            raise FedbanditError(
+                f"{type(self.privacy).__name__} is refused: the bound L = {world.bound:g} on contexts was read off "
+                "the data, and noise in proportion to it would tell about them; declare one with bound=…."
+            )
 
     def _calls(self, world: World) -> int:
         """How often a sharing has everybody upload, beside what the protocol does."""

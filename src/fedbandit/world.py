@@ -23,6 +23,7 @@ class World:
     It is the system that tells how a graph structure mixes users into one model (`mixing`), how many estimators a
     client has (`estimators`), and between which numbers the regulariser of V is: λ, or what noise makes of it
     (`spectrum`, FedUCB's ρ_min and ρ_max).
+    `measured_bound`: the bound was read off the data, and so tells about them.
     """
 
     n_clients: int
@@ -35,6 +36,7 @@ class World:
     server_of: tuple[int, ...] = ()
     d_global: int | None = None
     mixing: NDArray[np.float64] | None = None
+    measured_bound: bool = False
     estimators: int = 1
     spectrum: tuple[float, float] = (0.1, 0.1)
 

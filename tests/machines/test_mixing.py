@@ -91,9 +91,43 @@ def test_the_inflation_covers_the_noise(data: float, monkeypatch: pytest.MonkeyP
     assert np.linalg.eigvalsh(gap)[0] > -1e-9
 
 
+def test_by_worth_too_much_noise_is_learning_alone() -> None:
+    """Own data as they are to a millionth, and the usual width; with little noise the width of one direction."""
+    rng = np.random.default_rng(4)
+    own, others = observed(rng, 200, np.zeros(DIM)), observed(rng, 2_000, np.zeros(DIM))
+    mixed, slack = mix(own, others, Slack(bias=1e6, noise=1e7, spectrum=1e7), RIDGE, Width(1.0, SIGMA))
+    np.testing.assert_allclose(mixed.V, own.V, atol=1e-5)
+    assert slack.offset == pytest.approx(0.0, abs=1e-4)
+    many = Sums(1e6 * others.V, 1e6 * others.b, 10**6)
+    mixed, slack = mix(own, many, Slack(bias=1.0, noise=5.0, spectrum=5.0), RIDGE, Width(1.0, SIGMA))
+    _, logdet = np.linalg.slogdet(mixed.V / RIDGE + np.eye(DIM))
+    assert slack.offset == pytest.approx(-logdet, rel=1e-3)
+    assert slack.bias == pytest.approx(-np.sqrt(RIDGE), rel=1e-3)
+
+
+@pytest.mark.parametrize(("n_others", "s"), [(300, 3.0), (3_000, 20.0), (30_000, 80.0)])
+def test_by_worth_the_estimate_is_better_than_either(n_others: int, s: float) -> None:
+    """Than that of own data, and than trusting the others' noisy sums as they are."""
+    noise, rng = PoolNoise((np.array([s]),), KAPPA, looks=1, dim=DIM), np.random.default_rng(5)
+    errors = np.zeros(3)
+    for _ in range(200):
+        theta = rng.standard_normal(DIM)
+        theta /= np.linalg.norm(theta)
+        own, exact = observed(rng, 60, theta), observed(rng, n_others, theta)
+        V = exact.V + s * draw_symmetric(rng, (DIM, DIM))
+        others = Sums(V, exact.b + s / KAPPA * rng.standard_normal(DIM), exact.n)
+        mixed, _ = mix(own, others, noise.known(s * s), RIDGE, Width(1.0, SIGMA))
+        trusting = Sums(own.V + V, own.b + others.b, 0)
+        errors += [
+            np.linalg.norm(np.linalg.solve(sums.V + RIDGE * np.eye(DIM), sums.b) - theta)
+            for sums in (mixed, own, trusting)
+        ]
+    assert errors[0] < min(errors[1:])
+
+
 def failures(n_others: int, s: float, *, honest: bool) -> int:
     """In how many of 300 draws some |xᵀ(θ̂ − θ)| exceeds its bound, computed as clients compute it."""
-    noise = PoolNoise((np.array([s]),), KAPPA, looks=1, dim=DIM, failure=FAILURE)
+    noise = PoolNoise((np.array([s]),), KAPPA, looks=1, dim=DIM, failure=FAILURE, mixing="bound")
     rng = np.random.default_rng(3)
     count, scratch = 0, scratch_matrix(DIM)
     for _ in range(300):

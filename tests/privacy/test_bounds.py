@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from fedbandit.audit.attack import run_stream
+from fedbandit.audit.likelihood import run_stream
 from fedbandit.errors import FedbanditError
 from fedbandit.privacy.bounds import (
     NoiseBounds,

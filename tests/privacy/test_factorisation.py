@@ -1,4 +1,4 @@
-"""Tree, BLT and independent noise against the matrices they stand for."""
+"""Dense, tree, BLT and independent noise against the matrices they stand for."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbandit.errors import FedbanditError
-from fedbandit.privacy.blt import BufferedToeplitz, blt, independent
+from fedbandit.privacy.blt import BufferedToeplitz, blt, endless, independent
+from fedbandit.privacy.dense import dense
 from fedbandit.privacy.factorisation import Factorisation, decoder, largest_error
 from fedbandit.privacy.tree import Tree
 from fedbandit.types import Array
 
 SIZES = (1, 2, 3, 4, 7, 8, 16, 31, 100)
-ALL = [make(n) for make in (Tree, blt, independent) for n in SIZES] + [blt(64, buffers=2)]
+ALL = [make(n) for make in (Tree, blt, independent, dense) for n in SIZES] + [blt(64, buffers=2)]
 
 
 def prefix_nodes(k: int) -> list[tuple[int, int]]:
@@ -113,7 +114,7 @@ def test_more_releases_than_needed_are_cheap() -> None:
     """Ten times the cap costs less than a third more noise, to a million releases."""
     errors = [largest_error(blt(10**power)) for power in range(2, 7)]
     assert all(larger / smaller < 4 / 3 for smaller, larger in pairwise(errors))
-    assert blt(10**6).start((26, 26)).shape == (4, 26, 26)
+    assert blt(10**6).start((26, 26)).shape == (6, 26, 26)
     assert Tree(10**6).start((26, 26)).shape == (20, 26, 26)
 
 
@@ -151,3 +152,44 @@ def test_streaming_encoders_are_the_explicit_product(factorisation: Factorisatio
         coded.append(row)
         memory = after
     np.testing.assert_allclose(coded, factorisation.encoder() @ x, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("n", "error"), [(2, 2 / 3**0.5), (4, 1.326), (6, 1.433), (16, 1.705), (64, 2.111), (128, 2.321)]
+)
+def test_dense_noise_is_the_best_and_says_so(n: int, error: float) -> None:
+    """Its error is the γ₂ norm of A (2/√3 at n = 2), certified by its dual, and all releases are equally noisy."""
+    best = dense(n)
+    assert largest_error(best) == pytest.approx(error, rel=3e-4)
+    assert best.certificate <= largest_error(best) <= best.certificate * 1.0001
+    assert largest_error(best) < largest_error(blt(n)) / 1.07
+    np.testing.assert_allclose(best.row_norms(), largest_error(best), rtol=1e-4)
+
+
+@given(st.integers(2, 12), st.integers(0, 2**32 - 1))
+def test_no_factorisation_beats_the_certificate(n: int, seed: int) -> None:
+    """Random ones, and rotations of the best."""
+    M = np.random.default_rng(seed).standard_normal((n, n)) + 2 * np.eye(n)
+    B = np.tril(np.ones((n, n))) @ np.linalg.inv(M)
+    error = np.linalg.norm(M, axis=0).max() * np.linalg.norm(B, axis=1).max()
+    assert error >= dense(n).certificate * (1 - 1e-9)
+
+
+def test_dense_noise_is_for_few_releases() -> None:
+    """Beyond 512 it would take too long."""
+    with pytest.raises(FedbanditError, match="from 1 to 512"):
+        dense(513)
+
+
+def test_an_endless_stream_has_a_finite_sensitivity() -> None:
+    """Whatever the number of releases, the column is not longer; and five buffers are enough for a million."""
+    stream = endless()
+    norms = [stream.column_norm(2, n) for n in (1, 10, 1000, 10**6, 10**9)]
+    assert norms == sorted(norms)
+    assert norms[0] == 1.0
+    assert norms[-1] <= stream.column_norm(2) < 1.01 * norms[-2] * 1.2
+    np.testing.assert_allclose(stream.column_norm(2, 50), np.linalg.norm(stream.encoder(50)[:, 0]))
+    z = np.random.default_rng(0).standard_normal((40, 2))
+    np.testing.assert_allclose(run(stream, z), decoder(stream, 40) @ z, atol=1e-11)
+    column = np.cumprod(np.append(1.0, 1 - 0.5 / np.arange(1, 10**6)))  # √A: the best Toeplitz matrix
+    assert largest_error(blt(10**6)) <= 1.006 * float(column @ column)

@@ -13,7 +13,7 @@ import pytest
 
 import fedbandit as fb
 from fedbandit import checks
-from fedbandit.audit.attack import attack
+from fedbandit.audit.likelihood import attack
 from fedbandit.engine.fast.rewards import draw_reward
 from fedbandit.engine.simulation import Simulation
 from fedbandit.environments.block import world_of

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from fedbandit.audit.attack import run_stream
+from fedbandit.audit.likelihood import run_stream
 from fedbandit.errors import FedbanditError
 from fedbandit.privacy.calibration import gaussian_multiplier
 from fedbandit.privacy.factorisation import decoder
@@ -220,7 +220,7 @@ def test_bad_parameters(keywords: dict[str, object], sentence: str) -> None:
 def test_bad_requests() -> None:
     """Pure ε by a BLT, δ = 0 for matrices, increments of another shape or not finite."""
     with pytest.raises(FedbanditError, match="use kind='tree'"):
-        reward_mechanism(1.0, 0.0, 4, 2)
+        reward_mechanism(1.0, 0.0, 4, 2, kind="blt")
     with pytest.raises(FedbanditError, match=r"delta is 0\.0"):
         gram_mechanism(1.0, 0.0, 4, 2)
     mechanism = gram_mechanism(1.0, 1e-5, 4, 2)

@@ -40,7 +40,8 @@ from fedbandit.structures import (
 )
 from fedbandit.sums import EXACT, Sums
 from fedbandit.types import Array, Ints
-from tests.audit.test_audit import Faulty, failed
+from tests.audit.test_audit import failed
+from tests.audit.test_planted import Faulty, scaled
 from tests.oracles.naive_clusters import components, radius
 
 INF = math.inf
@@ -258,7 +259,7 @@ def test_every_sound_combination_passes_the_audit(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["phases, counts", "evidence, clock"])
 def test_too_little_noise_fails_the_audit(name: str) -> None:
-    system = fb.System(UCB(), *COMBINATIONS[name], Faulty(factor=0.9))
+    system = fb.System(UCB(), *COMBINATIONS[name], Faulty(change=scaled(0.9)))
     assert {"mechanism, exact", "client, contents"} <= failed(audit_system(system, trials=12_000))
 
 

@@ -20,7 +20,7 @@ from fedbandit.machines.client import ClientMachine
 from fedbandit.messages import Collect, Upload
 from fedbandit.presets import compose
 from fedbandit.privacy import NoisyRewards, PrivateStatistics
-from fedbandit.privacy.mechanism import epsilon_of, gram_mechanism
+from fedbandit.privacy.mechanism import epsilon_of
 from fedbandit.protocols import CountTriggered, Gossip, Synchronous
 from fedbandit.structures import Alone, Everyone
 
@@ -93,9 +93,9 @@ def test_downloads_reach_private_clients() -> None:
     assert result.communication.downloads > 10
 
 
-def test_the_cap_stops_uploads_and_not_learning() -> None:
+def test_the_cap_of_a_contribution_stops_uploads_and_not_learning() -> None:
     """In a simulation: two releases each, then silence; the ledger says who has stopped."""
-    system = compose(BY_COUNTS, Everyone(), PrivateStatistics(releases=2))
+    system = compose(BY_COUNTS, Everyone(), PrivateStatistics(releases=2, contribution=400))
     simulation = Simulation(system, small(rounds="all"), 400, 0)
     while not simulation.finished:
         simulation.advance()
@@ -112,10 +112,22 @@ def test_the_cap_stops_uploads_and_not_learning() -> None:
     assert late < 0.5 * np.diff(result.regret)[:16].mean(), "it goes on learning alone"
 
 
+def test_where_one_interaction_is_the_unit_streams_begin_anew() -> None:
+    """As often as the protocol speaks, at the same ε; coordinators know that noise adds up."""
+    result = fb.simulate(compose(BY_COUNTS, Everyone(), PrivateStatistics(releases=2)), small(rounds="all"), 400)
+    assert result.privacy is not None
+    assert (result.privacy.releases > 2).all()
+    assert result.privacy.exhausted.size == 0
+    np.testing.assert_allclose(result.privacy.epsilon, 1.0, rtol=1e-6)
+    part: Any = compose(BY_COUNTS, Everyone(), PrivateStatistics(releases=2)).told(fb.World(5, 3, 2_000)).privacy
+    noise = part.pool_noise(together=True)
+    assert noise.variance(0, 5) == pytest.approx(2 * noise.variance(0, 2) + noise.variance(0, 1))
+
+
 def test_a_client_that_is_asked_in_every_round_meets_its_cap() -> None:
-    """FedUCB, Remark 4: it answers with nothing then, says so, and goes on learning."""
+    """FedUCB, Remark 4: where all of it is the unit, it answers with nothing then, says so, and goes on learning."""
     world = fb.World(n_clients=2, dim=3, horizon=400, per_round=2)
-    client = ClientMachine(0, fb.feducb(), world)
+    client = ClientMachine(0, compose(BY_COUNTS, Everyone(), PrivateStatistics(contribution=200)), world)
     assert client.stream is not None
     cap = client.stream.mechanism.n_max
     history = some_history(Limits(1.0, 3, -1.0, 1.0, True), 200, np.random.default_rng(0))
@@ -149,15 +161,17 @@ def test_budgets_may_differ() -> None:
 
 
 def test_a_whole_contribution_as_the_unit() -> None:
-    """The noise is that many times larger; nobody contributes more; one interaction is protected far better."""
+    """Noise is that of the portions it leaves in, below k times one interaction's; nobody contributes more."""
     system = compose(CountTriggered(1.5, 1.5), Everyone(), PrivateStatistics(contribution=50))
     world = fb.World(5, 3, 2_000, per_round=5)
     told: Any = system.told(world).privacy
     one: Any = compose(CountTriggered(1.5, 1.5), Everyone(), PrivateStatistics()).told(world).privacy
-    assert told.mechanism_of(0).scale == pytest.approx(50 * one.mechanism_of(0).scale)
-    single = gram_mechanism(1.0, 1e-5, told.releases, 3, reward_weight=0.7)
+    assert sum(told.portions) == 50
+    assert 50 / 1.7 < told.mechanism_of(0).scale / one.mechanism_of(0).scale < 50 / 1.2
     assert epsilon_of(told.mechanism_of(0)) == pytest.approx(1.0, rel=1e-6)
-    assert told.mechanism_of(0).sensitivity == pytest.approx(50 * single.sensitivity)
+    C, single = told.mechanism_of(0).factorisation.encoder(), one.mechanism_of(0)
+    load = np.linalg.norm(C[:, : len(told.portions)] @ np.array(told.portions))
+    assert told.mechanism_of(0).scale == pytest.approx(load * single.scale / single.factorisation.column_norm(2))
     simulation = Simulation(system, small(rounds="all"), 400, 0, engine="plain")
     while not simulation.finished:
         simulation.advance()
@@ -175,7 +189,16 @@ def large_rewards() -> tuple[Any, int]:
     arms = rng.standard_normal((300, 3, 2)) / 3
     rewards = np.repeat(rng.uniform(-2, 2, (300, 1)), 3, axis=1)
     beyond = int((np.abs(rewards[:, 0]) > 1).sum())
-    return fb.environments.recorded(np.arange(300) % 3, arms, rewards / 10, rewards, n_clients=3), beyond
+    return fb.environments.recorded(np.arange(300) % 3, arms, rewards / 10, rewards, n_clients=3, bound=1.5), beyond
+
+
+def test_a_bound_that_was_read_off_the_data_is_refused() -> None:
+    """One long context would move the scale of all noise; where contexts are public it may."""
+    env = fb.environments.recorded([0, 1], np.eye(2)[None].repeat(2, axis=0), np.zeros((2, 2)), np.zeros((2, 2)))
+    with pytest.raises(FedbanditError, match=r"L = 1 on contexts was read off the data.*declare one with bound="):
+        fb.simulate(fb.feducb(), env, 2)
+    fb.simulate(fb.dp_linucb(), env, 2)
+    fb.simulate(fb.feducb(epsilon=math.inf), env, 2)
 
 
 def test_rewards_beyond_the_bound_are_clipped_and_counted() -> None:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from fedbandit.audit.attack import attack
+from fedbandit.audit.likelihood import attack
 from fedbandit.errors import FedbanditError
 from fedbandit.privacy.mechanism import epsilon_of, gram_mechanism, reward_mechanism
 from fedbandit.privacy.published import (

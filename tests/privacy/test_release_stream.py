@@ -45,12 +45,52 @@ def test_increments_add_up_to_what_the_mechanism_releases() -> None:
     assert stream.spent_epsilon == pytest.approx(1.0, rel=1e-6)
 
 
-def test_nothing_leaves_beyond_the_cap_or_the_contribution() -> None:
-    """And a refusal changes nothing."""
-    stream = ReleaseStream(MECHANISM, SOURCE)
-    assert stream.spent_epsilon == 0.0
+def test_a_spent_stream_is_followed_by_another_for_new_records() -> None:
+    """Its noise is that of a first release, drawn anew; the ε of one interaction does not change."""
+    stream, fresh = ReleaseStream(MECHANISM, SOURCE), ReleaseStream(MECHANISM, lambda k: SOURCE(k + CAP))
     for k in range(CAP):
-        assert stream.may_release(10**9)
+        stream.release(some_sums(k))
+    for k in range(CAP, 2 * CAP + 1):
+        one, other = stream.release(some_sums(k)), fresh.release(some_sums(k))
+        np.testing.assert_array_equal(one.b, other.b)
+        np.testing.assert_array_equal(one.V, other.V)
+    assert stream.spent == 2 * CAP + 1
+    assert stream.own.n == 4 * stream.spent
+    np.testing.assert_allclose(stream.own.V, sum(some_sums(k).V for k in range(stream.spent)))
+    assert stream.spent_epsilon == pytest.approx(1.0, rel=1e-6)
+
+
+def test_portions_that_are_too_large_take_the_place_of_later_ones() -> None:
+    """Noise is drawn for those that are skipped, and a contribution ends where no place is large enough."""
+    portions = (2, 2, 4, 8)
+    stream = ReleaseStream(MECHANISM, SOURCE, contribution=16, portions=portions)
+    stream.release(some_sums(0))  # of 4 interactions: the third place
+    assert stream.spent == 3
+    assert stream.may_release(8)
+    assert not stream.may_release(9)
+    stream.release(some_sums(1))
+    assert stream.spent == 4
+    assert not stream.may_release(1)
+
+
+def test_a_stream_of_an_older_version_goes_on() -> None:
+    """Its memory is a BLT's; new streams are dense."""
+    former = gram_mechanism(1.0, 1e-5, CAP, DIM, reward_weight=0.7, kind="blt")
+    old = ReleaseStream(former, SOURCE)
+    old.release(some_sums(0))
+    stream = ReleaseStream(MECHANISM, SOURCE, former=lambda: former)
+    stream.restore(old.state())
+    for k in range(1, CAP):
+        np.testing.assert_array_equal(stream.release(some_sums(k)).b, old.release(some_sums(k)).b)
+    stream.release(some_sums(9))
+    assert stream.mechanism is MECHANISM
+
+
+def test_nothing_leaves_beyond_the_contribution() -> None:
+    """And a refusal changes nothing."""
+    assert ReleaseStream(MECHANISM, SOURCE).spent_epsilon == 0.0
+    stream = ReleaseStream(MECHANISM, SOURCE, contribution=10**6)
+    for k in range(CAP):
         stream.release(some_sums(k))
     assert not stream.may_release(1)
     before = stream.own.V.copy()
@@ -69,10 +109,10 @@ def test_nothing_leaves_beyond_the_cap_or_the_contribution() -> None:
 def test_a_stream_goes_on_after_a_crash(crash: int) -> None:
     """Through an .npz file, after any release: the same bytes leave, and no noise is drawn twice."""
     whole = ReleaseStream(MECHANISM, SOURCE)
-    sent = [whole.release(some_sums(k)) for k in range(CAP)]
+    sent = [whole.release(some_sums(k)) for k in range(2 * CAP)]
     stream = ReleaseStream(MECHANISM, SOURCE)
-    for k in range(CAP):
-        if k == crash:
+    for k in range(2 * CAP):
+        if k in (crash, 2 * crash + 1):
             file = io.BytesIO()
             np.savez(file, **stream.state())
             file.seek(0)
@@ -83,7 +123,6 @@ def test_a_stream_goes_on_after_a_crash(crash: int) -> None:
         assert again.V.tobytes() == sent[k].V.tobytes()
         assert again.b.tobytes() == sent[k].b.tobytes()
     assert (stream.spent, stream.contributed) == (whole.spent, whole.contributed)
-    assert not stream.may_release(1)
 
 
 def test_without_noise_statistics_leave_as_they_are() -> None:

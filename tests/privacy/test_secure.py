@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import fedbandit as fb
-from fedbandit.audit.attack import scale_interval, whiten
+from fedbandit.audit.likelihood import scale_interval, whiten
 from fedbandit.audit.neighbours import Limits, some_history
 from fedbandit.audit.observer import noised_rewards, observe_client
 from fedbandit.errors import FedbanditError

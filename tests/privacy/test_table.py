@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fedbandit.audit.attack import released_distance
+from fedbandit.audit.likelihood import released_distance
 from fedbandit.privacy.calibration import gaussian_epsilon
 from fedbandit.privacy.mechanism import distance, gram_mechanism
 from fedbandit.privacy.noise import gram_neighbours

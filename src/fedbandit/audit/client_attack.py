@@ -13,16 +13,14 @@ from itertools import product
 
 import numpy as np
 
-from fedbandit.audit.attack import clopper_pearson, scale_interval, whiten
+from fedbandit.audit.likelihood import Handed, clopper_pearson, epsilon_of_shift, scale_interval, whiten
 from fedbandit.audit.mechanism_attack import increments_of
-from fedbandit.audit.neighbours import History, Limits, pairs_of, some_history, with_first
+from fedbandit.audit.neighbours import History, Limits, pairs_of, some_history, unrewarded, with_first
 from fedbandit.audit.observer import MakeMachine, Seen, noised_rewards, observe_client
 from fedbandit.audit.report import CONFIDENCE, TOLERANCE, Check
 from fedbandit.messages import Collect, Upload, encode
-from fedbandit.privacy.calibration import gaussian_epsilon
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.mechanism import Mechanism, stack
-from fedbandit.privacy.noise import ENERGY
 from fedbandit.types import Array
 
 SPREADS = (1.0, 0.3, 0.05)
@@ -53,14 +51,15 @@ def contents_check(
         return Check(name, False, 0.0, "neighbouring histories were released in different portions")
     if not seen[0][0].n:
         return Check(name, False, 0.0, f"nothing was released in {rounds} rounds; audit a longer horizon")
-    shifts = np.stack([_released(mechanism, b) - _released(mechanism, a) for a, b in seen], axis=1)
+    shifts = np.stack([released_sums(mechanism, b) - released_sums(mechanism, a) for a, b in seen], axis=1)
     if np.ptp(shifts, axis=1).max() > 1e-6 * mechanism.scale:
         return Check(name, False, 0.0, "how much noise was drawn depends on the data")
-    portions = _portions(mechanism, histories[0], seen[0][0])
+    portions = portions_of(mechanism, histories[0], seen[0][0])
     moved = whiten(mechanism, np.zeros_like(portions), shifts[:, :1])
-    z = whiten(mechanism, portions, np.stack([_released(mechanism, a) for a, _ in seen], axis=1))
-    low, high = _scale_interval(mechanism, z)
-    exact, bound = (_epsilon(mechanism, moved / scale) for scale in (1.0, high))
+    z = whiten(mechanism, portions, np.stack([released_sums(mechanism, a) for a, _ in seen], axis=1))
+    low, high = released_scale(mechanism, z)
+    stated = replace(mechanism, delta=claim.delta)
+    exact, bound = (epsilon_of_shift(stated, moved / scale) for scale in (1.0, high))
     return Check(
         name,
         exact <= claim.epsilon * TOLERANCE and high >= 1,
@@ -69,34 +68,26 @@ def contents_check(
     )
 
 
-def _released(mechanism: Mechanism, seen: Seen) -> Array:
+def released_sums(mechanism: Mechanism, seen: Seen) -> Array:
     if mechanism.noise != "symmetric":
         return seen.b
     return np.stack([stack(V, b, mechanism.reward_weight) for V, b in zip(seen.V, seen.b, strict=True)])
 
 
-def _portions(mechanism: Mechanism, history: History, seen: Seen) -> Array:
+def portions_of(mechanism: Mechanism, history: History, seen: Seen) -> Array:
     """The exact increments."""
     ends = np.cumsum(seen.n)
     starts = ends - np.array(seen.n)
     return np.stack([increments_of(mechanism, history[i:j]) for i, j in zip(starts, ends, strict=True)])
 
 
-def _scale_interval(mechanism: Mechanism, z: Array) -> tuple[float, float]:
+def released_scale(mechanism: Mechanism, z: Array) -> tuple[float, float]:
     """Of the numbers that were released, without the corner of a matrix."""
     if mechanism.noise == "symmetric":
         rows, columns = (index[:-1] for index in np.triu_indices(mechanism.dim + 1))
         normals = z[..., rows, columns] / np.where(rows == columns, math.sqrt(2), 1.0)
         return scale_interval(replace(mechanism, noise="vector"), normals, CONFIDENCE)
     return scale_interval(mechanism, z, CONFIDENCE)
-
-
-def _epsilon(mechanism: Mechanism, moved: Array) -> float:
-    """Of whitened noise that is moved by this: `ENERGY` is half of a squared distance, or an ε."""
-    energy = float(ENERGY[mechanism.noise](moved).sum())
-    if mechanism.noise in ("symmetric", "vector"):
-        return gaussian_epsilon(math.sqrt(2 * energy), mechanism.delta)
-    return energy
 
 
 def timing_check(
@@ -108,18 +99,28 @@ def timing_check(
     records: int,
     rounds: int,
     calls: Collection[int] = (),
+    hears: bool = True,
 ) -> Check:
-    """Whether anything that is not noised depends on a record: times, kinds and numbers of messages, other fields."""
+    """Whether anything that is not noised depends on a record: times, kinds and numbers of messages, other fields.
+
+    Also after downloads, and in histories without any reward, where a client might think that it has nothing to say.
+    """
     name, pairs = "client, times and counts", pairs_of(limits, mechanism)
     tried = 0
-    for spread, (what, (one, other)) in product(SPREADS, pairs.items()):
-        rest = some_history(limits, rounds, rng, spread)
+    for spread, (what, (one, other)) in product((*SPREADS, 0.0), pairs.items()):
+        rest = some_history(limits, rounds, rng, spread) if spread else unrewarded(limits, rounds)
+        if not spread:
+            one, other = one._replace(y=limits.high), other._replace(y=0.0)
         histories = with_first(rest, one, records), with_first(rest, other, records)
-        first, second = (observe_client(make(0), history, calls=calls).plain for history in histories)
+        heard = hears if tried % 2 else None
+        first, second = (observe_client(make(0), history, calls=calls, hears=heard).plain for history in histories)
         tried += 1
         if first != second:
             hits = [
-                sum(observe_client(make(seed), history, calls=calls).plain == second for seed in range(1, REPEATS + 1))
+                sum(
+                    observe_client(make(seed), history, calls=calls, hears=heard).plain == second
+                    for seed in range(1, REPEATS + 1)
+                )
                 for history in histories
             ]
             bound = _told_apart(hits[1], hits[0], REPEATS)
@@ -164,28 +165,43 @@ def retry_check(
     return Check(name, True, 0.0, f"{len(first)} uploads, each sent again to the bit; nothing is released twice")
 
 
-def cap_check(
+def long_life_check(
     make: MakeMachine,
     mechanism: Mechanism,
     limits: Limits,
+    claim: Guarantee,
     rng: np.random.Generator,
     *,
+    records: int,
     rounds: int,
     calls: Collection[int] = (),
 ) -> Check:
-    """Whether a client that lives longer than was planned, and is asked in every round, stops when it has to."""
-    client, name = make(0), "client, cap"
-    length = 2 * max(rounds, mechanism.n_max)
-    asked = client.protocol.says == "request" or bool(calls)
-    seen = observe_client(client, some_history(limits, length, rng), ask=asked)
-    released, learnt = len(seen.n), client.observed
-    passed = released <= mechanism.n_max and learnt == length
-    return Check(
-        name,
-        passed,
-        0.0,
-        f"{released} releases in {length} rounds, at most {mechanism.n_max} are allowed; {learnt} learnt",
-    )
+    """A client that lives twice as long as was planned, and is asked in every round: its ε is that of all it says.
+
+    A source that adds nothing sees what the client hands to the noise in both worlds, and with which scales. Beyond the
+    releases that a mechanism is for a client has to stop, or to begin a new stream that old records are not in.
+    """
+    name = "client, long life"
+    one, other = next(iter(pairs_of(limits, mechanism).values()))
+    length = 2 * max(rounds, records)
+    rest = some_history(limits, length, rng)
+    asked = make(0).protocol.says == "request" or bool(calls)
+    handed = []
+    for record in (one, other):
+        source = Handed()
+        client = make(0, source)
+        seen = observe_client(client, with_first(rest, record, records), ask=asked)
+        handed.append((client.observed, len(seen.n), tuple(source.scales), np.array(source.values)))
+    (learnt, made, scales, first), (*_, also, second) = handed
+    if learnt != length:
+        return Check(name, False, 0.0, f"{learnt} of {length} interactions were learnt")
+    if scales != also or first.shape != second.shape or len(scales) != made:
+        return Check(name, False, 0.0, f"{made} releases, but noise was drawn {len(scales)} or {len(also)} times")
+    z = (first - second) / np.array(scales).reshape((-1,) + (1,) * (first.ndim - 1))
+    true = epsilon_of_shift(replace(mechanism, delta=claim.delta), z)
+    passed = true <= claim.epsilon * TOLERANCE
+    detail = f"{made} releases in {length} rounds, ε = {true:.4f} for all of them; {learnt} learnt"
+    return Check(name, passed, 0.0 if passed else true, detail)
 
 
 def rewards_check(make: MakeMachine, mechanism: Mechanism, limits: Limits, claim: Guarantee, *, rounds: int) -> Check:

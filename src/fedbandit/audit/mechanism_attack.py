@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from fedbandit.audit.attack import Audit, Sampler, attack, released_distance
+from fedbandit.audit.likelihood import Audit, Sampler, attack, handed_epsilon, released_epsilon, scale_interval
 from fedbandit.audit.neighbours import Limits, Record, pairs_of
-from fedbandit.audit.report import CONFIDENCE, TOLERANCE, Check
+from fedbandit.audit.report import CONFIDENCE, TOLERANCE, Check, skip
+from fedbandit.errors import FedbanditError
 from fedbandit.privacy.blt import independent
-from fedbandit.privacy.calibration import gaussian_epsilon
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.mechanism import Mechanism, stack
+from fedbandit.privacy.noise import Source, label_of, perturb
 from fedbandit.rewards import RewardRule, learnt, reward_plan
 from fedbandit.types import Array
 
-LARGEST_EXACT = 128
-"""Releases of a stream that the exact check looks at."""
+MOST_IMPULSES = 900
+"""Random numbers of a stream that are followed one by one."""
+MOST_RELEASES = 4096
+"""Releases of a stream whose hand-over to the noise is looked at."""
+MOST_NUMBERS = 30_000_000
+"""Numbers that are drawn for likelihood ratios in each world: at large dimensions there are fewer streams."""
+SAMPLES = 40_000
+"""Numbers drawn from a source: they show its scale to 3 %."""
+SURE = 1 - 1e-9
+"""Confidence where randomness cannot be repeated: an audit must not fail by chance."""
 
 
 def reward_noise(rule: RewardRule, claim: Guarantee) -> tuple[Mechanism, Sampler]:
@@ -54,8 +64,12 @@ def increments_of(mechanism: Mechanism, records: Sequence[Record]) -> Array:
 def neighbouring_increments(mechanism: Mechanism, limits: Limits, records: int) -> tuple[Array, Array]:
     """The worst pair, `records` times."""
     if mechanism.noise != "symmetric":  # one reward moves a vector x y; for Laplace noise a dense one is the worst
-        moved = np.full(mechanism.dim, mechanism.sensitivity / math.sqrt(mechanism.dim))
-        return (records * moved, 0 * moved) if mechanism.dim > 1 else (np.array([limits.high]), np.array([limits.low]))
+        if mechanism.dim == 1:
+            return np.array([limits.high]), np.array([limits.low])
+        dense = np.full(mechanism.dim, 1 / math.sqrt(mechanism.dim))
+        if mechanism.dim != limits.dim:  # sums of all users on a graph: how far a reward moves them is the graph's
+            return records * mechanism.sensitivity * dense, 0 * dense
+        return records * limits.bound * limits.high * dense, records * limits.bound * limits.low * dense
     one, other = pairs_of(limits, mechanism)["sums"]
     return increments_of(mechanism, [one] * records), increments_of(mechanism, [other] * records)
 
@@ -69,26 +83,63 @@ def likelihood_attack(
     sample: Sampler | None = None,
 ) -> tuple[Check, Audit]:
     """Streams from both worlds, scored by the likelihood ratio."""
-    found = attack(mechanism, *pair, rng, sample=sample, trials=trials, confidence=CONFIDENCE)
+    n = min(mechanism.n_max, MOST_RELEASES)
+    trials = max(min(trials, MOST_NUMBERS // (n * math.prod(mechanism.shape))), 1000)
+    found = attack(mechanism, *pair, rng, sample=sample, releases=n, trials=trials, confidence=CONFIDENCE)
     return Check(
         "mechanism, likelihood ratio",
         found.lower_bound <= claim.epsilon * TOLERANCE,
         found.lower_bound,
-        f"{trials:,} streams of {mechanism.n_max} releases in each world",
+        f"{trials:,} streams of {n} releases in each world",
     ), found
 
 
-def exact_check(mechanism: Mechanism, pair: tuple[Array, Array], epsilon: float, who: str = "") -> Check | None:
-    """The exact ε of what the release code does with random numbers; for Gaussian noise only.
+def exact_check(
+    mechanism: Mechanism, limits: Limits, records: int, epsilon: float, delta: float, name: str = "mechanism, exact"
+) -> Check:
+    """The exact ε of what the release code does with random numbers, for every kind of noise.
 
-    It is no chance result, so it counts as a measured bound only where it exceeds the claim: otherwise a tight
-    mechanism would always be reported with the claim itself.
+    Two ways: all numbers that a stream draws are followed to what is released, in two dimensions; and what is handed to
+    the noise is compared, at the mechanism's own dimension and number of releases. It is no chance result, so it counts
+    as a measured bound only where it exceeds the claim: otherwise a tight mechanism would always be reported with the
+    claim itself.
     """
-    if mechanism.noise not in ("symmetric", "vector"):
-        return None
-    n = min(mechanism.n_max, LARGEST_EXACT)
-    true = gaussian_epsilon(released_distance(mechanism, [pair[0] - pair[1]], n), mechanism.delta)
+    mechanism = replace(mechanism, delta=delta)
+    if mechanism.noise in ("symmetric", "vector") and delta == 0:
+        return Check(name, False, math.inf, "Gaussian noise under a claim with δ = 0")
+    if mechanism.dim != limits.dim:
+        limits = limits._replace(dim=mechanism.dim, bound=mechanism.sensitivity / (limits.high - limits.low))
+    small = replace(mechanism, dim=min(mechanism.dim, 2))
+    followed = min(mechanism.n_max, MOST_IMPULSES // math.prod(small.shape))
+    one, other = neighbouring_increments(small, limits._replace(dim=small.dim), records)
+    true = released_epsilon(small, one - other, followed)
+    n = min(mechanism.n_max, MOST_RELEASES)
+    one, other = neighbouring_increments(mechanism, limits, records)
+    true = max(true, handed_epsilon(mechanism, one - other, n))
     passed = true <= epsilon * TOLERANCE
-    releases = f"all {n}" if n == mechanism.n_max else f"the first {n} of {mechanism.n_max}"
-    detail = f"{who}{releases} releases together have ε = {true:.4f}, computed"
-    return Check("mechanism, exact", passed, 0.0 if passed else true, detail)
+    releases = f"all {n}" if n == mechanism.n_max else f"the first {n}"
+    return Check(name, passed, 0.0 if passed else true, f"{releases} releases together have ε = {true:.4f}, computed")
+
+
+def source_check(mechanism: Mechanism, source: Source, noisy_label: str) -> Check:
+    """Whether a source adds noise of the scale that it is asked for, at the mechanism's dimension, and says so."""
+    name = f"{noisy_label} noise, scale"
+    shape = mechanism.shape
+    copies = max(SAMPLES // math.prod(shape), 1)
+    if mechanism.noise == "gamma" and label_of(source) == "secure" and noisy_label == "secure":
+        return skip(name, "gamma noise is not float-safe, and not called secure")
+    z = np.stack([perturb(source, mechanism.noise, np.zeros(shape), mechanism.scale) for _ in range(copies)])
+    low, high = scale_interval(mechanism, z / mechanism.scale, SURE)
+    if high < 1:
+        return Check(name, False, 0.0, f"only {low:.3f}–{high:.3f} of the scale that was asked for")
+    return Check(name, True, 0.0, f"{z.size:,} numbers of the scale that was asked for")
+
+
+def secure_source() -> Source | str:
+    """The source of clients on a network, or why there is none here."""
+    from fedbandit.privacy.secure import SecureSource
+
+    try:
+        return SecureSource()
+    except FedbanditError as error:
+        return str(error)

@@ -84,6 +84,13 @@ def some_history(limits: Limits, length: int, rng: np.random.Generator, spread: 
     return [Record(x, y) for x, y in zip(X, rng.uniform(limits.low, limits.high, length).tolist(), strict=True)]
 
 
+def unrewarded(limits: Limits, length: int) -> History:
+    """The same context again and again, and never a reward."""
+    x = np.zeros(limits.dim)
+    x[0] = limits.bound
+    return [Record(x, min(max(0.0, limits.low), limits.high))] * length
+
+
 def with_first(history: History, record: Record, records: int) -> History:
     """The history with its first record, or as many as are the unit of privacy, replaced."""
     return [record] * min(records, len(history)) + history[records:]

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from fedbandit.audit.neighbours import History
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.client import ClientMachine
-from fedbandit.messages import Collect, Message, Request, Upload, encode
+from fedbandit.messages import Collect, Download, Message, Request, Upload, encode
 from fedbandit.model import RidgeModel
+from fedbandit.privacy.noise import Source
+from fedbandit.sums import Sums
 from fedbandit.types import Array
 
-MakeMachine = Callable[[int], ClientMachine]
-"""A fresh client from a seed; tests plant faults here."""
+
+class MakeMachine(Protocol):
+    """A fresh client from a seed, with noise from a source of its own or that of the seed; tests plant faults here."""
+
+    def __call__(self, seed: int, source: Source | None = None) -> ClientMachine:
+        """The client."""
+        ...
+
+
+HEAR_EVERY = 7
+"""Rounds between two downloads, where there are any."""
 
 
 class Seen(NamedTuple):
@@ -30,11 +41,20 @@ class Seen(NamedTuple):
     sent: tuple[bytes, ...]  # uploads, encoded when they were first sent
 
 
-def observe_client(client: ClientMachine, history: History, *, ask: bool = False, calls: Collection[int] = ()) -> Seen:
+def observe_client(
+    client: ClientMachine,
+    history: History,
+    *,
+    ask: bool = False,
+    calls: Collection[int] = (),
+    hears: bool | None = None,
+    crash: Callable[[ClientMachine], ClientMachine] | None = None,
+) -> Seen:
     """Let a client live through a history, with a coordinator that answers requests at once.
 
-    It never sends anything that would help the client, and asks for an upload after the rounds `calls`, which a
-    coordinator's clock has it ask for; with `ask`, after every interaction.
+    It asks for an upload after the rounds `calls`, which a coordinator's clock has it ask for; with `ask`, after every
+    interaction. It sends nothing, or if `hears` is not None, now and then a download of public numbers (that are said
+    to contain the client's own, or not). After whatever it says the client may `crash`, and another one goes on.
     """
     messages: list[tuple[int, Message, bytes]] = []
     epoch = 0
@@ -45,6 +65,11 @@ def observe_client(client: ClientMachine, history: History, *, ask: bool = False
             epoch += 1
             answers = client.receive(Collect(client.member, epoch))
             messages += [(t, message, encode(message)) for message in answers]
+            sent = [*sent, *answers]
+        if hears is not None and t % HEAR_EVERY == HEAR_EVERY - 1:
+            client.receive(_download(client, t, own=hears))
+        if crash is not None and sent:
+            client = crash(client)
     uploads = [message for _, message, _ in messages if isinstance(message, Upload)]
     released = [upload.sums for upload in uploads if upload.sums.n > 0]
     d = client.dim
@@ -55,6 +80,13 @@ def observe_client(client: ClientMachine, history: History, *, ask: bool = False
         tuple(sums.n for sums in released),
         tuple(data for _, message, data in messages if isinstance(message, Upload)),
     )
+
+
+def _download(client: ClientMachine, t: int, *, own: bool) -> Download:
+    """What an attacker may send at any time: other people's statistics, the same in both worlds."""
+    d = client.dim
+    sums = Sums((t + 1.0) * np.eye(d), np.full(d, 0.1 * (t + 1)), d * (t + 1))
+    return Download(client.member, client.version + 1, 0, sums, own=own)
 
 
 def _plain(message: Message) -> tuple[object, ...]:

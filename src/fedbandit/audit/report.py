@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from fedbandit.audit.attack import Audit
+from fedbandit.audit.likelihood import Audit
 from fedbandit.privacy import Guarantee
 from fedbandit.world import World
 
@@ -18,12 +18,26 @@ TOLERANCE = 1 + 1e-6
 
 @dataclass(frozen=True)
 class Check:
-    """One attack: what ε it established at least (0 if it measures none), and whether the claim survived."""
+    """One attack: what ε it established at least (0 if it measures none), and whether the claim survived.
+
+    `skipped`: it was not made, for the reason in `detail`. That is never a pass.
+    """
 
     name: str
     passed: bool
     lower_bound: float
     detail: str
+    skipped: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """In one word."""
+        return "SKIP" if self.skipped else "pass" if self.passed else "FAIL"
+
+
+def skip(name: str, why: str) -> Check:
+    """An attack that was not made."""
+    return Check(name, False, 0.0, why, skipped=True)
 
 
 @dataclass(frozen=True)
@@ -43,9 +57,21 @@ class AuditReport:
         return max(check.lower_bound for check in self.checks)
 
     @property
+    def believed(self) -> bool:
+        """Whether the system itself says that its claim is true."""
+        true = self.guarantee.true_epsilon
+        return true is None or true <= self.guarantee.epsilon * TOLERANCE
+
+    @property
     def passed(self) -> bool:
-        """Whether the claim survived every attack."""
-        return all(check.passed for check in self.checks)
+        """Whether the claim survived every attack that was made, at least one, and what the system says of itself."""
+        made = [check for check in self.checks if not check.skipped]
+        return bool(made) and all(check.passed for check in made) and self.believed
+
+    @property
+    def skipped(self) -> int:
+        """Attacks that were not made."""
+        return sum(check.skipped for check in self.checks)
 
     def as_json(self) -> dict[str, Any]:
         """As one JSON-ready object; an infinite true ε is the text "inf"."""
@@ -56,13 +82,15 @@ class AuditReport:
             "delta": claim.delta,
             "lower_bound": self.lower_bound,
             "passed": self.passed,
+            "skipped": self.skipped,
             "basis": claim.basis,
             "confidence": CONFIDENCE,
             "true_epsilon": "inf" if true is not None and math.isinf(true) else true,
             "unit": claim.unit,
             "noise": claim.noise,
             "world": {key: getattr(self.world, key) for key in ("n_clients", "dim", "horizon")},
-            "checks": [asdict(check) for check in self.checks],
+            "guarantee": claim.as_dict(),
+            "checks": [{**asdict(check), "verdict": check.verdict} for check in self.checks],
         }
 
     def __str__(self) -> str:
@@ -72,10 +100,12 @@ class AuditReport:
         lines = [f"{self.system}: {claim}"]
         for check in self.checks:
             bound = f"ε ≥ {check.lower_bound:.3f}" if check.lower_bound > 0 else ""
-            verdict = "pass" if check.passed else "FAIL"
-            lines.append(f"  {check.name:{width}}  {verdict}  {bound:10}  {check.detail}")
+            lines.append(f"  {check.name:{width}}  {check.verdict}  {bound:10}  {check.detail}")
         verdict = "passed" if self.passed else "FAILED: what the system does is not what it claims"
-        lines.append(
-            f"  claimed ε = {claim.epsilon:g}, measured ε ≥ {self.lower_bound:.3f} (99 % confidence): {verdict}"
-        )
+        if not self.believed:
+            true = claim.true_epsilon
+            verdict = f"FAILED: the true ε is {true:.4g}" if true != math.inf else "FAILED: no finite ε holds"
+        skipped = f", {self.skipped} not attacked" if self.skipped else ""
+        measured = f"measured ε ≥ {self.lower_bound:.3f} (99 % confidence)"
+        lines.append(f"  claimed ε = {claim.epsilon:g}, {measured}: {verdict}{skipped}")
         return "\n".join(lines)

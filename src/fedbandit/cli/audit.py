@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ def add_flags(command: Parser) -> None:
         command.add_argument(
             flag, type=whole_number, default=default, metavar="N", help=f"{meaning} (default: {default})"
         )
+    command.add_argument(
+        "--config", type=Path, metavar="FILE.toml", help="audit the federations of a coordinator, each in its own world"
+    )
     command.add_argument("--out", type=Path, metavar="FILE.png", help="draw the scores of one system in both worlds")
 
 
@@ -47,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
         require_writable(options.out)
         require_image_name(options.out)
     reports = []
-    for system in systems:
+    for system, world in systems:
         report = audit_system(
             system,
             n_clients=options.clients,
@@ -55,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
             rounds=options.horizon,
             trials=options.trials,
             seed=options.seed,
+            world=world,
         )
         reports.append(report)
         if not options.json:
@@ -68,11 +73,26 @@ def run(options: argparse.Namespace) -> int:
     return 0 if all(report.passed for report in reports) else 1
 
 
-def _systems(options: argparse.Namespace) -> list[Any]:
-    """The systems with the keywords that were given as flags."""
+def _systems(options: argparse.Namespace) -> list[tuple[Any, Any]]:
+    """The systems with the keywords that were given as flags, or those of a configuration with their worlds."""
     from fedbandit.audit import private_systems
     from fedbandit.studies.specs import SYSTEMS, SystemSpec, distribute
 
+    if options.config is not None:
+        return _configured(options)
     texts = options.systems or [name for name, _ in private_systems(SYSTEMS)]
     specs, _ = distribute(options.keywords, [SystemSpec.parse(text) for text in texts])
-    return [spec() for spec in specs]
+    return [(spec(), None) for spec in specs]
+
+
+def _configured(options: argparse.Namespace) -> list[tuple[Any, Any]]:
+    from fedbandit.network.coordinator.config import load_config
+
+    if options.systems or options.keywords:
+        raise FedbanditError("--config says which systems are audited, with which keywords; name no others.")
+    agreements = {name: one.agreement for name, one in load_config(options.config).federations.items()}
+    built = {name: (replace(agreement.build(), name=name), agreement.world) for name, agreement in agreements.items()}
+    private = [(system, world) for system, world in built.values() if system.guarantee.private]
+    if not private:
+        raise FedbanditError(f"No federation of {str(options.config)!r} claims privacy, so there is nothing to audit.")
+    return private

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import ClassVar, Literal, NamedTuple, Protocol
+from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 from fedbandit.environments.logged import LoggedDecisions
 from fedbandit.errors import FedbanditError, require, whole_number
@@ -153,6 +153,13 @@ def actions_per_round(env: Environment) -> int:
     return env.n_clients if env.rounds == "all" else 1
 
 
+@runtime_checkable
+class Measured(Protocol):
+    """An environment whose bound may have been read off its data."""
+
+    measured_bound: bool
+
+
 def world_of(env: Environment, horizon: int, seed: int = 0) -> World:
     """What systems are told about this environment when it is run for `horizon` rounds with this seed."""
     if isinstance(env, LoggedDecisions):
@@ -187,4 +194,5 @@ def world_of(env: Environment, horizon: int, seed: int = 0) -> World:
         graph=env.graph_of(seed),
         server_of=() if servers is None else tuple(servers.tolist()),
         d_global=env.d_global,
+        measured_bound=isinstance(env, Measured) and env.measured_bound,
     )

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.errors import FedbanditError, require, unknown
+from fedbandit.errors import FedbanditError, number, require, unknown
 from fedbandit.types import Array, Ints
 
 Bools = NDArray[np.bool_]
@@ -36,6 +36,7 @@ class LoggedDecisions:
     uniform: bool  # whether every offered arm was equally likely to be chosen
     notes: tuple[str, ...] = ()  # what whoever evaluates it should know
     segments: NDArray[Any] = field(default_factory=lambda: np.empty(0), repr=False)  # (n,) labels, or (0,) for none
+    measured_bound: bool = False  # whether `bound` is the largest norm there is
 
     @property
     def n_decisions(self) -> int:
@@ -79,6 +80,7 @@ def from_frame(
     propensity: str | None = None,
     logged: Literal["unknown", "uniform"] = "unknown",
     segment: str | None = None,
+    bound: float | None = None,
     place: Callable[[int], str] | None = None,
 ) -> LoggedDecisions:
     """Logged decisions from a table: a pandas or Arrow table, or a dict of columns.
@@ -91,7 +93,8 @@ def from_frame(
 
     `propensity` is the probability with which the chosen arm was chosen; logged="uniform" says that all offered arms
     were equally likely. Without either a log says nothing about other policies than the one that wrote it. A column of
-    `segment`s is what reports are broken down by. `place` says how errors name a row.
+    `segment`s is what reports are broken down by. `bound` is L with ‖x‖ ≤ L, which systems that protect contexts need;
+    by default it is the largest norm there is. `place` says how errors name a row.
 
     >>> log = from_frame(
     ...     {"who": ["a", "b"], "age": [0.1, 0.7], "action": ["x", "y"], "click": [1, 0]},
@@ -136,11 +139,23 @@ def from_frame(
         rewards=table.numbers(reward, rows),
         propensities=probabilities,
         client_names=tuple(client_names.tolist()),
-        bound=max(float(np.sqrt(np.einsum("ij,ij->i", parts.X, parts.X).max())), 1e-12),
+        bound=_checked_bound(bound, parts.X),
+        measured_bound=bound is None,
         n_actions=parts.n_actions,
         segments=table.column(segment)[rows].astype(str) if segment is not None else np.empty(0),
         uniform=bool(probabilities.size and np.allclose(probabilities * parts.counts, 1.0, rtol=0, atol=1e-6)),
     )
+
+
+def _checked_bound(bound: float | None, X: Array) -> float:
+    """The declared L, if contexts keep to it, or the largest norm."""
+    largest = float(np.sqrt(np.einsum("ij,ij->i", X, X).max()))
+    if bound is None:
+        return max(largest, 1e-12)
+    require(number(bound, "bound", "a finite number > 0") > 0, "bound", bound, "a finite number > 0")
+    if largest > bound * (1 + 1e-9):
+        raise FedbanditError(f"A context has norm {largest:.6g}, above the declared bound {bound:g}.")
+    return float(bound)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ class Recorded(Unstructured):
     server_of: Ints | None = field(default=None, repr=False)
     partition: Ints | None = field(default=None, repr=False)
     d_global: int | None = None
+    measured_bound: bool = False
 
     name: ClassVar[str] = "recorded"
 
@@ -114,7 +115,8 @@ def recorded(
     """Replay arrays: who acts each round (T,), contexts (T, K, d), expected and realised rewards (T, K).
 
     Rounds may offer different numbers of arms: then `arms`, `means` and `rewards` are lists with one entry a round.
-    `bound` is L with ‖x‖ ≤ L, by default the largest norm there is; `noise` is the σ that widths assume unless they
+    `bound` is L with ‖x‖ ≤ L, by default the largest norm there is (which tells about the data: systems that protect
+    contexts need a bound that was declared); `noise` is the σ that widths assume unless they
     say otherwise; `delays` (T,) says after how many rounds each reward is seen. With rounds="all" there are N entries
     a round, for clients 0, …, N − 1 in this order, and delays are counted in interactions.
 
@@ -155,6 +157,7 @@ def recorded(
         server_of=_labels("server_of", server_of, n),
         partition=_labels("partition", partition, n),
         d_global=None if d_global is None else whole_number("d_global", d_global, 1, x.shape[1]),
+        measured_bound=bound is None,
     )  # fmt: skip
 
 

@@ -236,6 +236,7 @@ class _Federation:
             )
         n_clients = 1 if together else log.n_clients
         world = World(n_clients, log.dim, log.n_decisions, noise=0.5 * float(np.ptp(log.rewards)), bound=log.bound)
+        world = altered(world, measured_bound=log.measured_bound)
         self.log = log
         self.system = system
         self.clients = np.zeros_like(log.clients) if together else log.clients

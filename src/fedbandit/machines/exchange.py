@@ -342,7 +342,10 @@ class Exchange:
 
     def varying(self) -> Varying:
         """The arrays of a state that depend on what has happened."""
-        return {"upload.*": (np.uint8, (encoded_size(Upload, self.dim),))}
+        uploads: Varying = {"upload.*": (np.uint8, (encoded_size(Upload, self.dim),))}
+        # A stream that an older version began may have another memory: it knows what to do.
+        memory = {"coded", "memory"} & set({} if self.stream is None else self.stream.state())
+        return {**uploads, **{f"stream.{name}": None for name in memory}}
 
     def restore(self, state: State) -> None:
         """Go on from there."""

@@ -25,6 +25,9 @@ from fedbandit.structures import Everyone
 from fedbandit.system import System
 from fedbandit.world import World
 
+_FOUND_OUT = ("mixing", "estimators", "spectrum", "measured_bound")
+"""Facts of a world that systems and environments tell; nobody agrees on them."""
+
 
 @dataclass(frozen=True)
 class Agreement:
@@ -71,6 +74,7 @@ class Agreement:
     def as_json(self) -> dict[str, Any]:
         """Plain values. Two agreements are the same if these are."""
         plain: dict[str, Any] = to_json({**dataclasses.asdict(self), "keywords": dict(self.keywords)})
+        plain["world"] = {key: value for key, value in plain["world"].items() if key not in _FOUND_OUT}
         return {key: value for key, value in plain.items() if (key, value) != ("schema", None)}  # as it always was
 
     @property

@@ -9,6 +9,7 @@ from fedbandit.privacy.private_rewards import PrivateRewards
 from fedbandit.privacy.private_statistics import PrivateStatistics
 from fedbandit.privacy.published_clusters import PublishedClusters
 from fedbandit.privacy.published_sums import PublishedSums
+from fedbandit.privacy.require import Require
 from fedbandit.privacy.reward_sums import RewardSums
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "PrivateStatistics",
     "PublishedClusters",
     "PublishedSums",
+    "Require",
     "RewardSums",
 ]
 

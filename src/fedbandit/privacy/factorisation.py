@@ -10,13 +10,14 @@ increment by a difference D, hence C x by (C e_k) D, and the sensitivity is the 
 the norm of D: the ℓ2 norm of the column for Gaussian z, the ℓ1 norm for pure ε. The noise of the k-th release has the
 standard deviation ‖B_k‖₂ (row k of B) in units of z. Good factorisations make the product of both small:
 
-| releases | independent | `Tree` | `blt` | A = B C with |
-|---|---|---|---|---|
-| 16 | 4.0 | 4.5 | 1.9 | independent: C = I, B = A |
-| 128 | 11.3 | 7.5 | 2.6 | tree: C sums dyadic intervals, B takes a prefix apart |
-| 1024 | 32.0 | 10.5 | 3.3 | BLT: B and C are Toeplitz, C ≈ √A |
+| releases | independent | `Tree` | `blt` | `dense` | A = B C with |
+|---|---|---|---|---|---|
+| 16 | 4.0 | 4.5 | 1.9 | 1.7 | independent: C = I, B = A |
+| 128 | 11.3 | 7.5 | 2.6 | 2.3 | tree: C sums dyadic intervals, B takes a prefix apart |
+| 1024 | 32.0 | 10.5 | 3.3 | – | BLT: B and C are Toeplitz, C ≈ √A; dense: the optimum, certified |
 
-All are streaming (x_k may depend on earlier releases: Denisov et al. 2022, Thm 2.1) and have a hard cap n_max.
+All are streaming (x_k may depend on earlier releases: Denisov et al. 2022, Thm 2.1) and have a hard cap n_max, but
+`endless`.
 """
 
 from __future__ import annotations

@@ -10,12 +10,12 @@ from fedbandit.privacy.calibration import gaussian_epsilon
 
 Basis = Literal["proven", "as published", "none"]
 DEFINITIONS = {
-    "": "",
     "given later records": "What the client chooses later because of it is taken as given, and not covered.",
     "joint": "What is chosen for others because of it is covered; the arm of its own round tells its own contexts.",
     "local": "Everything that follows from it is covered.",
 }
 """The definitions of differential privacy that claims are made in, and what each covers (docs/privacy-proofs.md)."""
+WEAK_EPSILON, WEAK_DELTA = 10.0, 0.01
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,11 @@ class Guarantee:
         """Whether anything is claimed."""
         return self.basis != "none"
 
+    @property
+    def weak(self) -> bool:
+        """Whether a claim says little, proven or not: odds of e^10, or every hundredth chance that nothing holds."""
+        return self.private and (self.epsilon > WEAK_EPSILON or self.delta >= WEAK_DELTA)
+
     def epsilon_at(self, delta: float, records: int = 1) -> float:
         """ε at any other δ, of so many records of one person.
 
@@ -96,7 +101,9 @@ at most e^1; ten of one person: e^10. NOT PRIVATE IN USE: this noise is for simu
         if self.unit == "one interaction" and (self.delta == 0 or self.mu is not None):
             text += f"; ten of one person: {_power(self.epsilon_at(self.delta, 10))}"
         text += f". Not hidden: {', '.join(self.public)}." if self.public else "."
-        if DEFINITIONS[self.definition]:
+        if self.weak:
+            text += " That is little."
+        if self.definition in DEFINITIONS:
             text += f" {DEFINITIONS[self.definition]}"
         return text if self.noise == "secure" else f"{text} NOT PRIVATE IN USE: this noise is for simulations."
 
@@ -115,8 +122,9 @@ at most e^1; ten of one person: e^10. NOT PRIVATE IN USE: this noise is for simu
         budget = f"{self.epsilon:g}-DP" if self.delta == 0 else f"({self.epsilon:g}, {self.delta:g})-DP"
         neighbours = ", ".join(part for part in (self.neighbours, self.definition) if part)
         noise = "secure noise" if self.noise == "secure" else f"{self.noise} noise: NOT PRIVATE IN USE"
+        basis = f"{self.basis}, but WEAK" if self.weak else self.basis
         text = (
-            f"{budget} {self.basis}: protects {self.protects} of {self.unit} against {self.against} "
+            f"{budget} {basis}: protects {self.protects} of {self.unit} against {self.against} "
             f"({neighbours}) by {self.mechanism}; {noise}"
         )
         if self.true_epsilon is not None:

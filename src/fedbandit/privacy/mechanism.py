@@ -14,8 +14,9 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from fedbandit.errors import FedbanditError, require, unknown, whole_number
-from fedbandit.privacy.blt import blt, independent
+from fedbandit.privacy.blt import blt, endless, independent
 from fedbandit.privacy.calibration import check_budget, gaussian_epsilon, gaussian_multiplier
+from fedbandit.privacy.dense import dense
 from fedbandit.privacy.factorisation import Factorisation
 from fedbandit.privacy.noise import (
     UNIT,
@@ -30,9 +31,31 @@ from fedbandit.privacy.noise import (
 from fedbandit.privacy.tree import Tree
 from fedbandit.types import Array
 
-FactorisationKind: TypeAlias = Literal["blt", "tree", "independent"]
-FACTORISATIONS: dict[str, Callable[[int], Factorisation]] = {"blt": blt, "tree": Tree, "independent": independent}
-_NAMES = {"blt": "BLT", "tree": "binary tree", "independent": "independent noise"}
+FEW = 64
+"""Releases up to which the best factorisation is taken by default: its memory grows with them."""
+
+
+def best(n_max: int) -> Factorisation:
+    """The dense factorisation for few releases, a BLT for many."""
+    return dense(n_max) if n_max <= FEW else blt(n_max)
+
+
+FactorisationKind: TypeAlias = Literal["best", "dense", "blt", "endless", "tree", "independent"]
+FACTORISATIONS: dict[str, Callable[[int], Factorisation]] = {
+    "best": best,
+    "dense": dense,
+    "blt": blt,
+    "endless": endless,
+    "tree": Tree,
+    "independent": independent,
+}
+_NAMES = {"tree": "binary tree", "independent": "independent noise", "blt": "BLT", "endless": "BLT", "dense": "dense"}
+
+
+def _described(kind: str, n_max: int) -> tuple[str, str]:
+    """The factorisation, and for how many releases it is."""
+    name = "dense" if kind == "best" and n_max <= FEW else "blt" if kind == "best" else kind
+    return _NAMES[name], "any number of releases" if kind == "endless" else f"at most {n_max} releases"
 
 
 @dataclass(frozen=True)
@@ -84,7 +107,7 @@ def gram_mechanism(
     context_bound: float = 1.0,
     reward_bound: float = 1.0,
     reward_weight: float = 0.5,
-    kind: FactorisationKind = "blt",
+    kind: FactorisationKind = "best",
 ) -> Mechanism:
     """Running sums of [x; κy][x; κy]ᵀ, that is V = Σ x xᵀ and b = Σ x y, with Gaussian noise.
 
@@ -114,7 +137,7 @@ def reward_mechanism(
     *,
     context_bound: float = 1.0,
     reward_range: float = 1.0,
-    kind: FactorisationKind = "blt",
+    kind: FactorisationKind = "best",
 ) -> Mechanism:
     """Running sums of x y where contexts are public and rewards are not: Gaussian noise, or gamma noise if δ = 0.
 
@@ -130,9 +153,12 @@ def reward_mechanism(
         return _gaussian(epsilon, delta, n_max, dim, "vector", sensitivity, kind, 1.0)
     require(epsilon > 0, "epsilon", epsilon, "> 0 (inf for no noise)")
     require(delta == 0, "delta", delta, "0 (pure) or between 0 and 1")
-    if kind == "blt":
-        raise FedbanditError("Pure ε (delta = 0) has no BLT noise; use kind='tree', or a delta above 0.")
+    if kind == "best":
+        kind = "tree"
+    if kind not in ("tree", "independent"):
+        raise FedbanditError(f"Pure ε (delta = 0) has no {kind} noise; use kind='tree', or a delta above 0.")
     stream = factorise(kind, n_max)
+    name, how_many = _described(kind, n_max)
     return Mechanism(
         factorisation=stream,
         noise="gamma",
@@ -142,7 +168,7 @@ def reward_mechanism(
         epsilon=epsilon,
         delta=0.0,
         basis="none" if math.isinf(epsilon) else "proven",
-        description=f"{_NAMES[kind]}, gamma on vectors, at most {n_max} releases",
+        description=f"{name}, gamma on vectors, {how_many}",
     )
 
 
@@ -158,6 +184,7 @@ def _gaussian(
 ) -> Mechanism:
     stream = factorise(kind, n_max)
     what = "matrices" if noise == "symmetric" else "vectors"
+    name, how_many = _described(kind, n_max)
     return Mechanism(
         factorisation=stream,
         noise=noise,
@@ -167,7 +194,7 @@ def _gaussian(
         epsilon=epsilon,
         delta=delta,
         basis="none" if math.isinf(epsilon) else "proven",
-        description=f"{_NAMES[kind]} Gaussian on {what}, at most {n_max} releases",
+        description=f"{name} Gaussian on {what}, {how_many}",
         reward_weight=reward_weight,
     )
 

@@ -11,7 +11,7 @@ from fedbandit.privacy.privacy import Perturbs, Privacy, Site
 
 @dataclass(frozen=True)
 class NoPrivacy(Privacy):
-    """Statistics are sent as they are. Raw data still never leave a client, but that alone guarantees nothing."""
+    """Statistics are sent as they are, which guarantees nothing: those of one observation are x and y themselves."""
 
     site: ClassVar[Site] = "nowhere"
     perturbs: ClassVar[Perturbs] = "nothing"

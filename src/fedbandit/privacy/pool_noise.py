@@ -63,6 +63,7 @@ class PoolNoise:
     theta_bound: float = 1.0
     published: NoiseBounds | None = None
     with_own: bool = False
+    mixing: str = "worth"
 
     @property
     def weighed(self) -> bool:
@@ -74,14 +75,17 @@ class PoolNoise:
         return math.sqrt(sum(self.variance(i, k) for i, k in releases.items()))
 
     def variance(self, member: int, releases: int) -> float:
-        """The variance of an entry of a client's V̂ after that many releases; without noise there is no cap on them."""
+        """The variance of an entry of a client's V̂ after that many releases, in as many streams as they need."""
         std = self.std[member if len(self.std) > 1 else 0]
-        return 0.0 if releases == 0 else float(std[min(releases, std.size) - 1]) ** 2
+        streams, k = divmod(releases, std.size)
+        return streams * float(std[-1]) ** 2 + (float(std[k - 1]) ** 2 if k else 0.0)
 
     def known(self, variance: float) -> Slack:
-        """Λ and ν of a sum whose entries have this variance."""
-        spectrum, noise = self.bounds(math.sqrt(variance))
-        return Slack(noise=noise, spectrum=spectrum)
+        """Λ, ν, and by worth the standard deviation of h − Nθ, of a sum whose entries have this variance."""
+        s = math.sqrt(variance)
+        spectrum, noise = self.bounds(s)
+        spread = math.hypot(self.theta_bound, 1 / self.reward_weight)
+        return Slack(bias=s * spread if self.mixing == "worth" else 0.0, noise=noise, spectrum=spectrum)
 
     def repair(self, V: Array, releases: Mapping[int, int], ridge: float) -> tuple[Array, Slack]:
         """A matrix to use in place of the noisy sum V of these clients' releases, and what is to be known about it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from fedbandit.privacy.guarantee import Guarantee
@@ -98,6 +98,10 @@ class Privacy(Protocol):
 
     def told(self, world: World, releases: int) -> Privacy:  # noqa: ARG002 - most have nothing open
         """The part with every parameter settled, if a client releases at most `releases` times in this world."""
+        return self
+
+    def planned(self, portions: Sequence[int]) -> Privacy:  # noqa: ARG002 - most do not depend on them
+        """The part for releases that have at most so many interactions each; none are known if there are none."""
         return self
 
     def guarantee(self) -> Guarantee:

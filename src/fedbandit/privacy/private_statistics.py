@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -67,11 +67,12 @@ class PrivateStatistics(Privacy):
 
     epsilon, delta: the budget of each client, or one ε for each.
     calibration: "proven" (analytic Gaussian, tight), or "published" (FedUCB's tree and numbers).
-    kind: "blt", "tree" or "independent" noise.
+    kind: "best" (dense for few releases, BLT for many), "dense", "blt", "endless", "tree" or "independent" noise.
+    mixing: how a client weighs what others released: by "worth" (least regret), or by "bound" (proven widths).
     as_printed: under "published", V is Mρ_min I before anything was released (Alg. 1 line 1), instead of λI.
     releases: the cap on a client's releases, by default what the protocol can need at the given horizon.
     contribution: None for one interaction as the unit of privacy, or the number of interactions that a client may
-        contribute, all of which are then the unit (noise grows by that factor: Gaussian group privacy).
+        contribute, all of which are then the unit (noise grows by ‖C P‖ for the portions P that the protocol plans).
     reward_bound, reward_weight: B with |y| ≤ B, and κ; excess: "clip" or "refuse" rewards beyond.
     theta_bound, failure: S with ‖θ‖ ≤ S, and the probability with which widths may fail to account for the noise.
 
@@ -88,7 +89,7 @@ class PrivateStatistics(Privacy):
     epsilon: Epsilon = 1.0
     delta: float = 1e-5
     calibration: Calibration = "proven"
-    kind: FactorisationKind = "blt"
+    kind: FactorisationKind = "best"
     as_printed: bool = False
     releases: int | None = None
     contribution: int | None = None
@@ -97,10 +98,12 @@ class PrivateStatistics(Privacy):
     excess: Literal["clip", "refuse"] = "clip"
     theta_bound: float = 1.0
     failure: float = 0.05
+    mixing: Literal["worth", "bound"] = "worth"
     trust: Trust = "nobody"
     own: Own | None = None
     honest: int | None = None
     colluding: int | None = None
+    portions: tuple[int, ...] = field(default=(), repr=False)
     world: World | None = field(default=None, repr=False, compare=False)
 
     perturbs: ClassVar[Perturbs] = "statistics"
@@ -122,6 +125,7 @@ class PrivateStatistics(Privacy):
             require(number(getattr(self, name), name, "> 0") > 0, name, getattr(self, name), "a finite number > 0")
         require(1e-9 <= self.failure < 1, "failure", self.failure, "between 1e-9 and 1")
         require(self.excess in ("clip", "refuse"), "excess", self.excess, "'clip' or 'refuse'")
+        require(self.mixing in ("worth", "bound"), "mixing", self.mixing, "'worth' or 'bound'")
         only = "False, unless calibration is 'published'"
         require(not self.as_printed or self.calibration == "published", "as_printed", self.as_printed, only)
         self._check_trust()
@@ -140,6 +144,8 @@ class PrivateStatistics(Privacy):
             require(self.own is None, "own", self.own, "None with the published calibration, which settles it")
         if self.trust != "nobody":
             require(len(self._budgets) == 1, "epsilon", self.epsilon, "one number where one total is noised for all")
+        if self.trust == "sums":
+            require(self.kind != "endless", "kind", self.kind, "one with a number of releases, for secure sums")
         if self.trust == "coordinator":
             require(self.contribution is None, "contribution", self.contribution, "None with trust='coordinator'")
 
@@ -190,6 +196,16 @@ class PrivateStatistics(Privacy):
             honest, colluding = self._settled(world.n_clients)
             told = replace(told, honest=honest, colluding=colluding)
         return told
+
+    def planned(self, portions: Sequence[int]) -> PrivateStatistics:
+        """With the largest portions in which a client's contribution leaves it, if that is what is protected."""
+        if self.contribution is None or self.trust != "nobody" or self.calibration != "proven" or not portions:
+            return self
+        left, kept = self.contribution, []
+        for portion in portions[: self.releases]:
+            kept.append(min(portion, left))
+            left -= kept[-1]
+        return replace(self, portions=tuple(portion for portion in kept if portion > 0))
 
     def _settled(self, N: int) -> tuple[int, int]:
         """The numbers of honest and of colluding clients, if that many are there."""
@@ -254,7 +270,7 @@ class PrivateStatistics(Privacy):
         return tuple(self._mechanism(value, self.releases, self.world) for value in self._budgets)
 
     def _mechanism(self, epsilon: float, releases: int, world: World) -> Mechanism:
-        records = 1 if self.contribution is None else self.contribution
+        records: float = 1 if self.contribution is None else self.contribution
         if self.calibration == "published":
             mechanism = feducb_privatiser(
                 epsilon,
@@ -275,7 +291,19 @@ class PrivateStatistics(Privacy):
                 reward_weight=self.reward_weight,
                 kind=self.kind,
             )
+        if self.portions:
+            records = self._load(mechanism)
         return replace(mechanism, scale=records * mechanism.scale, sensitivity=records * mechanism.sensitivity)
+
+    def _load(self, mechanism: Mechanism) -> float:
+        """‖C P‖ for portions P of a client's contribution, in units of one record's; C ≥ 0: smaller ones are less.
+
+        What a client contributes is D_e in release e with ‖D_e‖ ≤ P_e Δ; then ‖C D‖ ≤ ‖C P‖ Δ, attained if all its
+        records are replaced alike.
+        """
+        portions = np.array(self.portions[: mechanism.n_max], dtype=np.float64)
+        C = mechanism.factorisation.encoder(mechanism.n_max)
+        return float(np.linalg.norm(C[:, : portions.size] @ portions)) / mechanism.factorisation.column_norm(2)
 
     def mechanism_of(self, member: int) -> Mechanism:
         """The mechanism of one client."""
@@ -287,7 +315,10 @@ class PrivateStatistics(Privacy):
             return SumStream(self.sum_terms, source)
         if self.pooled:  # the coordinator noises; a client remembers what it has told
             return ReleaseStream(replace(self.mechanisms[0], scale=0.0), source)
-        return ReleaseStream(self.mechanism_of(member), source, self.contribution)
+        former = partial(replace(self, kind="blt", portions=()).mechanism_of, member)
+        return ReleaseStream(
+            self.mechanism_of(member), source, self.contribution, portions=self.portions, former=former
+        )
 
     def pool_noise(self, *, together: bool) -> PoolNoise | None:
         """The scale of each client's noise, which is public; None if nobody asks for any."""
@@ -304,6 +335,7 @@ class PrivateStatistics(Privacy):
             failure=self.failure,
             theta_bound=self.theta_bound,
             with_own=self.waits,
+            mixing=self.mixing,
             published=None if self.calibration == "proven" else self._bounds(self.releases, self.world),
         )
 

@@ -15,31 +15,47 @@ from fedbandit.sums import Sums
 
 
 class ReleaseStream:
-    """Turns a client's increments (ΔV, Δb) into noisy ones, each exactly once, until the budget is spent.
+    """Turns a client's increments (ΔV, Δb) into noisy ones, each exactly once.
 
     The mechanism releases noisy running sums; what is sent is the difference of two, which tells the same. A retry
     sends the same upload again: asking for noise twice for the same data is not possible.
 
-    `source(k)` gives the random numbers of release k. `contribution`, if not None, is how many interactions a client
-    may contribute in all. Where no noise is asked for (ε = ∞), statistics leave as they are, and nothing is capped.
+    Where one interaction is the unit, a mechanism that has made all its releases is followed by a new one for the
+    records that follow: each record is in exactly one of them, so that the claim does not change; only noise adds up.
+    Where a client's `contribution` is the unit, nothing more leaves it then. `portions` are the most interactions that
+    each release may have: one that is too large for the next takes the place of a later one.
+
+    `source(k)` gives the random numbers of release k. Where no noise is asked for (ε = ∞), statistics leave as they
+    are, and nothing is capped. `former` makes the mechanism of streams that were begun by an older version.
     """
 
-    def __init__(self, mechanism: Mechanism, source: Callable[[int], Source], contribution: int | None = None) -> None:
-        self.mechanism = mechanism
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        source: Callable[[int], Source],
+        contribution: int | None = None,
+        *,
+        portions: tuple[int, ...] = (),
+        former: Callable[[], Mechanism] | None = None,
+    ) -> None:
+        self.mechanism = self._planned = mechanism
         self.source = source
         self.contribution = contribution
+        self.portions = portions
         self.contributed = 0
+        self._former = former
         self._state = start(mechanism)
+        self._earlier = 0  # releases of mechanisms before this one
 
     @property
     def spent(self) -> int:
         """Releases so far: the client's ledger. It never goes back."""
-        return self._state.spent
+        return self._earlier + self._state.spent
 
     @property
     def spent_epsilon(self) -> float:
         """The ε of the releases so far, at the mechanism's δ, if it stopped here."""
-        return 0.0 if self.spent == 0 else epsilon_of(self.mechanism, releases=self.spent)
+        return 0.0 if self.spent == 0 else epsilon_of(self.mechanism, releases=min(self.spent, self.mechanism.n_max))
 
     @property
     def own(self) -> Sums:
@@ -49,10 +65,16 @@ class ReleaseStream:
 
     def may_release(self, n: int) -> bool:
         """Whether statistics of n more interactions may leave."""
-        if self.mechanism.scale == 0:
+        if self.mechanism.scale == 0 or self.contribution is None:
             return True
-        over = self.contribution is not None and self.contributed + n > self.contribution
-        return self.spent < self.mechanism.n_max and not over
+        return self.contributed + n <= self.contribution and self._skipped(n) is not None
+
+    def _skipped(self, n: int) -> int | None:
+        """How many releases are too small for n interactions; None if all that are left are."""
+        left = range(self._state.spent, self.mechanism.n_max)
+        if not self.portions:
+            return 0 if left else None
+        return next((e - self._state.spent for e in left if e < len(self.portions) and n <= self.portions[e]), None)
 
     def release(self, sums: Sums) -> Sums:
         """The noisy increment that may leave in place of `sums`."""
@@ -64,24 +86,37 @@ class ReleaseStream:
         weight = self.mechanism.reward_weight
         if self.mechanism.scale == 0:
             total = self._state.total + stack(sums.V, sums.b, weight)
-            self._state = self._state._replace(spent=self.spent + 1, total=total, noisy=total)
+            self._state = self._state._replace(spent=self._state.spent + 1, total=total, noisy=total)
             self.contributed += sums.n
             return sums
+        if self.contribution is None and self._state.spent >= self.mechanism.n_max:
+            self._begin_anew()
         before = self._state.noisy
-        source = self.source(self.spent)
-        noisy, self._state = release(self.mechanism, self._state, stack(sums.V, sums.b, weight), source)
+        increment = stack(sums.V, sums.b, weight)
+        for _ in range(self._skipped(sums.n) or 0 if self.contribution is not None else 0):
+            _, self._state = release(self.mechanism, self._state, np.zeros_like(increment), self.source(self.spent))
+        noisy, self._state = release(self.mechanism, self._state, increment, self.source(self.spent))
         self.contributed += sums.n
         V, b = unstack(noisy - before, weight)
         return Sums(np.ascontiguousarray(V), np.ascontiguousarray(b), sums.n)
 
+    def _begin_anew(self) -> None:
+        self._earlier, total = self.spent, self._state.total
+        self.mechanism = self._planned
+        self._state = start(self.mechanism)._replace(total=total)
+
     def state(self) -> dict[str, Any]:
-        """What must survive a crash, noise included: arrays and whole numbers."""
-        return {"contributed": self.contributed, **self._state._asdict()}
+        """What must survive a crash, noise included: arrays and whole numbers; `spent` counts all releases."""
+        return {"contributed": self.contributed, **self._state._asdict(), "spent": self.spent}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Go on from there."""
+        if saved["memory"].shape != self._state.memory.shape and self._former is not None:
+            self.mechanism = self._former()
+            self._state = start(self.mechanism)
         require_arrays_like(saved, self.state())
-        self.contributed = int(saved["contributed"])
-        self._state = State(
-            int(saved["spent"]), *(np.asarray(saved[key], dtype=np.float64) for key in State._fields[1:])
-        )
+        self.contributed, spent = int(saved["contributed"]), int(saved["spent"])
+        # Each mechanism makes all its releases before the next begins; without noise there is but one.
+        last = spent if self.mechanism.scale == 0 or spent == 0 else (spent - 1) % self.mechanism.n_max + 1
+        self._earlier = spent - last
+        self._state = State(last, *(np.asarray(saved[key], dtype=np.float64) for key in State._fields[1:]))

@@ -57,8 +57,11 @@ class RewardStream:
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Go on from there."""
-        require_arrays_like(saved, self.state())
         self.releases = int(saved["releases"])
+        if saved["memory"].shape != self._state.memory.shape:  # of another factorisation: it ends here
+            self._state = start(self.mechanism)
+            return
+        require_arrays_like(saved, self.state())
         self._state = State(
             int(saved["spent"]), *(np.asarray(saved[key], dtype=np.float64) for key in State._fields[1:])
         )

@@ -70,7 +70,7 @@ class SumsNoise:
 class RewardSums(Privacy):
     """Every user's running sum s_u = Σ x y is released with noise; Σ x xᵀ as it is.
 
-    epsilon, delta: pure gamma noise in a tree if δ = 0, else Gaussian noise (BLT, or as `kind` says).
+    epsilon, delta: pure gamma noise in a tree if δ = 0, else Gaussian noise (the best there is, or as `kind` says).
     site: who draws the noise: "client" (local: nobody else sees s_u) or "coordinator" (global: it is trusted).
     low, high, excess: the range of rewards, and what happens to others: "clip" or "refuse".
     releases: how many releases a mechanism is calibrated for, by default what a user is expected to need; when they
@@ -131,7 +131,7 @@ class RewardSums(Privacy):
             self.world.dim,
             context_bound=self.world.bound,
             reward_range=self.high - self.low,
-            kind=self.kind or ("blt" if self.delta > 0 else "tree"),
+            kind=self.kind or "best",
         )
 
     def stream(self, member: int, source: Callable[[int], Source]) -> RewardStream:  # noqa: ARG002

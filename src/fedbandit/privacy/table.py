@@ -58,7 +58,7 @@ def shift_table() -> list[ShiftRow]:
         n, dim = 128, 10
         published = feducb_privatiser(epsilon, delta, n, dim)
         tree = gram_mechanism(epsilon, delta, n, dim, reward_weight=1.0, kind="tree")
-        blt = gram_mechanism(epsilon, delta, n, dim, reward_weight=1.0)
+        blt = gram_mechanism(epsilon, delta, n, dim, reward_weight=1.0, kind="blt")
         rows.append(
             ShiftRow(
                 epsilon,
@@ -67,7 +67,7 @@ def shift_table() -> list[ShiftRow]:
                 psd_shift(published),
                 psd_shift(tree),
                 psd_shift(blt),
-                noise_bounds(gram_mechanism(epsilon, delta, n, dim)).shift,
+                noise_bounds(gram_mechanism(epsilon, delta, n, dim, kind="blt")).shift,
             )
         )
     return rows

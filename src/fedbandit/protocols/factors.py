@@ -61,14 +61,23 @@ def count_releases(factor: float, horizon: int, batch: int = 1) -> int:
     >>> count_releases(2.0, 1000), count_releases(1.5, 1000, batch=8), count_releases(1.0, 100)
     (10, 12, 100)
     """
-    if math.isinf(factor):
-        return 1
-    releases, n = 0, 0
-    while True:
-        n = max(math.ceil(factor * n - TIE), n + batch)
-        if n > horizon:
-            return max(releases, 1)
-        releases += 1
+    return max(len(count_portions(factor, horizon, batch)), 1)
+
+
+def count_portions(factor: float, horizon: int, batch: int = 1) -> tuple[int, ...]:
+    """By how much the count has grown each time.
+
+    >>> count_portions(1.5, 20, batch=4)
+    (4, 4, 4, 6)
+    """
+    portions, n = [], 0
+    while not math.isinf(factor):
+        grown = max(math.ceil(factor * n - TIE), n + batch)
+        if grown > horizon:
+            break
+        portions.append(grown - n)
+        n = grown
+    return tuple(portions)
 
 
 def settled(factor: Factor) -> Array:

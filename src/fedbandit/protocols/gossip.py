@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from fedbandit.errors import FedbanditError, number, require, whole_number
-from fedbandit.protocols.factors import count_releases
+from fedbandit.protocols.factors import count_portions, count_releases
 from fedbandit.protocols.protocol import MessageProtocol
 from fedbandit.protocols.synchronous import theorem_threshold
 from fedbandit.protocols.topology import Topology, clique_cover, diameter, neighbours_of
@@ -111,3 +111,8 @@ class Gossip(MessageProtocol):
         """Of one estimator, which an agent uses in every round, or in every γ-th."""
         rounds = max(world.horizon // world.per_round // self.period, 1)
         return count_releases(self.growth, rounds, self.batch) if self.growth is not None else rounds
+
+    def portions(self, world: World) -> tuple[int, ...]:
+        """By counts: as they grow."""
+        rounds = max(world.horizon // world.per_round // self.ttl, 1)
+        return () if self.growth is None else count_portions(self.growth, rounds, self.batch)

@@ -68,6 +68,10 @@ class MessageProtocol(Protocol):
         """The most uploads that one client can make in this world: the number of releases to calibrate noise for."""
         return max(world.horizon // world.per_round, 1)
 
+    def portions(self, world: World) -> tuple[int, ...]:  # noqa: ARG002 - nobody knows
+        """The interactions in each release of a client that acts in every round; none if that is not known."""
+        return ()
+
     def coordinator(
         self,
         sharing: Sharing,  # noqa: ARG002

@@ -11,7 +11,7 @@ import numpy as np
 from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
 from fedbandit.messages import Contribution, Download, Join, Message, Receipt, Request, Upload
 from fedbandit.protocols.coordinator import Coordinator, Messages, not_taken
-from fedbandit.protocols.factors import count_releases
+from fedbandit.protocols.factors import count_portions, count_releases
 from fedbandit.protocols.protocol import MessageProtocol
 from fedbandit.protocols.trigger import CountGrowth, Joining, Reads, Says, TimedGrowth, Trigger, as_thresholds
 from fedbandit.sharing import Noise, Sharing
@@ -112,6 +112,12 @@ class Synchronous(MessageProtocol):
         """
         rounds = max(world.horizon // world.per_round, 1)
         return rounds if self.growth is None else count_releases(self.growth, rounds, self.batch)
+
+    def portions(self, world: World) -> tuple[int, ...]:
+        """By counts: as they grow."""
+        if self.growth is None:
+            return ()
+        return count_portions(self.growth, max(world.horizon // world.per_round, 1), self.batch)
 
     def coordinator(
         self, sharing: Sharing, world: World, dim: int, ridge: float, noise: Noise | None

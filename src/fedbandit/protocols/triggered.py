@@ -18,6 +18,7 @@ from fedbandit.protocols.coordinator import NOTHING_COUNTED, Coordinator, Messag
 from fedbandit.protocols.factors import (
     Factor,
     check_factor,
+    count_portions,
     count_releases,
     growth_releases,
     settle_factor,
@@ -145,6 +146,11 @@ class CountTriggered(MessageProtocol):
         """As often as the count of a client that acts in every round grows by the smallest factor."""
         rounds = max(world.horizon // world.per_round, 1)
         return count_releases(float(settled(self.factor_upload).min()), rounds, self.batch)
+
+    def portions(self, world: World) -> tuple[int, ...]:
+        """As its own count grows, if all clients have one factor."""
+        factors, rounds = np.unique(settled(self.factor_upload)), max(world.horizon // world.per_round, 1)
+        return count_portions(float(factors[0]), rounds, self.batch) if factors.size == 1 else ()
 
     def coordinator(self, sharing: Sharing, world: World, dim: int, ridge: float, noise: Noise | None) -> Star:
         """The star of `EventTriggered`, comparing counts."""

@@ -33,13 +33,14 @@ from numpy.typing import ArrayLike
 from fedbandit.errors import FedbanditError
 from fedbandit.network.client.choices import Arm, Exported, id_of, is_token, number_of, sign, verify
 from fedbandit.network.client.connection import Address, Connection
-from fedbandit.network.client.durable import DurableClient, stored_agreement
+from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.client.features import Features, OutOfRange, as_agreed
+from fedbandit.network.client.journal import stored_agreement
+from fedbandit.network.client.noise_source import noise_source
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import StoreError, open_store
 from fedbandit.privacy.guarantee import Guarantee
-from fedbandit.privacy.noise import Size, Source
-from fedbandit.system import System
+from fedbandit.privacy.require import Require
 from fedbandit.types import Array
 
 if TYPE_CHECKING:
@@ -59,6 +60,9 @@ class Client:
     of the longest feature vector there can be; features are scaled by a constant so that it gets the declared norm L.
     `report=True` tells the coordinator's live page how many rewards were seen and their sum; in a private federation it
     is refused. There, noise is drawn by OpenDP (extra `fedbandit[secure]`) from the system's randomness.
+
+    Where the federation claims privacy, `require` is the weakest claim that is accepted, at every start: by default a
+    proven one with ε ≤ 10, δ ≤ 1/n for the n interactions of a client, and secure noise (`fb.Require`).
 
     `out_of_range` says what becomes of a feature vector that is longer than declared: `"refuse"`, `"clip"` or `"scale"`
     (`Features`). `choice_key`, a secret of 16 bytes or more that all workers have, signs tokens (`export`).
@@ -86,6 +90,7 @@ class Client:
         choice_key: str | bytes | None = None,
         decisions: str | os.PathLike[str] | None = None,
         report: bool = False,
+        require: Require | None = None,
         timeout: float = 10.0,
     ) -> None:
         self._key = _key(choice_key)
@@ -100,8 +105,10 @@ class Client:
             self._features = Features(
                 world.dim, world.bound, intercept=intercept, longest=longest, out_of_range=out_of_range
             )
-            source = _source(agreement.build(), report, lasts=state is not None)
+            source = noise_source(agreement.build(), report=report, lasts=state is not None)
             self._durable = DurableClient(self._store, agreement, member, lambda: secrets.randbits(63), source)
+            if require is not None or self.guarantee.private:
+                (require or Require()).check(self.guarantee, world)
         except BaseException:
             self._store.close()
             raise
@@ -323,77 +330,6 @@ class Client:
         self._connection.problem = str(error)
 
 
-class AsyncClient:
-    """The same client in an asyncio program: `select` is immediate, whatever may touch a disk is awaited.
-
-    ```python
-    async with fb.AsyncClient(url, federation="shops", token=token, state="client.db") as client:
-        arm = client.select(arms)
-        await client.observe(reward, arm)
-    ```
-    """
-
-    def __init__(self, url: str, **options: Any) -> None:
-        self._arguments = url, options
-        self.client: Client | None = None
-
-    async def __aenter__(self) -> Self:
-        """Open the state, and at the very first start ask for the agreement."""
-        url, options = self._arguments
-        self.client = await asyncio.to_thread(Client, url, **options)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
-        await asyncio.to_thread(self._open.close)
-
-    @property
-    def _open(self) -> Client:
-        if self.client is None:
-            raise FedbanditError("The client is not open: use async with.")
-        return self.client
-
-    def select(self, arms: ArrayLike, *, explore: float = 0.0) -> Arm:
-        """Choose one of the arms, now and then any of them."""
-        return self._open.select(arms, explore=explore)
-
-    async def observe(self, reward: float, choice: Arm | str) -> None:
-        """Learn the reward of a choice."""
-        await asyncio.to_thread(self._open.observe, reward, choice)
-
-    def export(self, choice: Arm | str) -> str:
-        """Hand a choice over as a token."""
-        return self._open.export(choice)
-
-    def forget(self, choice: Arm | str) -> None:
-        """The reward of this choice will never come."""
-        self._open.forget(choice)
-
-    async def learn(self, contexts: ArrayLike, rewards: ArrayLike) -> None:
-        """A warm start from past logs."""
-        await asyncio.to_thread(self._open.learn, contexts, rewards)
-
-    async def flush(self, timeout: float = 10.0) -> bool:
-        """Wait until everything has been acknowledged."""
-        return await asyncio.to_thread(self._open.flush, timeout)
-
-    def status(self) -> dict[str, Any]:
-        """Plain numbers."""
-        return self._open.status()
-
-    @property
-    def problem(self) -> str | None:
-        """A sentence if a person has to do something."""
-        return self._open.problem
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What privacy holds for what leaves this client."""
-        return self._open.guarantee
-
-
 _open_clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
@@ -421,39 +357,6 @@ def _decision_log(folder: str | os.PathLike[str] | None, client: str) -> Decisio
     from fedbandit.environments.decision_log import DecisionLog  # which a device that keeps none need not load
 
     return DecisionLog(folder, client=client)
-
-
-class CoordinatorsNoise:
-    """The noise of a federation whose coordinator draws it, securely: there is none to draw here."""
-
-    label = "secure"
-
-    def standard_normal(self, size: Size) -> Array:
-        """None."""
-        raise FedbanditError(f"A client draws no noise of shape {size} where its coordinator is trusted to.")
-
-    def standard_gamma(self, shape: float, size: Size) -> Array:  # noqa: ARG002
-        """None."""
-        return self.standard_normal(size)
-
-    def laplace(self, loc: float, scale: float, size: Size) -> Array:  # noqa: ARG002
-        """None."""
-        return self.standard_normal(size)
-
-
-def _source(system: System, report: bool, *, lasts: bool) -> Source | None:
-    """Where the noise of a client comes from, if it draws any."""
-    if system.privacy.site == "coordinator" and system.privacy.pooled:
-        return CoordinatorsNoise()
-    if system.privacy.site != "client":
-        return None
-    if report:
-        raise FedbanditError("report=True would tell rewards that this federation keeps private.")
-    if not lasts and system.privacy.contribution is not None:
-        raise FedbanditError("This federation protects whole clients, so the ledger must last: give state=FILE.")
-    from fedbandit.privacy.secure import SecureSource
-
-    return SecureSource()
 
 
 def _lasting_name(state: str | os.PathLike[str] | None) -> str:

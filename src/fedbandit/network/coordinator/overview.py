@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,7 +11,8 @@ from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.host import Host, HostedFederation, now
 from fedbandit.network.coordinator.register import MemberRecord
 from fedbandit.privacy import PrivateStatistics
-from fedbandit.privacy.mechanism import epsilon_of
+from fedbandit.privacy.calibration import gaussian_epsilon
+from fedbandit.privacy.mechanism import distance
 
 
 def overview(host: Host) -> dict[str, Any]:
@@ -62,6 +64,7 @@ def _describe(name: str, hosted: HostedFederation) -> dict[str, Any]:
         "alone": _total(hosted, "alone"),
         "activity": {"begin": activity.begin, "width": activity.width, "slices": list(activity.slices)},
         "clusters": clusters(federation),
+        "unopened": "" if federation.machine.pool is None else federation.machine.pool.unopened,
         "clients": clients,
         "refusals": dict(federation.refusals),
         "refused": [{"at": at, "client": client, "kind": kind} for at, client, kind in list(federation.refused)],
@@ -69,23 +72,27 @@ def _describe(name: str, hosted: HostedFederation) -> dict[str, Any]:
 
 
 def privacy_spent(federation: Federation, record: MemberRecord) -> dict[str, float]:
-    """The budget of a client, its releases, and the ε that they amount to if it stopped now.
+    """The budget of a client, its releases, and the ε that they amount to if it stopped now, over all its lives.
 
-    Where each reward is noised by itself, each has the whole ε from the beginning.
+    A client that has lost its file begins a new stream, and may release the same records again (`Client.learn`): lives
+    compose, √lives for Gaussian noise (`privacy.account`). Where each reward is noised by itself, each has the whole ε
+    from the beginning.
     """
     claim, privacy = federation.system.guarantee, federation.system.privacy
-    spent = claim.epsilon if record.observations else 0.0
+    lives = 1 + len(record.past)
+    spent = lives * claim.epsilon if record.observations else 0.0
     if isinstance(privacy, PrivateStatistics):
-        key = (id(privacy), record.member if len(privacy.mechanisms) > 1 else 0, record.releases)
+        key = (id(privacy), record.member if len(privacy.mechanisms) > 1 else 0, record.releases, lives)
         if key not in _SPENT:
             mechanism = privacy.mechanism_of(record.member)
-            done = min(record.releases, mechanism.n_max)
-            _SPENT[key] = epsilon_of(mechanism, releases=done) if done else 0.0
+            far = distance(mechanism, releases=min(record.releases, mechanism.n_max)) if record.releases else 0.0
+            _SPENT[key] = gaussian_epsilon(math.sqrt(lives) * far, claim.delta) if far else 0.0
         spent = _SPENT[key]
-    return {"epsilon": claim.epsilon, "delta": claim.delta, "releases": record.releases, "spent": spent}
+    budget = {"epsilon": claim.epsilon, "delta": claim.delta}
+    return {**budget, "releases": record.releases, "lives": lives, "spent": spent}
 
 
-_SPENT: dict[tuple[int, int, int], float] = {}
+_SPENT: dict[tuple[int, int, int, int], float] = {}
 
 
 def totals(federation: Federation) -> dict[str, int]:

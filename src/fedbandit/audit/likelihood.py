@@ -3,8 +3,9 @@
 Three checks, from exact to empirical. All see *every* release of a stream and know everything but which of two
 neighbouring data sets was used (they differ in the first increment, which is the worst for every factorisation here).
 
-1. `released_distance` runs the release code on unit impulses instead of random numbers, which gives the matrix from
-   draws to released numbers as implemented, and computes the Mahalanobis distance of neighbouring streams. No chance.
+1. `released_epsilon` runs the release code on unit impulses instead of random numbers, which gives the matrix from
+   draws to released numbers as implemented, and with it the ε of neighbouring streams, for every kind of noise.
+   `handed_epsilon` looks at what is handed to the noise instead, at any dimension and number of releases. No chance.
 2. `scale_interval` tests that sampled noise has the claimed scale (exact χ² or gamma interval): 10⁵ numbers see 2 %.
 3. `attack` draws streams from both worlds, scores them by the likelihood ratio, and returns a lower bound on ε that
    holds with the given confidence (Clopper–Pearson, thresholds chosen on other samples).
@@ -21,7 +22,7 @@ import numpy as np
 from fedbandit.errors import require
 from fedbandit.privacy.calibration import gaussian_epsilon, special_functions
 from fedbandit.privacy.mechanism import Mechanism, release, start
-from fedbandit.privacy.noise import ENERGY, UNIT, Size, Source
+from fedbandit.privacy.noise import ENERGY, UNIT, Kind, Size, Source
 from fedbandit.types import Array, Ints
 
 Sampler: TypeAlias = Callable[[Array, int, np.random.Generator], Array]
@@ -63,29 +64,104 @@ def whiten(mechanism: Mechanism, increments: Array, releases: Array) -> Array:
 
 
 class _Impulses:
-    """A source that draws 1 once in every stream and 0 otherwise: stream i has it in draw i."""
+    """A source that draws 1 once in every stream and 0 otherwise: stream i has it in draw i.
 
-    def __init__(self) -> None:
+    For gamma noise a draw is a length, and all directions are the first one.
+    """
+
+    def __init__(self, *, lengths: bool) -> None:
+        self.lengths = lengths
         self.drawn = 0
 
     def standard_normal(self, size: Size) -> Array:
         """Identity matrices, one below the other."""
+        if self.lengths:
+            return np.broadcast_to(np.eye(size[-1])[0], size)
+        return self.laplace(0.0, 1.0, size)
+
+    def standard_gamma(self, shape: float, size: Size) -> Array:  # noqa: ARG002 - of any
+        return self.laplace(0.0, 1.0, size)
+
+    def laplace(self, loc: float, scale: float, size: Size) -> Array:  # noqa: ARG002 - around 0
         streams, numbers = size[0], math.prod(size[1:])
         draws = np.eye(streams)[:, self.drawn : self.drawn + numbers]
         self.drawn += numbers
-        return draws.reshape(size)
+        return scale * draws.reshape(size)
+
+
+class Handed:
+    """A source that adds nothing, and remembers what noise of which scale it was to be added to."""
+
+    label = "none"
+
+    def __init__(self) -> None:
+        self.values: list[Array] = []
+        self.scales: list[float] = []
+
+    def perturb(self, kind: Kind, values: Array, scale: float) -> Array:  # noqa: ARG002 - whatever it is
+        self.values.append(np.array(values))
+        self.scales.append(scale)
+        return values
+
+    def standard_normal(self, size: Size) -> Array:
+        raise NotImplementedError("noise is added by `perturb`")
 
     def standard_gamma(self, shape: float, size: Size) -> Array:
-        raise NotImplementedError("released_distance is for Gaussian noise")
+        raise NotImplementedError("noise is added by `perturb`")
 
     def laplace(self, loc: float, scale: float, size: Size) -> Array:
-        raise NotImplementedError("released_distance is for Gaussian noise")
+        raise NotImplementedError("noise is added by `perturb`")
+
+
+def handed_epsilon(mechanism: Mechanism, difference: Array, releases: int) -> float:
+    """The exact ε of all that is handed to the noise if the first of so many increments differs: C x and scales.
+
+    Together with a source whose noise has the scale it is asked for, this is the ε of the code at its own dimension and
+    number of releases.
+    """
+    source = Handed()
+    state, moved = start(mechanism), difference
+    for _ in range(releases):
+        _, state = release(mechanism, state, moved, source)
+        moved = np.zeros_like(difference)
+    z = np.stack(source.values) / np.array(source.scales).reshape((-1,) + (1,) * difference.ndim)
+    return epsilon_of_shift(mechanism, z)
+
+
+def epsilon_of_shift(mechanism: Mechanism, z: Array) -> float:
+    """The ε of whitened noise that is moved by z: `ENERGY` is half of a squared distance, or an ε itself."""
+    energy = float(ENERGY[mechanism.noise](z).sum())
+    if mechanism.noise in ("symmetric", "vector"):
+        return gaussian_epsilon(math.sqrt(2 * energy), mechanism.delta)
+    return energy
+
+
+def released_epsilon(mechanism: Mechanism, difference: Array, releases: int | None = None) -> float:
+    """The exact ε of streams whose data differ by `difference` in one increment, the worst one.
+
+    >>> from fedbandit.privacy.mechanism import reward_mechanism
+    >>> mechanism = reward_mechanism(1.0, 0.0, n_max=6, dim=3, kind="tree")
+    >>> round(released_epsilon(mechanism, np.array([1.0, 0.0, 0.0])), 6)
+    1.0
+    """
+    if mechanism.noise in ("symmetric", "vector"):
+        return gaussian_epsilon(released_distance(mechanism, [difference], releases), mechanism.delta)
+    n = mechanism.n_max if releases is None else releases
+    zeros, d = np.zeros((n, *mechanism.shape)), mechanism.dim
+    if mechanism.noise == "gamma":  # one length a release, along the first coordinate: the others are alike
+        matrix = run_stream(mechanism, zeros, n, _Impulses(lengths=True))[..., 0]
+        lengths = np.linalg.solve(matrix, np.tril(np.ones((n, n))))
+        return float(np.abs(lengths).sum(axis=0).max() * np.linalg.norm(difference))
+    responses = run_stream(mechanism, zeros, n * d, _Impulses(lengths=False))
+    matrix = responses.swapaxes(1, 2).reshape(n * d, n * d)
+    moved = np.stack([np.concatenate((np.zeros(k * d), np.tile(difference, n - k))) for k in range(n)], axis=1)
+    return float(np.abs(np.linalg.solve(matrix, moved)).sum(axis=0).max())
 
 
 def noise_matrix(mechanism: Mechanism, releases: int) -> Array:
     """The matrix from standard normals to all released numbers (upper triangles), as the code has it."""
     zeros = np.zeros((releases, *mechanism.shape))
-    responses = run_stream(mechanism, zeros, zeros.size, _Impulses())
+    responses = run_stream(mechanism, zeros, zeros.size, _Impulses(lengths=False))
     return _entries(mechanism, responses).swapaxes(1, 2).reshape(-1, zeros.size)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedbandit.audit.attack import (
+from fedbandit.audit.likelihood import (
     Sampler,
     attack,
     clopper_pearson,

@@ -1,0 +1,121 @@
+/** Runs tests/vectors against this client: events in order, each with what has to come of it. */
+import { DurableClient } from "../src/durable.js";
+import { FedbanditError, Refused } from "../src/errors.js";
+import { Draw } from "../src/draw.js";
+import { decode, encode, extend, fromHex, NO_CHAIN, toHex } from "../src/messages.js";
+import { MemoryStore } from "../src/store.js";
+import { triangle } from "../src/sums.js";
+import { equal, near, ok, throws } from "./check.js";
+
+/** Capabilities of the corpus that this client skips, each with the reason. */
+export const CANNOT: Record<string, string> = {
+  "two-part": "a model in two parts is refused with a sentence",
+};
+
+export function skipped(vector: any): string | null {
+  const need = (vector.needs as string[]).find((name) => name in CANNOT);
+  return need === undefined ? null : `${need}: ${CANNOT[need]}`;
+}
+
+export async function run(vector: any): Promise<void> {
+  const kinds: Record<string, (vector: any) => void | Promise<void>> = { life, messages, draws, chain };
+  await kinds[vector.kind](vector);
+}
+
+async function life(vector: any): Promise<void> {
+  const store = new MemoryStore();
+  const ids = new Map<string, string>();
+  let client!: DurableClient;
+  let drawn = 0n;
+  const sends = async () => (await client.next()).map(toHex);
+  const doing: Record<string, (event: any) => Promise<Record<string, unknown>>> = {
+    open: async (event) => {
+      const numbers = [BigInt(`0x${event.nonce}`)];
+      if ((await store.read()).snapshot === null) numbers.unshift(BigInt(`0x${event.incarnation}`));
+      const entropy = () => numbers.shift() ?? ++drawn;
+      client = await DurableClient.open(store, async () => vector.invitation, entropy);
+      return {};
+    },
+    connect: async () => ({ sends: [...client.connect().map(toHex), ...(await sends())] }),
+    disconnect: async () => (client.disconnect(), {}),
+    select: async (event) => {
+      const choice = client.select(event.arms);
+      ids.set(event.as, choice.id);
+      return { arm: choice.arm };
+    },
+    observe: async (event) => (await client.observe(ids.get(event.of)!, event.reward), { sends: await sends() }),
+    forget: async (event) => (client.forget(ids.get(event.of)!), {}),
+    flush: async () => (await client.flush(), {}),
+    receive: async (event) => (await client.take(fromHex(event.message)), { sends: await sends() }),
+    refusal: async (event) => {
+      try {
+        await client.take(event.text as string);
+      } catch (error) {
+        ok(error instanceof Refused, String(error));
+        client.disconnect();
+        return { kind: error.kind, transient: error.transient };
+      }
+      throw new Error("a text was not taken as a refusal");
+    },
+    check: async () => {
+      const { model, sequence, outbox } = client.machine;
+      const counts = { observed: model.own, pending: model.pendingN, uploads: sequence, unacknowledged: outbox.size };
+      return { ...counts, version: model.version, theta: Array.from(model.theta) };
+    },
+  };
+  for (const [k, event] of vector.events.entries()) {
+    const what = `${vector.name}, event ${k} (${event.do})`;
+    let found: Record<string, unknown>;
+    try {
+      found = await doing[event.do](event);
+    } catch (error) {
+      if (error instanceof FedbanditError && event.refused) continue;
+      throw new Error(`${what}: ${error instanceof Error ? error.stack : error}`);
+    }
+    ok(!event.refused, `${what} was not refused`);
+    for (const [name, value] of Object.entries(found)) {
+      if (!(name in event)) continue;
+      if (name === "theta") near(value as number[], event.theta, what);
+      else equal(value, event[name], `${what}: ${name}`);
+    }
+  }
+}
+
+function messages(vector: any): void {
+  for (const entry of vector.messages) {
+    if (["Ask", "Tell", "Contribution"].includes(entry.kind)) {
+      throws(() => decode(fromHex(entry.hex)), FedbanditError, entry.kind); // between peers, or of secure sums
+      continue;
+    }
+    const message = decode(fromHex(entry.hex));
+    equal(message.kind, entry.kind);
+    equal(toHex(encode(message)), entry.hex);
+    const { kind: _, ...fields } = message as any;
+    if (fields.sums) {
+      const { n, b, V } = fields.sums;
+      Object.assign(fields, { n, b: Array.from(b), V: Array.from(triangle(V, b.length)) });
+      delete fields.sums;
+    }
+    equal(fields, entry.fields);
+  }
+  for (const entry of vector.refused) throws(() => decode(fromHex(entry.hex)), FedbanditError, entry.why);
+}
+
+function draws(vector: any): void {
+  for (const entry of vector.draws) {
+    const draw = new Draw(vector.key, entry.client, entry.step);
+    for (const call of entry.calls) {
+      if ("index" in call) equal(draw.index(call.index), call.is);
+      else if ("uniform" in call) equal(draw.uniform(), call.is);
+      else near(Array.from(draw.normal(call.normal)), call.is, "normals");
+    }
+  }
+}
+
+function chain(vector: any): void {
+  let after: Uint8Array = NO_CHAIN;
+  for (const entry of vector.uploads) {
+    after = extend(after, fromHex(entry.upload));
+    equal(toHex(after), entry.chain);
+  }
+}

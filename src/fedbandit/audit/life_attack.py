@@ -1,0 +1,204 @@
+"""Attacks on what a client does over its life: bounds, restarts, other members, its ledger, its choices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+import numpy as np
+
+from fedbandit.audit.client_attack import portions_of, released_sums
+from fedbandit.audit.likelihood import Handed, epsilon_of_shift, whiten
+from fedbandit.audit.neighbours import Limits, Record, pairs_of, some_history, with_first
+from fedbandit.audit.observer import MakeMachine, observe_client
+from fedbandit.audit.report import TOLERANCE, Check, skip
+from fedbandit.errors import FedbanditError
+from fedbandit.machines.client import ClientMachine
+from fedbandit.messages import Collect, Request, Upload
+from fedbandit.privacy.guarantee import Guarantee
+from fedbandit.privacy.mechanism import Mechanism
+from fedbandit.types import Array
+
+BEYOND = 3.0
+"""How many times too long contexts and rewards are."""
+ARMS = 4
+INDEPENDENT = 5.0
+"""Standard deviations of a correlation that chance may explain."""
+
+
+def bounds_check(
+    make: MakeMachine,
+    mechanism: Mechanism,
+    limits: Limits,
+    claim: Guarantee,
+    *,
+    rounds: int,
+    calls: Collection[int] = (),
+) -> Check:
+    """Whether a record beyond L and B is refused, or moves what is handed to the noise no further than one within."""
+    name = "client, bounds"
+    x = np.zeros(limits.dim)
+    x[0] = limits.bound
+    wild = [Record(x, BEYOND * limits.high), Record(x, min(BEYOND * limits.low, -BEYOND))]
+    if limits.contexts:
+        wild += [Record(BEYOND * x, limits.high), Record(np.roll(BEYOND * x, 1), limits.high)]
+    tame = Record(x, min(max(0.0, limits.low), limits.high))
+    largest, refused = 0.0, 0
+    handed: list[tuple[Array, float]] = []
+    for record in wild:
+        source = Handed()
+        try:
+            client = make(0, source)
+            observe_client(client, with_first([tame] * rounds, record, 1), calls=calls)
+        except FedbanditError:
+            refused += 1
+        else:
+            if not source.scales:
+                return Check(name, False, 0.0, "nothing was noised by the source that the client was given")
+            handed.append((np.array(source.values), source.scales[0]))
+    for i, (first, scale) in enumerate(handed):
+        for second, _ in handed[:i]:
+            if first.shape != second.shape:
+                return Check(name, False, math.inf, "records beyond the bounds change what is released when")
+            largest = max(largest, epsilon_of_shift(replace(mechanism, delta=claim.delta), (first - second) / scale))
+    passed = largest <= claim.epsilon * TOLERANCE
+    detail = f"{len(wild)} records beyond the bounds: {refused} refused, ε = {largest:.4f} between the others"
+    return Check(name, passed, 0.0 if passed else largest, detail)
+
+
+def restart_check(
+    make: MakeMachine, limits: Limits, rng: np.random.Generator, *, rounds: int, calls: Collection[int] = ()
+) -> Check:
+    """Whether a client that crashes after each message, and is restored, sends what one that does not would send.
+
+    Noise that is drawn anew, or again for later data, would tell more than either.
+    """
+
+    def crash(client: ClientMachine) -> ClientMachine:
+        other = make(0)
+        other.restore(client.state())
+        return other
+
+    name, history = "client, restarts", some_history(limits, rounds, rng)
+    whole = observe_client(make(0), history, calls=calls)
+    broken = observe_client(make(0), history, calls=calls, crash=crash)
+    for k, (first, second) in enumerate(zip(whole.sent, broken.sent, strict=False), start=1):
+        if first != second:
+            return Check(name, False, 0.0, f"after a restart upload {k} differs from what would have been sent")
+    if len(whole.sent) != len(broken.sent):
+        return Check(name, False, 0.0, f"{len(broken.sent)} uploads with restarts, {len(whole.sent)} without")
+    return Check(name, True, 0.0, f"{len(whole.sent)} uploads, the same to the bit with a restart after each")
+
+
+def ledger_check(
+    make: MakeMachine, mechanism: Mechanism, limits: Limits, rng: np.random.Generator, *, rounds: int,
+    calls: Collection[int] = (),
+) -> Check:  # fmt: skip
+    """Whether the client's own book of what it has released agrees with what was seen."""
+    name, source = "client, ledger", Handed()
+    client = make(0, source)
+    asked = client.protocol.says == "request" or bool(calls)
+    seen = observe_client(client, some_history(limits, rounds, rng), ask=asked)
+    booked = -1 if client.stream is None else client.stream.spent
+    if booked != len(seen.n) or booked != len(source.scales):
+        return Check(
+            name, False, 0.0, f"{booked} releases in the ledger, {len(seen.n)} seen, {len(source.scales)} noised"
+        )
+    return Check(
+        name, True, 0.0, f"{booked} releases in the ledger, as many seen and noised; at most {mechanism.n_max} a stream"
+    )
+
+
+def independence_check(
+    make: MakeMachine,
+    other: MakeMachine,
+    mechanism: Mechanism,
+    limits: Limits,
+    rng: np.random.Generator,
+    *,
+    rounds: int,
+    runs: int,
+    calls: Collection[int] = (),
+) -> Check:
+    """Whether noise is drawn anew: for each release, for each member, whatever the seed."""
+    name, history = "members, independent noise", some_history(limits, rounds, rng)
+    noise = []
+    for seed in range(runs):
+        rows = []
+        for member in (make, other):
+            seen = observe_client(member(seed), history, calls=calls)
+            exact = portions_of(mechanism, history, seen)
+            rows.append(whiten(mechanism, exact, released_sums(mechanism, seen)[:, None])[:, 0])
+        noise.append(rows)
+    z = _numbers(mechanism, np.array(noise))  # runs × 2 × releases × numbers
+    pairs = {"two members": (z[:, 0], z[:, 1])}
+    if z.shape[2] > 1:
+        pairs["two releases"] = z[:, :, :-1], z[:, :, 1:]
+    if runs > 1:
+        pairs["two runs"] = z[:-1], z[1:]
+    for what, (a, b) in pairs.items():
+        found = float((a * b).mean() / math.sqrt(float((a * a).mean() * (b * b).mean())))
+        if abs(found) > INDEPENDENT / math.sqrt(a.size):
+            return Check(name, False, 0.0, f"the noise of {what} has a correlation of {found:.2f}")
+    return Check(name, True, 0.0, f"{z.size:,} numbers: no correlation between members, releases or runs")
+
+
+def _numbers(mechanism: Mechanism, z: Array) -> Array:
+    if mechanism.noise != "symmetric":
+        return z
+    rows, columns = (index[:-1] for index in np.triu_indices(mechanism.dim + 1))
+    return np.asarray(z[..., rows, columns])
+
+
+def choices_check(
+    make: MakeMachine, limits: Limits, claim: Guarantee, rng: np.random.Generator, *, rounds: int
+) -> Check:
+    """Whether arms depend on a record before a release contains it; several arms are offered, and downloads sent.
+
+    Where the claim takes later records as given this is not covered: then it is measured, and not counted as a pass.
+    """
+    name = "client, choices"
+    contexts = rng.standard_normal((rounds, ARMS, limits.dim))
+    contexts *= limits.bound / np.linalg.norm(contexts, axis=2, keepdims=True)
+    rewards = rng.uniform(limits.low, limits.high, (rounds, ARMS))
+    worlds = [_arms(make(0), contexts, rewards, first) for first in (limits.high, limits.low)]
+    (arms, release), (others, _) = worlds
+    before = int((np.array(arms[1:release]) != np.array(others[1:release])).sum())
+    later = float((np.array(arms[1:]) != np.array(others[1:])).mean())
+    if claim.definition == "given later records":
+        return skip(name, f"not covered by the claim: one reward changes {100 * later:.0f} % of the later choices")
+    if before:
+        return Check(
+            name, False, math.inf, f"{before} arms depend on a reward before it was released in round {release}"
+        )
+    return Check(name, True, 0.0, f"{release - 1} arms before the first release, none of which depends on a reward")
+
+
+def _arms(client: ClientMachine, contexts: Array, rewards: Array, first: float) -> tuple[list[int], int]:
+    """The arms that are pulled, and the round of the first release."""
+    arms: list[int] = []
+    release = len(contexts)
+    epoch = 0
+    for t, (X, y) in enumerate(zip(contexts, rewards, strict=True)):
+        choice = client.select(X)
+        arms.append(choice.arm)
+        said = client.observe(choice.number, first if t == 0 else float(y[choice.arm]))
+        if any(isinstance(message, Request) for message in said):
+            epoch += 1
+            said = client.receive(Collect(client.member, epoch))
+        if release == len(contexts) and any(isinstance(message, Upload) and message.sums.n for message in said):
+            release = t + 1
+    return arms, release
+
+
+def twin_check(make: Callable[[], ClientMachine], mechanism: Mechanism, limits: Limits, rounds: int) -> Check:
+    """Whether two clients on a network with one seed and the same data draw different noise."""
+    name = "network client, noise"
+    history = [next(iter(pairs_of(limits, mechanism).values()))[0]] * rounds
+    first, second = (observe_client(make(), history, ask=make().protocol.says == "request") for _ in range(2))
+    if not first.n:
+        return skip(name, f"nothing was released in {rounds} rounds")
+    if any((a == b).all() for a, b in zip(first.b, second.b, strict=True)):
+        return Check(name, False, math.inf, "two clients with one seed sent the same: whoever knows it knows the noise")
+    return Check(name, True, 0.0, f"{len(first.n)} releases, all different for two clients with one seed")

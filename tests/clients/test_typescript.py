@@ -1,0 +1,135 @@
+"""The TypeScript client: its own tests and the corpus under Node, and lives against a real coordinator on loopback."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedbandit.network.client.client import Client
+from tests.network.servers import make_host, served
+from tests.vectors.run import cases, read
+
+FOLDER = Path(__file__).parents[2] / "clients" / "typescript"
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node on this machine")
+
+
+@pytest.fixture(scope="module")
+def built() -> Path:
+    """The client, compiled; `npm ci` brings the compiler, where that has not been done."""
+    if not (FOLDER / "node_modules" / "typescript").is_dir():
+        subprocess.run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=FOLDER, check=True)
+    subprocess.run(["npx", "--no-install", "tsc", "-p", "tsconfig.json"], cwd=FOLDER, check=True)
+    return FOLDER / "dist"
+
+
+def visiting(built: Path, **options: Any) -> subprocess.Popen[str]:
+    words = ["node", str(built / "test" / "visits.js"), json.dumps({"federation": "shops", **options})]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
+    out, errors = process.communicate()
+    assert process.returncode == 0, errors
+    report: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return report
+
+
+def test_its_own_tests_and_the_corpus_pass(built: Path) -> None:
+    tests = [str(path) for path in sorted((built / "test").glob("*.test.js"))]
+    done = subprocess.run(["node", "--test", *tests], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert "# pass 0" not in done.stdout
+
+
+def test_node_and_python_learn_together(built: Path) -> None:
+    host = make_host()
+    with served(host) as url:
+        with Client(url, federation="shops", name="python") as python:
+            nodes = [visiting(built, url=url, name=f"node-{i}", seed=i + 1, visits=150) for i in range(2)]
+            rng = np.random.default_rng(0)
+            for _ in range(150):
+                X = rng.uniform(-0.25, 0.25, (5, 3))
+                arm = python.select(X)
+                python.observe(float(X[arm, 0]), arm)
+            reports = [ended(node) for node in nodes]
+            assert python.flush()
+            gathered = host.federations["shops"].federation.machine.gathered()
+            pending = python.status()["pending"] + sum(report["pending"] for report in reports)
+            assert gathered.n == 450 - pending, "everything is there once"
+        assert all(report["delivered"] and report["uploads"] > 0 for report in reports)
+        assert max(report["version"] for report in reports) > 0, "they were sent what others know"
+        assert reports[0]["problem"] is None
+
+
+def test_killed_in_the_middle_it_loses_nothing_and_counts_nothing_twice(built: Path, tmp_path: Path) -> None:
+    host, state = make_host(), str(tmp_path / "node.journal")
+    with served(host) as url:
+        for _ in range(4):
+            process = visiting(built, url=url, name="node", state=state, visits=100_000, pace=1)
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(0.7)
+            process.kill()
+            process.communicate()
+        report = ended(visiting(built, url=url, name="node", state=state, visits=20))
+        gathered = host.federations["shops"].federation.machine.gathered()
+        assert report["delivered"]
+        assert report["observed"] > 100
+        assert gathered.n == report["observed"] - report["pending"]
+
+
+def test_a_state_is_for_one_process(built: Path, tmp_path: Path) -> None:
+    with served(make_host()) as url:
+        state = str(tmp_path / "node.journal")
+        first = visiting(built, url=url, name="node", state=state, visits=100_000, pace=1)
+        assert first.stdout is not None
+        first.stdout.readline()
+        second = visiting(built, url=url, name="node", state=state, visits=1)
+        _, errors = second.communicate()
+        first.kill()
+        first.communicate()
+        assert second.returncode != 0
+        assert f"The state is in use by process {first.pid}" in errors
+
+
+def in_browser(built: Path, folder: Path, script: str, *flags: str) -> Any:
+    """What a script gives in a real browser, as JSON: a page with the client's test bundle."""
+    subprocess.run(["npm", "run", "--silent", "bundle-tests"], cwd=FOLDER, check=True, capture_output=True)
+    page = folder / "page.html"
+    tell = "(told) => { document.body.textContent = JSON.stringify(told) }"
+    fail = "(error) => { document.body.textContent = JSON.stringify({failed: String(error.stack)}) }"
+    bundle = (built / "test/page.bundle.js").read_text()
+    page.write_text(
+        f"<!DOCTYPE html><meta charset=utf-8><body></body><script>{bundle}</script>"
+        f"<script>(async () => {script})().then({tell}, {fail})</script>"
+    )
+    words = [str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+             "--disable-quic", "--no-first-run", "--disable-background-networking",
+             f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=20000", "--dump-dom",
+             *flags, page.as_uri()]  # fmt: skip
+    done = subprocess.run(words, capture_output=True, text=True, timeout=180, check=True)
+    body = re.search(r"<body>(.*?)</body>", done.stdout, re.DOTALL)
+    assert body is not None
+    told = json.loads(html.unescape(body.group(1).partition("<script")[0]))
+    assert "failed" not in told, told
+    return told
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+def test_the_corpus_passes_in_a_browser(built: Path, tmp_path: Path) -> None:
+    vectors = [read(path) for path in cases()]
+    told = in_browser(built, tmp_path, f"corpus({json.dumps(vectors)})")
+    assert len(told) == len(vectors)
+    assert sum(line.endswith(": passed") for line in told) > 15
