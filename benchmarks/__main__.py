@@ -41,7 +41,6 @@ BENCHMARKS = {
     "liars": liars.main,
     "install": install.main,
     "privacy": privacy.main,
-    "table1": hetofed.table1,
     "imbalanced": hetofed.imbalanced,
     "recovery": recovery,
     "graph": graph.main,

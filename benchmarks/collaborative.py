@@ -1,6 +1,7 @@
-"""The figures of Wang et al. 2020 (private collaborative bandits) and Fig. 3 of Async-LinUCB, next to what is printed.
+"""Regret and errors of estimates over time (Wang et al. 2020, Fig. 1a, 1b), and Fig. 3 of Async-LinUCB.
 
-`python -m benchmarks collaborative` runs all of them; `python -m benchmarks.collaborative table1 fig3` some.
+`python -m benchmarks collaborative` runs both, `python -m benchmarks.collaborative fig3` one. Table 1 and figures in
+the paper's own world: `fedbandit reproduce private-collaborative`.
 """
 
 from __future__ import annotations
@@ -20,28 +21,12 @@ from fedbandit.machines.local_server import ServedUsers
 from fedbandit.structures.graph_model import GraphModel
 from fedbandit.types import Array
 
-EPSILONS = (0.5, 1, 2, 5, 10)
-RUNS = 5
 DIM = 10
-USERS = ("dp_colin", "ldp_colin", "dp_goblin", "ldp_goblin")
-PRINTED = {
-    "dp_linucb": (3083, 2684, 1504, 911, 496),
-    "dp_colin": (2620, 2451, 1328, 884, 297),
-    "dp_goblin": (2673, 2550, 965, 686, 247),
-    "ldp_colin": (3311, 3095, 2389, 1795, 939),
-    "ldp_goblin": (3269, 3005, 2335, 1744, 1061),
-}
 
 
-def world(n_clients: int = 10, dim: int = DIM, *, signed: bool = False) -> Collaborative:
-    """§6.1: a pool of 1,000 arms, 10 shown, users served in turn; σ = 0.1."""
-    return Collaborative(n_clients=n_clients, dim=dim, n_arms=10, pool=1000, arrivals="round-robin", signed=signed)
-
-
-def regret(system: fb.System, env: Collaborative, horizon: int, runs: int = RUNS) -> str:
-    """Mean and standard deviation over runs."""
-    found = [fb.simulate(system, env, horizon, seed).regret[-1] for seed in range(runs)]
-    return f"{np.mean(found):,.0f} ± {np.std(found):,.0f}"
+def world() -> Collaborative:
+    """§6.1 without groups: a pool of 1,000 arms, 10 shown, users served in turn; σ = 0.1."""
+    return Collaborative(n_clients=10, dim=DIM, n_arms=10, pool=1000, arrivals="round-robin")
 
 
 def estimates(simulation: Simulation) -> Array:
@@ -90,81 +75,6 @@ def fig1ab() -> None:
     print(f"Fig. 1a, 1b: N = 10, d = {DIM}, T = 30,000, 3 runs, ε = 2 (proven)\n\n{table(header, lines)}\n", flush=True)
 
 
-def table1() -> None:
-    """Regret at T = 10,000 for five budgets: printed, as published, proven."""
-    alone = np.eye(10)
-    lines = []
-    for name, printed in PRINTED.items():
-        lines.append([name, "printed", *(f"{value:,}" for value in printed)])
-        for calibration in ("published", "proven"):
-            cells = []
-            for epsilon in EPSILONS:
-                if name == "dp_linucb":
-                    system = isolated(alone, epsilon) if calibration == "published" else fb.dp_linucb(epsilon=epsilon)
-                else:
-                    system = getattr(fb, name)(epsilon=epsilon, calibration=calibration)
-                cells.append(regret(system, world(), 10_000))
-            lines.append([name, calibration, *cells])
-            print(lines[-1], flush=True)
-    header = ["system", "", *(f"ε = {epsilon:g}" for epsilon in EPSILONS)]
-    baseline = {s.name: regret(s, world(), 10_000) for s in (fb.uniform(), fb.linucb(), fb.colin(), fb.goblin())}
-    print(
-        f"Table 1: N = 10, d = {DIM}, T = 10,000, {RUNS} runs; without privacy {baseline}\n\n{table(header, lines)}\n"
-    )
-
-
-def isolated(graph: Array, epsilon: float) -> fb.System:
-    """DP-LinUCB as published: DP-CoLin on a graph without edges (§4.1)."""
-    return fb.System(
-        fb.policies.UCB(),
-        fb.protocols.Never(),
-        fb.structures.WeightedGraph(graph, isolated=True),
-        fb.privacy.PublishedSums(epsilon),
-        ridge=1.0,
-    )
-
-
-def fig1c() -> None:
-    """Regret at T = 10,000 for more and more users, ε = 2."""
-    lines = []
-    for n_clients in (5, 10, 20, 50):
-        env = world(n_clients)
-        for calibration in ("published", "proven"):
-            cells = [regret(getattr(fb, name)(epsilon=2.0, calibration=calibration), env, 10_000, 3) for name in USERS]
-            lines.append([f"{n_clients}", calibration, *cells])
-        print(lines[-2:], flush=True)
-    print(f"Fig. 1c: d = {DIM}, T = 10,000, ε = 2, 3 runs\n\n{table(['N', '', *USERS], lines)}\n", flush=True)
-
-
-def signed() -> None:
-    """Table 1 and Fig. 1c as published with contexts of either sign, of which random arms have enough regret."""
-    lines = []
-    for name, printed in PRINTED.items():
-        cells = []
-        for epsilon in EPSILONS:
-            published = isolated(np.eye(10), epsilon)
-            if name != "dp_linucb":
-                published = getattr(fb, name)(epsilon=epsilon, calibration="published")
-            cells.append(regret(published, world(signed=True), 10_000))
-        lines += [[name, "printed", *(f"{value:,}" for value in printed)], ["", "published", *cells]]
-        if name in ("dp_colin", "dp_goblin"):
-            proven = [regret(getattr(fb, name)(epsilon=e), world(signed=True), 10_000) for e in EPSILONS]
-            lines.append(["", "proven", *proven])
-        print(lines[-1], flush=True)
-    header = ["system", "", *(f"ε = {epsilon:g}" for epsilon in EPSILONS)]
-    print(f"Table 1, contexts of either sign: random arms {regret(fb.uniform(), world(signed=True), 10_000)}\n")
-    print(f"{table(header, lines)}\n", flush=True)
-    lines = []
-    for n_clients in (5, 10, 20, 50):
-        env = world(n_clients, signed=True)
-        plain = [regret(system, env, 10_000, 2) for system in (fb.uniform(), fb.linucb(), fb.colin(), fb.goblin())]
-        private = [getattr(fb, name)(epsilon=10.0, calibration="published") for name in USERS]
-        lines.append([f"{n_clients}", *plain, *(regret(system, env, 10_000, 2) for system in private)])
-        print(lines[-1], flush=True)
-    header = ["N", "uniform", "linucb", "colin", "goblin", *USERS]
-    print(f"Fig. 1c, contexts of either sign, ε = 10, 2 runs\n\n{table(header, lines)}\n", flush=True)
-
-
 def fig3() -> None:
     """Async-LinUCB-AM: regret and messages as the shared part grows."""
     lines = []
@@ -184,9 +94,6 @@ def fig3() -> None:
 
 FIGURES: dict[str, Callable[[], None]] = {
     "fig1ab": fig1ab,
-    "table1": table1,
-    "fig1c": fig1c,
-    "signed": signed,
     "fig3": fig3,
 }
 

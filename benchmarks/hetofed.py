@@ -1,4 +1,4 @@
-"""HetoFedBandit (Blaser et al. 2024): Table 1 and the imbalanced data of App. G, next to the paper; who finds clusters.
+"""HetoFedBandit (Blaser et al. 2024): the imbalanced data of App. G, and who finds clusters.
 
 Settings as in the paper: d = 25, a pool of 1,000 arms of norm 1 of which 25 are shown, σ = λ = δ = 0.1, everybody acts
 in every round, clients within 1/(N√T) of their centres; ten seeds, mean ± standard error, messages in brackets.
@@ -7,7 +7,6 @@ in every round, clients within 1/(N√T) of their centres; ten seeds, mean ± st
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -21,30 +20,6 @@ FIRST = int(os.environ.get("FEDBANDIT_FIRST_SEED", "0"))
 SEEDS = range(FIRST, FIRST + 10)
 Sizes = tuple[int, ...] | None
 Run = tuple[float, int, float]  # regret, messages, adjusted Rand index at the end
-
-PAPER = {
-    "linucb": (772, 785, 781, 778, 788),
-    "dislinucb": (59, 23_776, 25_124, 20_129, 23_824),
-    "fclub_dc": (648, 784, 791, 788, 771),
-    "dyclu": (49, 227, 777, 232, 269),
-    "hetofedbandit": (576, 669, 884, 700, 917),
-    "hetofedbandit_e": (174, 444, 822, 462, 582),
-}
-"""Regret in Table 1, by setting. FCLUB_DC has one user a server and U = D = 1.2, as in the authors' code."""
-
-SETTINGS = ((1, 0.85), (4, 0.85), (30, 0.85), (4, 0.65), (4, 0.05))
-"""M and γ."""
-
-SYSTEMS: dict[str, Callable[[], fb.System]] = {
-    "linucb": fb.linucb,
-    "dislinucb": fb.dislinucb,
-    "fclub_dc": partial(fb.fclub_dc, n_servers=30, upload=1.2, download=1.2, ridge=0.1, alpha=None),
-    "dyclu": fb.dyclu,
-    "hetofedbandit": fb.hetofedbandit,
-    "hetofedbandit_e": fb.hetofedbandit_e,
-    "hetofedbandit_async": fb.hetofedbandit_async,
-    "clustered_linucb": fb.clustered_linucb,
-}
 
 
 def world(n_clients: int, n_clusters: int, gap: float, horizon: int, sizes: Sizes = None) -> fb.environments.Clustered:
@@ -70,28 +45,11 @@ def measure(make: Callable[[], fb.System], env: fb.environments.Clustered, horiz
     return float(result.regret[-1]), result.communication.messages, index
 
 
-def cell(runs: Sequence[Run], paper: float | None = None) -> str:
-    """Mean ± standard error (messages), and the paper's figure."""
+def cell(runs: Sequence[Run]) -> str:
+    """Mean ± standard error (messages)."""
     regret = np.array([run[0] for run in runs])
     error = regret.std(ddof=1) / len(runs) ** 0.5
-    printed = "" if paper is None else f"; paper {paper:,}"
-    return f"{regret.mean():,.0f} ± {error:,.0f} ({np.mean([run[1] for run in runs]):,.0f}){printed}"
-
-
-def table1() -> None:
-    """Print Table 1: N = 30, T = 3,000."""
-    begin = time.perf_counter()
-    lines = []
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for name, make in SYSTEMS.items():
-            cells = []
-            for k, (clusters, gap) in enumerate(SETTINGS):
-                runs = list(pool.map(partial(measure, make, world(30, clusters, gap, 3000), 3000), SEEDS))
-                cells.append(cell(runs, PAPER[name][k] if name in PAPER else None))
-            lines.append([name.replace("_", "-"), *cells])
-            print("|", " | ".join(lines[-1]), "|", flush=True)
-    header = ["", *(f"M = {clusters}, γ = {gap:g}" for clusters, gap in SETTINGS)]
-    print(f"\n{table(header, lines)}\n\n{time.perf_counter() - begin:.0f} s")
+    return f"{regret.mean():,.0f} ± {error:,.0f} ({np.mean([run[1] for run in runs]):,.0f})"
 
 
 def imbalanced() -> None:

@@ -107,9 +107,8 @@ def world(sign: int) -> fb.environments.Recorded:
     taste = sign * np.where(np.array(LABELS)[who] == 0, 1.0, -1.0)
     means = 0.5 + 0.5 * taste[:, None] * X[..., 0]
     graph = 0.5 * (np.array(LABELS)[:, None] == np.array(LABELS))
-    return fb.environments.recorded(
-        who, X, means, means, rounds="all", graph=graph, server_of=(0, 0, 1, 1), partition=LABELS, d_global=1
-    )
+    known: Any = {"graph": graph, "server_of": (0, 0, 1, 1), "partition": LABELS, "d_global": 1}
+    return fb.environments.recorded(who, X, means, means, rounds="all", bound=1.0 + 1e-9, **known)
 
 
 def systems(structure: Structure, policy: fb.policies.Policy) -> Iterator[System]:

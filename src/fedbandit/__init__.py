@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from fedbandit.engine import Result, simulate
     from fedbandit.errors import FedbanditError
     from fedbandit.machines.client import ClientMachine
-    from fedbandit.network.client.client import AsyncClient, Client
+    from fedbandit.network.client.asynchronous import AsyncClient
+    from fedbandit.network.client.client import Client
     from fedbandit.network.peer.peer import Peer
     from fedbandit.presets import (
         async_linucb,
@@ -61,7 +62,7 @@ _NAMES = {
     "Result": "engine",
     "simulate": "engine",
     "FedbanditError": "errors",
-    "AsyncClient": "network.client.client",
+    "AsyncClient": "network.client.asynchronous",
     "Client": "network.client.client",
     "Peer": "network.peer.peer",
     "Comparison": "studies.compare",

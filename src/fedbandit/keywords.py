@@ -30,8 +30,8 @@ SYSTEMS = {
     "download": "≥ 1: a local cluster is sent a download when the shared det V(λ) is this many times its own.",
     "topology": "central, or who is whose neighbour: complete, ring, line, star, grid, or a matrix.",
     "ttl": "γ ≥ 1: how many hops a message travels, and how many estimators take turns.",
-    "cliques": "whether peers are covered by cliques of the graph's γ-th power, each with estimators of its own.",
-    "subsample": "whether an estimator learns only in the rounds in which it is used, as in the paper.",
+    "cliques": "whether a peer shares with its clique of the graph's γ-th power only, not with all within γ hops.",
+    "subsample": "whether γ estimators take turns, as in the paper, or one learns in every round.",
     # who shares with whom
     "graph": "the users' graph as a matrix; by default that of the environment.",
     "n_servers": "local servers; by default what the environment declares.",
@@ -58,6 +58,7 @@ SYSTEMS = {
     "shares": "what a served cluster is sent: models of all its members, or their buffers added (Alg. 2).",
     "requests": "for which of its clusters a client asks: the largest, or all.",
     "as_printed": "the paper to the letter instead of the tuned defaults.",
+    "feducb.as_printed": "Alg. 1 to the letter: published noise, Theorem 1's D, V = Mρ_min I at first.",
     "retest": "≥ 1: DyClu looks at a pair again when observations have grown this many times.",
     "odds": "how many times e^odds likelier one cluster is than two, before there are data.",
     "d_global": "length of the part of the model that everybody shares; by default what the environment declares.",

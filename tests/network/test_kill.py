@@ -20,7 +20,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedbandit.network.client.durable import DurableClient, stored_agreement
+from fedbandit.network.client.durable import DurableClient
+from fedbandit.network.client.journal import stored_agreement
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.stores import open_store
 from tests.network.servers import AGREEMENT, Coordinator

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit.messages import Contribution, encode
+from fedbandit.messages import Collect, Contribution, Message, encode
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.coordinator.config import FederationConfig, ServerConfig
 from fedbandit.network.coordinator.federation import Federation
@@ -154,9 +154,9 @@ def contributes_twice(kind: type[DurableClient]) -> bool:
 class SendsFirst(DurableClient):
     """Planted: what goes into a sum may leave before it is stored."""
 
-    def _snapshot(self, *, durable: bool) -> None:
-        if not self.machine.secure_sums or self.machine.stream is None or self.machine.stream.spent == 0:
-            super()._snapshot(durable=durable)
+    def contribute(self, epoch: int, included: int) -> Message | None:
+        made = self.machine.receive(Collect(self.machine.member, epoch, included))
+        return made[0] if made else None
 
 
 def test_a_crash_has_nobody_contribute_twice_to_an_epoch() -> None:

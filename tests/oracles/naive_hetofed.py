@@ -396,29 +396,59 @@ def scheduled(log: Log, *, growth: float, odds: float, sigma: float = 0.1, seed:
     return run
 
 
-def neighbourhoods(log: Log, *, retest: float = 1.0, sigma: float = 0.1, level: float = 0.01, seed: int = 0) -> Run:
-    """DyClu without change points: the model is the sum over everyone who tests alike."""
+def neighbourhoods(
+    log: Log,
+    *,
+    retest: float = 1.0,
+    window: int | None = None,
+    sigma: float = 0.1,
+    level: float = 0.01,
+    seed: int = 0,
+) -> Run:
+    """DyClu: the model is the sum over everyone who tests alike; with a window, also over models left at a change."""
     n, d = log.n_clients, log.dim
-    clients = [Client() for _ in range(n)]
-    near = np.ones((n, n), dtype=bool)
-    tested = [0] * n
+    clients = [Client() for _ in range(n)]  # after the first n: models that were left behind
+    near = {(i, j): True for i in range(n) for j in range(n)}  # user, slot
+    tested, steps = [0] * n, [0] * n
+    recent: list[list[bool]] = [[] for _ in range(n)]
     run = Run([], [], [], [])
     for s, i in enumerate(log.clients.tolist()):
-        V = sum((clients[j].own(d)[0] for j in range(n) if near[i, j]), np.zeros((d, d)))
-        b = sum((clients[j].own(d)[1] for j in range(n) if near[i, j]), np.zeros(d))
-        a = choose(Policy(sigma=sigma), V, b, log.arms[s], RIDGE, seed, i, clients[i].steps)
-        client = clients[i]
-        client.steps += 1
-        client.X.append(log.arms[s][a])
-        client.y.append(float(log.rewards[s][a]))
-        client.sent = len(client.X)
+        group = [clients[j] for j in range(len(clients)) if near[i, j]]
+        V = sum((client.own(d)[0] for client in group), np.zeros((d, d)))
+        b = sum((client.own(d)[1] for client in group), np.zeros(d))
+        a = choose(Policy(sigma=sigma), V, b, log.arms[s], RIDGE, seed, i, steps[i])
+        steps[i] += 1
         run.arms.append(a)
+        client, x, y = clients[i], log.arms[s][a], float(log.rewards[s][a])
+        if window is not None:
+            X, unlikely = np.array(client.X).reshape(-1, d), False
+            if np.linalg.matrix_rank(X) == d:
+                theta = np.linalg.lstsq(X, np.array(client.y), rcond=None)[0]
+                variance = sigma**2 * (1 + x @ np.linalg.inv(X.T @ X) @ x)
+                unlikely = bool(chi2.sf((y - x @ theta) ** 2 / variance, 1) < 0.01)
+            recent[i] = [*recent[i], unlikely][-window:]
+            if unlikely:
+                k = len(recent[i])
+                if sum(recent[i]) / k > 0.01 + math.sqrt(math.log(10) / (2 * k)) + TIE:
+                    left = len(clients)
+                    clients.append(client)
+                    clients[i], tested[i], recent[i] = Client(), 0, []
+                    for j in range(n):
+                        near[j, left] = near[j, i] and j != i
+                    for j in range(n):
+                        near[i, j] = near[j, i] = True
+                continue
+        client.X.append(x)
+        client.y.append(y)
+        client.sent = len(client.X)
         if client.sent >= retest * tested[i] - TIE:
             tested[i] = client.sent
-            for j in range(n):
+            for j in range(len(clients)):
                 if j != i:
                     value, df = statistic(client, clients[j], sigma, d)
-                    near[i, j] = near[j, i] = value <= critical(level / n**2, df, 0.0)
+                    near[i, j] = value <= critical(level / n**2, df, 0.0)
+                    if j < n:
+                        near[j, i] = near[i, j]
     return run
 
 

@@ -275,6 +275,28 @@ def test_neighbourhoods_equal_their_oracle(retest: float) -> None:
         assert simulate(fb.dyclu(retest=retest), log).arms.reshape(-1).tolist() == run.arms
 
 
+def test_dyclu_notices_changes_as_its_oracle_does(tmp_path: Path) -> None:
+    """Tastes turn into their opposites half way; without a window users would long be wrong."""
+    log = round_log(0, rounds=40)
+    sign = [1.0 if s < N * 20 else -1.0 for s in range(len(log.clients))]
+    means = [k * m for k, m in zip(sign, log.means, strict=True)]
+    rewards = [m + y - before for m, y, before in zip(means, log.rewards, log.means, strict=True)]
+    log = log._replace(means=means, rewards=rewards)
+    for retest in (1.0, 1.3):
+        run = naive_hetofed.neighbourhoods(log, retest=retest, window=8)
+        assert simulate(fb.dyclu(retest=retest, window=8), log).arms.reshape(-1).tolist() == run.arms
+    stays, notices = (simulate(fb.dyclu(window=window), log) for window in (None, 8))
+    assert notices.regret[-1] - notices.regret[19] < 0.5 * (stays.regret[-1] - stays.regret[19])
+    env = fb.environments.recorded(log.clients, log.arms, log.means, log.rewards, n_clients=N, rounds="all")
+    half = Simulation(fb.dyclu(window=8), env, 40, 0)
+    again = Simulation(fb.dyclu(window=8), env, 40, 0)
+    half.keep(tmp_path / "half.npz", 1)
+    while not half.finished:
+        half.advance()
+    assert again.keep(tmp_path / "half.npz", 1)
+    assert again.result().arms.tolist() == half.result().arms.tolist()
+
+
 def released(seed: int, counts: list[int], dim: int, *, shared: bool = True) -> tuple[list[Client], Members]:
     """Clients with so many observations each, all released, and the same as statistics."""
     rng = np.random.default_rng(seed)

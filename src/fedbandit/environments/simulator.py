@@ -21,10 +21,11 @@ Vectors = str | os.PathLike[str] | ArrayLike
 
 @dataclass(frozen=True)
 class Simulator(Collaborative):
-    """`Collaborative` with five groups of articles and of users, each with a random 0/1 mask on its features.
+    """Users on a graph in groups, and articles in groups, each with a random 0/1 mask on its features.
 
-    Entries are U(0, 1) (`features="uniform"`), or those of articles normal with variance (d − i)/d ("gaussian", as the
-    lab's code has it today); masked, and normalised to length one. Groups are blocks: articles 0, 1, … are the first.
+    Rewards and graph are those of `Collaborative`. Entries are U(0, 1) (`features="uniform"`), or those of articles are
+    normal with variance (d − i)/d ("gaussian", as the lab's code has it today); masked, and normalised to length one.
+    There are five groups, which are blocks: articles 0, 1, … are the first.
 
     users, articles: parameters (N, d) and a pool (P, d) that were drawn before, as arrays or as files of the lab; the
         sizes follow from them, and the seed decides only what is offered when.

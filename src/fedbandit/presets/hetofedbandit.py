@@ -162,10 +162,14 @@ def dyclu(
     pair_level: float | None = None,
     test_threshold: float | None = None,
     retest: float = 1.02,
+    window: int | None = None,
     **common: Unpack[Common],
 ) -> System:
-    """DyClu for parameters that do not change: all data in one place, everybody learns with those who test alike."""
-    structure = Neighbourhoods(test_level, test_threshold, retest, common.get("noise"), pair_level)
+    """DyClu: all data in one place, everybody learns with those who test alike.
+
+    window: with one, 20 say, users whose parameters change (`drift`) are noticed and begin anew (`Neighbourhoods`).
+    """
+    structure = Neighbourhoods(test_level, test_threshold, retest, common.get("noise"), pair_level, window)
     return compose(Never(), structure, **common)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from fedbandit.errors import number
+from fedbandit.errors import number, require, whole_number
 from fedbandit.model import TIE, FittedModel, Model
 from fedbandit.state import State, stored
 from fedbandit.structures.cliques import cliques
@@ -30,11 +31,16 @@ class Neighbourhoods(Structure):
     retest: a user is tested against all others when the number of its observations has grown by this factor; 1 for
         after each observation.
     noise: σ of the test, by default what the world declares.
+    window: τ, if users' parameters may change: an observation that its user's own least squares, once regular, finds
+        unlikely at `change_level` (χ², one degree of freedom) is not learnt from; and when of the last τ, or as many
+        as there are, more than change_level + √(log(1/change_failure)/(2τ)) were unlikely, the user begins anew. What
+        it had learnt stays as a user who never acts again, and is like others or not.
 
-    Reference: Li, Wu & Wang, DyClu (Unifying clustered and non-stationary bandits), 2021, for parameters that stay.
+    Reference: Li, Wu & Wang, DyClu (Unifying clustered and non-stationary bandits), 2021; its code for change points.
 
     Deviations:
-        D1. There are no change points: one model a user, for ever.
+        D1. Without `window` there are no change points: one model a user, for ever. The code compares the share of
+            unlikely observations with 0.1 + …, whatever the level of the test, which is 0.01.
         D2. `retest` is 1.02: neighbours' data are always up to date, who is a neighbour may be 2 % of the data late.
     """
 
@@ -43,6 +49,9 @@ class Neighbourhoods(Structure):
     retest: float = 1.02
     noise: float | None = None
     pair_level: float | None = None
+    window: int | None = None
+    change_level: float = 0.01
+    change_failure: float = 0.1
 
     separate: ClassVar[bool] = False
 
@@ -52,6 +61,11 @@ class Neighbourhoods(Structure):
         number(self.retest, "retest", "a finite number ≥ 1", at_least=1.0)
         if self.noise is not None:
             number(self.noise, "noise", "a finite number ≥ 0, or None", at_least=0.0)
+        if self.window is not None:
+            whole_number("window", self.window)
+        for name in ("change_level", "change_failure"):
+            value, between = getattr(self, name), "a probability strictly between 0 and 1"
+            require(0 < number(value, name, between) < 1, name, value, between)
 
     def thresholds(self, world: World) -> Array:
         """v for df = 0, …, d; without degrees of freedom nothing is tested."""
@@ -66,16 +80,24 @@ class Neighbourhoods(Structure):
 
 
 class Neighbours(Serving):
-    """All users' statistics in one place, and a graph of who is like whom."""
+    """All users' statistics in one place, and a graph of who is like whom.
+
+    A slot of V, b and n for each user, and after them one for each model that a change has left behind.
+    """
 
     def __init__(self, world: World, ridge: float, structure: Neighbourhoods) -> None:
         n, d = world.n_clients, world.dim
-        self.ridge = ridge
+        self.ridge, self.structure = ridge, structure
         self.retest = float(structure.retest)
         sigma = max(world.noise if structure.noise is None else structure.noise, LEAST_NOISE)
         self.thresholds = structure.thresholds(world) * sigma**2  # of s σ², by degrees of freedom
-        self.V, self.b, self.n = np.zeros((n, d, d)), np.zeros((n, d)), np.zeros(n, dtype=np.int64)
-        self.near = np.ones((n, n), dtype=np.bool_)
+        self.V: Array = np.zeros((n, d, d))
+        self.b: Array = np.zeros((n, d))
+        self.n: Ints = np.zeros(n, dtype=np.int64)
+        self.near = np.ones((n, n), dtype=np.bool_)  # user, slot
+        self._sigma = sigma
+        self._unlikely = critical_value(structure.change_level, 1, 0.0)
+        self._recent: list[list[int]] = [[] for _ in range(n)]  # of each user: which of the last observations were
         self._tested = np.zeros(n, dtype=np.int64)  # observations at the last test
         self._form, self._rank = np.zeros(n), np.zeros(n, dtype=np.int64)  # bᵀV⁻b and rank V
         self._formed = np.zeros(n, dtype=np.int64)  # the observations in these
@@ -87,12 +109,47 @@ class Neighbours(Serving):
         return FittedModel(Sums(V, near @ self.b, int(self.n[self.near[user]].sum())), self.ridge)
 
     def observe(self, user: int, x: Array, y: float) -> None:
-        """Learn; test the user against all others when it has enough new observations."""
+        """Learn; test the user against all others when it has enough new observations; begin anew after a change."""
+        window = self.structure.window
+        if window is not None:
+            unlikely = self._is_unlikely(user, x, y)
+            self._recent[user] = [*self._recent[user], int(unlikely)][-window:]
+            if unlikely:
+                self._begin_anew_if_changed(user)
+                return
         self.V[user] += np.multiply.outer(x, x)
         self.b[user] += y * x
         self.n[user] += 1
         if self.n[user] >= self.retest * self._tested[user] - TIE:
             self._test(user)
+
+    def _is_unlikely(self, user: int, x: Array, y: float) -> bool:
+        """(y − xᵀϑ)² > v σ² (1 + xᵀV⁻¹x), with the user's own least squares ϑ, if its V is regular."""
+        V, d = self.V[user], x.size
+        if self.n[user] < d or eliminate(V[None], self.b[user][None]).rank[0] < d:
+            return False
+        theta, u = np.linalg.solve(V, np.stack([self.b[user], x], axis=1)).T
+        return bool((y - x @ theta) ** 2 > self._unlikely * self._sigma**2 * (1 + x @ u) + TIE)
+
+    def _begin_anew_if_changed(self, user: int) -> None:
+        """Too many unlikely observations: what the user had learnt is that of a user who never acts again."""
+        recent, known = self._recent[user], self.structure
+        allowed = known.change_level + math.sqrt(math.log(1 / known.change_failure) / (2 * len(recent)))
+        if sum(recent) <= (allowed + TIE) * len(recent):
+            return
+        own = slice(user, user + 1)
+        self.V, self.b = np.append(self.V, self.V[own], axis=0), np.append(self.b, self.b[own], axis=0)
+        self.n = np.append(self.n, self.n[own])
+        self.V[user], self.b[user], self.n[user] = 0.0, 0.0, 0
+        left = self.near[:, user].copy()
+        left[user] = False
+        self.near = np.append(self.near, left[:, None], axis=1)
+        self.near[user, : len(self.near)] = self.near[:, user] = True
+        self._tested[user], self._recent[user] = 0, []
+        more = self.n.size - self._formed.size
+        self._form, self._rank = np.append(self._form, np.zeros(more)), np.append(self._rank, np.zeros(more, np.int64))
+        self._formed = np.append(self._formed, np.full(more, -1))
+        self._formed[user] = -1
 
     def _test(self, i: int) -> None:
         """Who is like user i now?"""
@@ -104,21 +161,29 @@ class Neighbours(Serving):
         near = np.ones(self.n.size, dtype=np.bool_)
         near[seen] = s <= self.thresholds[df] + TIE * (1.0 + self._form[i])
         near[i] = True
-        self.near[i] = self.near[:, i] = near
+        self.near[i] = near
+        self.near[:, i] = near[: len(self.near)]
         self._tested[i] = self.n[i]
 
     def groups_at_end(self) -> list[list[int]]:
         """The maximal cliques of the graph."""
-        return cliques(self.near)
+        return cliques(self.near[:, : len(self.near)])
 
     def state(self) -> State:
         """Users' statistics, the graph, and when each was tested."""
         near = self.near.astype(np.uint8)
-        return State({}, {"V": self.V, "b": self.b, "n": self.n, "near": near, "tested": self._tested})
+        header = {} if self.structure.window is None else {"recent": self._recent}
+        return State(header, {"V": self.V, "b": self.b, "n": self.n, "near": near, "tested": self._tested})
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        self.V, self.b, self.n = (stored(state, name, getattr(self, name).shape).copy() for name in ("V", "b", "n"))
-        self.near = stored(state, "near", self.near.shape).astype(np.bool_)
-        self._tested = stored(state, "tested", self.n.shape).copy()
-        self._formed[:] = -1
+        slots = self.n.size if self.structure.window is None else len(state.arrays["n"])
+        self.V, self.b, self.n = (
+            stored(state, name, (slots, *getattr(self, name).shape[1:])).copy() for name in ("V", "b", "n")
+        )
+        self.near = stored(state, "near", (len(self.near), slots)).astype(np.bool_)
+        self._tested = stored(state, "tested", self._tested.shape).copy()
+        self._form, self._rank = np.zeros(slots), np.zeros(slots, dtype=np.int64)
+        self._formed = np.full(slots, -1)
+        if self.structure.window is not None:
+            self._recent = state.header["recent"]

@@ -158,7 +158,7 @@ class FaultyNetwork:
     def compact(self, node: Node) -> None:
         """A client writes a snapshot."""
         if node.live is not None:
-            self._survive(node, lambda live: live._snapshot(durable=False))
+            self._survive(node, lambda live: live.journal.replace(durable=False))
             self.oracle.note_uploads(node)
 
     def tick(self) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedbandit.messages import Download, Upload, decode, encode
+from fedbandit.messages import Download, Restate, Upload, decode, encode
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.envelope import unseal
@@ -96,17 +96,24 @@ class Oracle:
     def note_applied(self, coordinator: Federation, node: Node, data: bytes) -> None:
         """If the coordinator has applied this upload now, no observation in it may have been applied before."""
         message = decode(data)
-        if data not in self._inside or not isinstance(message, Upload):
+        if not isinstance(message, Upload | Restate):
             return
         member = coordinator.register.record(node.client).member
         if coordinator.machine.applied.get(member, 0) < message.sequence:
             return
-        numbers = self._inside.pop(data)
+        made = [data] if isinstance(message, Upload) else [one for n, one in node.made.items() if n <= message.sequence]
+        for one in made:  # a statement of all uploads applies those that were not
+            if one in self._inside:
+                self._count(one)
+
+    def _count(self, data: bytes) -> None:
+        numbers, upload = self._inside.pop(data), decode(data)
+        assert isinstance(upload, Upload)
         twice = self.applied.intersection(numbers)
         assert not twice, f"observations {sorted(twice)} were applied twice"
         self.applied.update(numbers)
-        self.V += message.sums.V
-        self.b += message.sums.b
+        self.V += upload.sums.V
+        self.b += upload.sums.b
 
     def check(self, coordinator: Federation, nodes: list[Node]) -> None:
         """Raise AssertionError unless both sides of the federation agree with this account."""

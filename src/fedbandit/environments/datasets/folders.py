@@ -19,6 +19,7 @@ class Origin:
     download: str
     folders: tuple[str, ...]  # usual names of its folder, the best first
     signs: tuple[tuple[str, ...], ...]  # any of these sets of files says: here it is
+    keyword: str = "path=… (--path)"  # what names its folder
 
 
 def cache_folder() -> Path:
@@ -59,5 +60,5 @@ def _search(origin: Origin, places: Sequence[Path]) -> Path:
     wanted = ", or ".join(" and ".join(sign) for sign in origin.signs)
     raise FedbanditError(
         f"{origin.title} is not in {looked}: download {origin.download}, unpack it there as {origin.folders[0]!r} "
-        f"(the folder must have {wanted}), or name its folder with path=… (--path) or FEDBANDIT_DATA."
+        f"(the folder must have {wanted}), or name its folder with {origin.keyword} or FEDBANDIT_DATA."
     )

@@ -45,6 +45,7 @@ def find_social(name: str, friends: str, social: str | os.PathLike[str]) -> Path
         download="Dataset from https://github.com/HCDM/BanditLib",
         folders=(f"{BANDITLIB}/{name}", name),
         signs=((friends, PARTITION),),
+        keyword="social=…",
     )
     return find_folder(origin, None if social == BANDITLIB else social)
 

@@ -78,6 +78,14 @@ def number_of(choice: Arm | str | int) -> int:
     raise FedbanditError(f"The choice is {shown(choice)}, but must be what select returned, its id, or a token.")
 
 
+def not_waiting(number: int) -> FedbanditError:
+    """The error for a reward that nobody waits for."""
+    return FedbanditError(
+        f"Choice {id_of(number)} is not waiting for a reward here: it was made by another client, has its reward, "
+        "was forgotten, or was exported as a token."
+    )
+
+
 def sign(key: bytes, terms: bytes, exported: Exported) -> str:
     """The token of a choice."""
     data = _HEAD.pack(b"FC", _FORMAT, terms, exported.number) + exported.x.astype("<f8").tobytes()

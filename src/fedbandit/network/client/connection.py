@@ -235,6 +235,6 @@ class Connection:
         try:
             with self.lock():
                 self.client.flush()
-                self.client.compact()
+                self.client.journal.compact()
         except StoreError as error:
             self.problem = str(error)

@@ -3,10 +3,8 @@
 Theory of operation
 -------------------
 The journal is a snapshot and the entries since. Whatever changes the machine is an entry: a choice, a reward, an
-upload, a message that was taken. So what is written grows with what happens, not with what there is. The snapshot is
-written anew (`compact`) when the entries since the last one are larger than it: each byte is then rewritten a constant
-number of times. Only an upload that carries noise for privacy is written as a snapshot, since the mechanism's own state
-has changed in ways that nothing else repeats.
+upload, a message that was taken. Only an upload that carries noise for privacy is written as a snapshot, since the
+mechanism's own state has changed in ways that nothing else repeats.
 
 An upload is in the store, with its noise, before it can be sent, and the store has been told to survive a power cut
 (`outgoing`). From then on the same bytes are sent until they are acknowledged. Opening a state increments its epoch,
@@ -52,25 +50,23 @@ from fedbandit.messages import (
     decode,
     encode,
 )
+from fedbandit.network.client.choices import not_waiting
+from fedbandit.network.client.features import checked_log
+from fedbandit.network.client.journal import KIND, Journal
 from fedbandit.network.envelope import Envelope, extend, seal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import Store
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.sum_stream import SumStream
-from fedbandit.state import State, pack, pack_entry, require_like, restoring, unpack, unpack_entry
+from fedbandit.state import State, require_like, restoring, unpack, unpack_entry
 from fedbandit.sums import add, zero_sums
 from fedbandit.types import Array
 
-KIND = "client"
-JOURNAL = "client"
+JOURNAL = KIND
 _CHOICE = struct.Struct("<BQQ")  # kind, number, arms chosen so far
 _REWARD = struct.Struct("<BQd")
 _CHOSEN, _REWARDED, _GONE, _MADE, _TOOK, _REDEEMED, _SENDING = 1, 2, 3, 4, 5, 6, 7
 _CHAIN = 16
-COMPACT_AFTER = 2**20
-"""Bytes of entries after which a snapshot may be written; more if the last snapshot was larger."""
-MOST_UNWRITTEN = 4096
-"""Entries that may wait in memory while the store cannot be written; beyond that a snapshot takes their place."""
 MOST_REDEEMED = 50_000
 """Tokens that are remembered, so that none of them is taken twice."""
 
@@ -80,15 +76,6 @@ class Frame(NamedTuple):
 
     data: bytes
     awaits: int | None
-
-
-def stored_agreement(store: Store) -> tuple[Agreement, int] | None:
-    """The agreement and the member number that a store was made for."""
-    snapshot, _ = store.read(JOURNAL)
-    if snapshot is None:
-        return None
-    header = unpack(KIND, snapshot, store.where).header
-    return Agreement.of_json(header["agreement"]), int(header["member"])
 
 
 class DurableClient:
@@ -121,19 +108,18 @@ class DurableClient:
         """Uploads that carried something."""
         self._made: dict[int, tuple[int, bytes]] = {}  # unacknowledged upload → the chain before it, its bytes
         self._redeemed: dict[int, None] = {}  # tokens that were taken, the latest last
-        self._unwritten: list[bytes] = []
-        self._bytes = self._snapshot_bytes = 0  # of entries since the last snapshot, and of that
+        self.journal = Journal(store, self.lock, self._capture)
         self._safe = 0  # uploads up to this number are in the store and survive a power cut: these may be sent
         self._restating, self._stated = False, 0  # whether the coordinator has lost uploads; up to where it was told
         self._complete = True  # the last greeting was sent with an empty outbox
-        self._overdue = False  # a snapshot has to take the place of entries
         self._recover()
         if self.incarnation == 0:
             self.incarnation = entropy() | 1  # zero stands for none
         self.epoch += 1
         self.nonce = entropy()
         self.machine.number_choices_from(entropy() >> 1)  # of 62 random bits: no other client or opening has them
-        self._snapshot(durable=True)
+        self.journal.replace(durable=True)
+        self._safe = self.machine.sequence
 
     def _agree(self, agreement: Agreement) -> None:
         self.agreement = agreement
@@ -151,8 +137,8 @@ class DurableClient:
             machine.go_on_from(self.machine)
             self.machine = machine
             self._agree(agreement)
-            self._defer()
-        self._snapshot(durable=True)
+            self.journal.defer()
+        self.journal.replace(durable=True)
 
     # What the service asks
 
@@ -162,7 +148,7 @@ class DurableClient:
             choice = self.machine.select(arms, explore=explore, propensity=True)
             x = self.machine.waits_for(choice.number)
             assert x is not None
-            self._add(_CHOICE.pack(_CHOSEN, choice.number, self.machine.steps) + x.tobytes())
+            self.journal.add(_CHOICE.pack(_CHOSEN, choice.number, self.machine.steps) + x.tobytes())
         return choice
 
     def observe(self, choice: int, reward: float) -> None:
@@ -172,9 +158,9 @@ class DurableClient:
             if self.machine.waits_for(choice) is None:
                 raise not_waiting(choice)
             perceived = self.machine.perceive(reward)  # the journal has the noised reward: noise is drawn once
-            self._add(_REWARD.pack(_REWARDED, choice, perceived))
+            self.journal.add(_REWARD.pack(_REWARDED, choice, perceived))
             self._note(self.machine.take(choice, perceived))
-        self._append()
+        self.journal.write()
 
     def redeem(self, choice: int, x: Array, reward: float) -> None:
         """Learn the reward of a choice that was made elsewhere, or exported here; each is taken once."""
@@ -184,15 +170,15 @@ class DurableClient:
             if choice in self._redeemed:
                 raise FedbanditError(f"The reward of choice {choice:016x} has been learnt here already.")
             perceived = self.machine.perceive(reward)
-            self._add(_REWARD.pack(_REDEEMED, choice, perceived) + x.tobytes())
+            self.journal.add(_REWARD.pack(_REDEEMED, choice, perceived) + x.tobytes())
             self._note(self._redeem(choice, x, perceived))
-        self._append()
+        self.journal.write()
 
     def forget(self, choice: int) -> None:
         """The reward of this choice will never come."""
         with self.lock:
             self.machine.forget(choice)
-            self._add(_REWARD.pack(_GONE, choice, 0.0))
+            self.journal.add(_REWARD.pack(_GONE, choice, 0.0))
 
     def export(self, choice: int) -> Array:
         """The context of a choice that is handed over: from now on only a token brings its reward."""
@@ -201,37 +187,24 @@ class DurableClient:
             if x is None:
                 raise not_waiting(choice)
             self.machine.forget(choice)
-            self._add(_REWARD.pack(_GONE, choice, 0.0))
+            self.journal.add(_REWARD.pack(_GONE, choice, 0.0))
         return x
 
     def learn(self, contexts: Array, rewards: Array) -> None:
         """Learn from past logs: a warm start. Uploads follow when the trigger says so."""
-        X, y = np.ascontiguousarray(contexts, dtype=np.float64), np.asarray(rewards, dtype=np.float64)
-        shape = f"({X.shape[0] if X.ndim else 0}, {self.machine.context_dim})"
-        require(X.ndim == 2 and X.shape[1] == self.machine.context_dim, "the shape of contexts", X.shape, shape)
-        require(y.shape == (len(X),), "the shape of rewards", y.shape, f"({len(X)},)")
-        bound, most = self.machine.bound, self.agreement.reward_bound
-        longest = float(np.sqrt((X * X).sum(axis=1)).max(initial=0.0))
-        require(longest <= bound * (1 + 1e-9), "the norm of a context", longest, f"at most {bound:g}")
-        largest = float(np.abs(y).max(initial=0.0))
-        require(largest <= most, "the largest |reward|", largest, f"at most {most:g}")
+        machine = self.machine
+        X, y = checked_log(contexts, rewards, machine.context_dim, machine.bound, self.agreement.reward_bound)
         with self.lock:
-            self._defer()  # one snapshot instead of an entry each
+            self.journal.defer()  # one snapshot instead of an entry each
         for x, reward in zip(X, y, strict=True):
             with self.lock:
                 self.machine.learn(x, self.machine.perceive(float(reward)))
                 self._note(self.machine.speak())
-        self._snapshot(durable=True)
+        self.journal.replace(durable=True)
 
     def flush(self) -> None:
         """Write what waits in memory."""
-        if self._unwritten or self._overdue:
-            self._append()
-
-    def compact(self) -> None:
-        """Write a snapshot if the entries since the last one are larger than it. For a thread that has the time."""
-        if self._bytes > max(COMPACT_AFTER, self._snapshot_bytes):
-            self._snapshot(durable=False)
+        self.journal.write()
 
     def _check(self, reward: float) -> None:
         most = self.agreement.reward_bound
@@ -283,19 +256,19 @@ class DurableClient:
             messages = self.machine.receive(message)
             changed = before != (self.machine.version, len(self.machine.outbox)) or isinstance(message, Threshold)
             if changed:
-                self._add(bytes([_TOOK]) + encode(message))
+                self.journal.add(bytes([_TOOK]) + encode(message))
             if changed and isinstance(message, Download):
                 self.asking = None
             self._note(messages)
         if changed:
-            self._append()
+            self.journal.write()
 
     def contribute(self, epoch: int, included: int) -> Message | None:
         """This client's part of a secure sum: in the store, as spent, when this returns."""
         with self.lock:
             made = self.machine.receive(Collect(self.machine.member, epoch, included))
-            self._defer()
-        self._snapshot(durable=True)
+            self.journal.defer()
+        self.journal.replace(durable=True)
         return made[0] if made else None
 
     # How it is kept
@@ -388,9 +361,9 @@ class DurableClient:
             if isinstance(message, Upload):
                 data = encode(message)
                 if self.machine.stream is None or message.sums.n == 0:
-                    self._add(bytes([_MADE]) + self.chain.to_bytes(_CHAIN, "little") + data)
+                    self.journal.add(bytes([_MADE]) + self.chain.to_bytes(_CHAIN, "little") + data)
                 else:
-                    self._defer()
+                    self.journal.defer()
                 self._note_upload(message, data)
                 self.asking = None
             elif isinstance(message, Request):
@@ -408,71 +381,15 @@ class DurableClient:
         if len(self._made) > len(self.machine.outbox):
             self._made = {n: made for n, made in self._made.items() if n in self.machine.outbox}
 
-    def _add(self, entry: bytes) -> None:
-        """Note an entry, to be written soon. The lock is held."""
-        if self._overdue:
-            return  # a snapshot will have it
-        if len(self._unwritten) < MOST_UNWRITTEN:
-            self._unwritten.append(pack_entry(KIND, entry))
-        else:
-            self._defer()
-
-    def _defer(self) -> None:
-        """The next write is a snapshot, which has everything. The lock is held."""
-        self._overdue = True
-        self._unwritten.clear()
-
     def _make_safe(self) -> None:
         """Write all there is, such that it survives a power cut."""
-        if self._overdue:
-            self._snapshot(durable=True)
-            return
         with self.lock:
-            self._add(struct.pack("<BQ", _SENDING, self.machine.sequence))
-        self._append(durable=True)
-
-    def _append(self, *, durable: bool = False) -> None:
-        if self._overdue:
-            self._snapshot(durable=durable)
-            return
-        with self.lock:
-            entries, self._unwritten = self._unwritten, []
             sequence = self.machine.sequence
-        try:
-            self.store.append(JOURNAL, entries, durable=durable)
-        except BaseException:
-            with self.lock:
-                self._unwritten = entries + self._unwritten
-                if self._overdue or len(self._unwritten) > MOST_UNWRITTEN:
-                    self._defer()
-            raise
-        self._bytes += sum(map(len, entries))
-        self._safe = sequence if durable else self._safe
-
-    def _snapshot(self, *, durable: bool) -> None:
-        with self.lock:
-            self._defer()
-            finish, sequence = self._capture(), self.machine.sequence
-            self._overdue = False  # entries from now on are after this snapshot
-        try:
-            data = pack(KIND, finish())
-            self.store.replace(JOURNAL, data, durable=durable)
-        except BaseException:
-            with self.lock:
-                self._defer()
-            raise
-        self._bytes, self._snapshot_bytes = 0, len(data)
-        self._safe = sequence if durable else self._safe
+            self.journal.add(struct.pack("<BQ", _SENDING, sequence))
+        self.journal.write(durable=True)
+        self._safe = sequence
 
     def _seal(self, chain: int, message: bytes) -> bytes:
         return seal(
             Envelope(self.incarnation, self.epoch, self.nonce, self.machine.sequence, chain, self.terms), message
         )
-
-
-def not_waiting(choice: int) -> FedbanditError:
-    """The error for a reward that nobody waits for."""
-    return FedbanditError(
-        f"Choice {choice:016x} is not waiting for a reward here: it was made by another client, has its reward, "
-        "was forgotten, or was exported as a token."
-    )

@@ -64,6 +64,7 @@ def _describe(name: str, hosted: HostedFederation) -> dict[str, Any]:
         "alone": _total(hosted, "alone"),
         "activity": {"begin": activity.begin, "width": activity.width, "slices": list(activity.slices)},
         "clusters": clusters(federation),
+        "unopened": "" if federation.machine.pool is None else federation.machine.pool.unopened,
         "clients": clients,
         "refusals": dict(federation.refusals),
         "refused": [{"at": at, "client": client, "kind": kind} for at, client, kind in list(federation.refused)],

@@ -40,7 +40,7 @@ EXPERIMENT = Experiment(
     ),
     scales={
         "quick": Scale(_points((5, 10, 20, 40), 3_000, 10_000, (1.0, 10.0)), seeds=3),
-        "paper": Scale(_points((10, 25, 50, 100), 100_000, 1_000_000, (0.1, 1.0, 10.0)), seeds=5),
+        "paper": Scale(_points((10, 25, 50, 100), 100_000, 1_000_000, (0.1, 1.0, 10.0)), seeds=3),
     },
     panels=(
         Sweep(y="per_client_regret", x="agents M", facet="agents", log_x=True, log=True),

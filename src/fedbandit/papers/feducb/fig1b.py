@@ -38,7 +38,7 @@ EXPERIMENT = Experiment(
         "With D = 0 everybody synchronises after each observation, M times a round: M²T uploads, so the horizon is "
         "short.",
     ),
-    scales={"quick": Scale(_points(10, 1_000), seeds=3), "paper": Scale(_points(100, 3_000), seeds=3)},
+    scales={"quick": Scale(_points(10, 1_000), seeds=3), "paper": Scale(_points(100, 1_000), seeds=3)},
     panels=(Curves(y="per_client_regret", log=True), Tradeoff(y="per_client_regret", log=True)),
     measures=("per_client_regret", "messages"),
     claims=(
