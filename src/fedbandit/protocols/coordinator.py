@@ -25,15 +25,15 @@ them back, let a member go, and be told what all uploads of a member amount to, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
-from fedbandit.messages import Collect, Download, Join, Message, Upload
-from fedbandit.protocols.contributions import Contributing, check_upload
-from fedbandit.protocols.pool import Pooling
+from fedbandit.messages import Collect, Contribution, Download, Join, Message, Upload
+from fedbandit.protocols.contributions import Contributing, check_upload, is_retry
+from fedbandit.protocols.pool import Pool, Privatiser
 from fedbandit.sharing import NEVER, Groups, Noise, Share, Sharing, no_members
 from fedbandit.state import State, StateError, require_like
 from fedbandit.sums import Sums
@@ -46,22 +46,6 @@ NOTHING_COUNTED = -1e300
 Messages = list[Message]
 
 
-class Privatiser(Protocol):
-    """What noises one member's statistics, each increment exactly once."""
-
-    def release(self, sums: Sums) -> Sums:
-        """What may be used in place of `sums`."""
-        ...
-
-    def state(self) -> dict[str, Any]:
-        """What must survive a crash."""
-        ...
-
-    def restore(self, saved: Mapping[str, Any]) -> None:
-        """Go on from there."""
-        ...
-
-
 class Call(NamedTuple):
     """Members who were asked for what they have, and whose answers are still to come."""
 
@@ -69,7 +53,7 @@ class Call(NamedTuple):
     missing: set[int]
 
 
-class Coordinator(Contributing, Pooling):
+class Coordinator(Contributing):
     """What coordinators have in common: statistics, versions of downloads, uploads applied, and calls."""
 
     def __init__(self, sharing: Sharing, world: World, dim: int, ridge: float, noise: Noise | None = None) -> None:
@@ -92,7 +76,7 @@ class Coordinator(Contributing, Pooling):
         self.done = 0  # rounds, when `end_round` was last called
         self.privatise: Callable[[int], Privatiser | None] | None = None  # of a trusted coordinator
         self.streams: dict[int, Privatiser] = {}
-        self.pool = None  # of everybody together, where one total is all that is noised
+        self.pool: Pool | None = None  # of everybody together, where one total is all that is noised
         self.contributions = None
         self._logdet: tuple[Array, float] = np.zeros(0), 0.0  # of the last matrix that was asked for
 
@@ -260,6 +244,33 @@ class Coordinator(Contributing, Pooling):
         included = self.pool.included.get(member, 0) if self.pool is not None and self.pool.secure else 0
         return Collect(member, int(self.called_in[member]), included)
 
+    def take_sum(self, epoch: int, words: NDArray[np.uint64], counts: Mapping[int, int]) -> Messages:
+        """The masked sum of an epoch has been opened, over these members, who have observed so much in all."""
+        if self.pool is None or epoch not in self.calls:
+            raise FedbanditError(f"The sum of epoch {epoch} is not under way.")
+        for member in counts:
+            self.check_member(member)
+        self.pool.take_sum(epoch, words, counts, self.members)
+        return self.collected(self.calls.pop(epoch).members)
+
+    @property
+    def secure_sums(self) -> bool:
+        """Whether this coordinator sees opened sums only."""
+        return self.pool is not None and self.pool.secure
+
+    def contribute(self, message: Contribution) -> Messages:
+        """Take a member's part of the sum that is under way; the last one opens it."""
+        self.check_member(message.member)
+        call = self.calls.get(message.epoch)
+        if self.pool is None or call is None:
+            raise FedbanditError(
+                f"Client {message.member} contributed to the sum of epoch {message.epoch}, which is not under way."
+            )
+        if self.pool.contribute(message, member=message.member in call.members):
+            call.missing.discard(message.member)
+            return self._go_on(message.epoch)
+        return []
+
     def answered(self, member: int) -> Messages:
         """A member has answered its call, or an earlier one that nobody waits for any more."""
         for epoch, call in self.calls.items():
@@ -383,15 +394,6 @@ class Coordinator(Contributing, Pooling):
             if stream is None:
                 raise StateError(f"The state has noise of client {i}, but this coordinator is not trusted with it.")
             stream.restore(saved)
-
-
-def is_retry(upload: Upload, applied: int) -> bool:
-    """Whether an upload has been applied before, if `applied` was the last one; one that skips a number is refused."""
-    if upload.sequence > applied + 1:
-        raise FedbanditError(
-            f"Client {upload.member} sent upload {upload.sequence}, but {applied + 1} is the next one expected."
-        )
-    return upload.sequence <= applied
 
 
 def not_taken(message: Message) -> FedbanditError:

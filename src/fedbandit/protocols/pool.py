@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
-from fedbandit.messages import Contribution, Message, decode, encode
+from fedbandit.messages import Contribution, decode, encode
 from fedbandit.sharing import Members
 from fedbandit.state import StateError, require_arrays_like
 from fedbandit.sums import Sums
@@ -38,6 +38,22 @@ class Noisy(Protocol):
     @property
     def variance(self) -> float:
         """Off the diagonal."""
+        ...
+
+
+class Privatiser(Protocol):
+    """What noises one member's statistics, each increment exactly once."""
+
+    def release(self, sums: Sums) -> Sums:
+        """What may be used in place of `sums`."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What must survive a crash."""
+        ...
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from there."""
         ...
 
 
@@ -198,49 +214,3 @@ class Pool:
 def _use(noisy: Noisy, members: Members) -> None:
     members.V[0], members.b[0], members.variance = noisy.V, noisy.b, noisy.variance
     members.forget_shares()
-
-
-class Pooling:
-    """What a coordinator does whose members' statistics are one noisy total."""
-
-    pool: Pool | None
-    members: Members
-    calls: dict[int, Any]
-
-    def check_member(self, member: int) -> None:
-        """Refuse numbers that are none."""
-        raise NotImplementedError
-
-    def collected(self, members: list[int]) -> list[Message]:
-        """What to do when everybody who was called has answered."""
-        raise NotImplementedError
-
-    def _go_on(self, epoch: int) -> list[Message]:
-        raise NotImplementedError
-
-    def contribute(self, message: Contribution) -> list[Message]:
-        """Take a member's part of the sum that is under way; the last one opens it."""
-        self.check_member(message.member)
-        call = self.calls.get(message.epoch)
-        if self.pool is None or call is None:
-            raise FedbanditError(
-                f"Client {message.member} contributed to the sum of epoch {message.epoch}, which is not under way."
-            )
-        if self.pool.contribute(message, member=message.member in call.members):
-            call.missing.discard(message.member)
-            return self._go_on(message.epoch)
-        return []
-
-    def take_sum(self, epoch: int, words: NDArray[np.uint64], counts: Mapping[int, int]) -> list[Message]:
-        """The masked sum of an epoch has been opened, over these members, who have observed so much in all."""
-        if self.pool is None or epoch not in self.calls:
-            raise FedbanditError(f"The sum of epoch {epoch} is not under way.")
-        for member in counts:
-            self.check_member(member)
-        self.pool.take_sum(epoch, words, counts, self.members)
-        return self.collected(self.calls.pop(epoch).members)
-
-    @property
-    def secure_sums(self) -> bool:
-        """Whether this coordinator sees opened sums only."""
-        return self.pool is not None and self.pool.secure
