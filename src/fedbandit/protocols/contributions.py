@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,22 @@ from fedbandit.sums import Sums, nothing
 from fedbandit.types import Ints
 
 _NAMES = ("V", "b", "n", "releases")
+
+
+class Privatiser(typing.Protocol):
+    """What noises one member's statistics, each increment exactly once."""
+
+    def release(self, sums: Sums) -> Sums:
+        """What may be used in place of `sums`."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What must survive a crash."""
+        ...
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        ...
 
 
 class Contributions:
@@ -201,3 +217,12 @@ def check_upload(upload: Upload, dim: int) -> None:
         raise FedbanditError(f"Client {upload.member} says that it knows {upload.known}, which is not finite.")
     if upload.sums is not nothing(dim) and not (np.isfinite(V).all() and np.isfinite(b).all()):
         raise FedbanditError(f"Client {upload.member} sent statistics that are not finite.")
+
+
+def is_retry(upload: Upload, applied: int) -> bool:
+    """Whether an upload has been applied before, if `applied` was the last one; one that skips a number is refused."""
+    if upload.sequence > applied + 1:
+        raise FedbanditError(
+            f"Client {upload.member} sent upload {upload.sequence}, but {applied + 1} is the next one expected."
+        )
+    return upload.sequence <= applied
