@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -25,22 +25,6 @@ from fedbandit.sums import Sums, nothing
 from fedbandit.types import Ints
 
 _NAMES = ("V", "b", "n", "releases")
-
-
-class Privatiser(typing.Protocol):
-    """What noises one member's statistics, each increment exactly once."""
-
-    def release(self, sums: Sums) -> Sums:
-        """What may be used in place of `sums`."""
-        ...
-
-    def state(self) -> dict[str, Any]:
-        """What must survive a crash."""
-        ...
-
-    def restore(self, saved: Mapping[str, Any]) -> None:
-        """Go on from there."""
-        ...
 
 
 class Contributions:

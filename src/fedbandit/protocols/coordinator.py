@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Contribution, Download, Join, Message, Upload
-from fedbandit.protocols.contributions import Contributing, Privatiser, check_upload, is_retry
-from fedbandit.protocols.pool import Pool
+from fedbandit.protocols.contributions import Contributing, check_upload, is_retry
+from fedbandit.protocols.pool import Pool, Privatiser
 from fedbandit.sharing import NEVER, Groups, Noise, Share, Sharing, no_members
 from fedbandit.state import State, StateError, require_like
 from fedbandit.sums import Sums
@@ -150,7 +150,8 @@ class Coordinator(Contributing):
 
     def gathered(self) -> Sums:
         """All that was ever uploaded; noised, if this coordinator is trusted to do that."""
-        return Sums(self.members.V.sum(axis=0), self.members.b.sum(axis=0), int(self.members.n.sum()))
+        members = self.members
+        return Sums(members.V.sum(axis=0), members.b.sum(axis=0), int(members.n.sum()))
 
     def groups(self) -> list[list[int]] | None:
         """Who shares with whom; None if everyone does."""
