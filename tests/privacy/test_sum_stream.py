@@ -239,6 +239,7 @@ def test_numbers_that_do_not_fit_are_refused() -> None:
         ({"trust": "sums", "calibration": "published"}, "trust is 'sums'"),
         ({"trust": "sums", "epsilon": [1.0] * 5}, "one number where one total is noised"),
         ({"trust": "coordinator", "contribution": 5}, "contribution is 5"),
+        ({"trust": "sums", "kind": "endless"}, "kind is 'endless'"),
     ],
 )
 def test_bad_terms_are_refused(keywords: dict[str, Any], sentence: str) -> None:

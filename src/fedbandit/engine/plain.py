@@ -215,8 +215,9 @@ class PlainLearner:
         self._done, self._late = header["done"], {}
         for due, user, choice, y in arrays["late"].tolist():
             self._late.setdefault(int(due), []).append((int(user), int(choice), y))
-        if "served.rounds" in arrays:
+        kinds = {name.partition(".")[0] for name in arrays}  # one array of a kind that is gone is an error below
+        if "served" in kinds:
             self.services = Services.from_arrays(arrays)
-        if "clusters.rounds" in arrays:
+        if "clusters" in kinds:
             self._found = Partitions.from_arrays(arrays)
             self._groups = self.federation.groups()

@@ -21,6 +21,11 @@ P = ParamSpec("P")
 PRESETS: dict[str, Callable[..., System]] = {}
 
 
+POOLED_WIDTH = 0.6
+"""α where one client's noise is in everybody's total (`trust`), unless a number of the formula is given: its bounds are
+far from what such noise does. The best of a few in FedUCB's world, and good in others (docs/privacy.md)."""
+
+
 class Common(TypedDict, total=False):
     """Keywords that every learning preset takes.
 
@@ -131,6 +136,8 @@ def compose(
 ) -> System:
     """A system of these parts with the policy and ridge that the common keywords ask for."""
     ridge, policy = common.get("ridge", 0.1), common.get("policy", "ucb")
+    if privacy is not None and privacy.pooled and policy == "ucb" and not common.keys() & {"noise", "confidence"}:
+        common.setdefault("alpha", POOLED_WIDTH)
     width: dict[str, Any] = {key: value for key, value in common.items() if key not in ("ridge", "policy")}
     unexpected = sorted(set(common) - set(Common.__annotations__))
     if unexpected:

@@ -20,9 +20,8 @@ GROWTH, BATCH = 1.5, 16
 """When clients synchronise by counts: half as many observations more, and 16 at least. Few enough releases that their
 noise is near that of a single one, and often enough that little is learnt late."""
 
-EARLY, WIDTH = 4, 0.6
-"""Where all share the noise of one (`trust`): synchronise from 4 observations on, and a width instead of the formula,
-whose bounds are far from what such noise does; the best of a few in FedUCB's world (docs/privacy.md)."""
+EARLY = 4
+"""Where all share the noise of one (`trust`): from so many observations on."""
 
 
 @preset
@@ -92,8 +91,6 @@ def feducb(
     else:
         D = "theorem" if threshold is None else threshold
         protocol = Gossip(topology, ttl, None, 1, D, cliques, subsample)
-    if private.pooled and common.get("policy", "ucb") == "ucb" and not common.keys() & {"noise", "confidence"}:
-        common.setdefault("alpha", WIDTH)
     return compose(protocol, Everyone(), privacy=private, **common)
 
 

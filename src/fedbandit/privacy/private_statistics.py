@@ -144,6 +144,8 @@ class PrivateStatistics(Privacy):
             require(self.own is None, "own", self.own, "None with the published calibration, which settles it")
         if self.trust != "nobody":
             require(len(self._budgets) == 1, "epsilon", self.epsilon, "one number where one total is noised for all")
+        if self.trust == "sums":
+            require(self.kind != "endless", "kind", self.kind, "one with a number of releases, for secure sums")
         if self.trust == "coordinator":
             require(self.contribution is None, "contribution", self.contribution, "None with trust='coordinator'")
 

@@ -2,71 +2,62 @@
 
 from __future__ import annotations
 
-from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, SquaredBonus, Uniform, Widest
-from fedbandit.privacy import (
-    NoisyRewards,
-    NoPrivacy,
-    PrivateRewards,
-    PrivateStatistics,
-    PublishedClusters,
-    PublishedSums,
-    RewardSums,
-)
-from fedbandit.protocols import CountTriggered, EventTriggered, Gossip, Never, Scheduled, ServerQueue, Synchronous
-from fedbandit.structures import (
-    Alone,
-    Central,
-    Clustering,
-    Everyone,
-    EvidenceClusters,
-    FixedGroups,
-    HomogeneityCliques,
-    Laplacian,
-    PhasedClusters,
-    PrunedGraph,
-    ReleasedPhases,
-    Servers,
-    SplitAndMerge,
-    WeightedGraph,
-)
+from fedbandit import policies, privacy, protocols, structures
+from fedbandit.policies import LinPHE, LinTS
+from fedbandit.protocols import CountTriggered, EventTriggered, Never, Scheduled
+from fedbandit.structures import Clustering, HomogeneityCliques, Laplacian, WeightedGraph
 from fedbandit.system import System
 
-POLICIES = {UCB, Greedy, LinPHE, LinTS, SquaredBonus, Uniform, Widest}
-PROTOCOLS = {CountTriggered, EventTriggered, Gossip, Never, Scheduled, ServerQueue, Synchronous}
-STRUCTURES = {
-    Alone,
-    Central,
-    Everyone,
-    EvidenceClusters,
-    FixedGroups,
-    HomogeneityCliques,
-    Laplacian,
-    PhasedClusters,
-    PrunedGraph,
-    ReleasedPhases,
-    Servers,
-    SplitAndMerge,
-    WeightedGraph,
+KNOWN: dict[str, set[type]] = {
+    "policy": {
+        policies.UCB,
+        policies.Greedy,
+        policies.LinPHE,
+        policies.LinTS,
+        policies.SquaredBonus,
+        policies.Uniform,
+        policies.Widest,
+    },
+    "protocol": {
+        protocols.CountTriggered,
+        protocols.EventTriggered,
+        protocols.Gossip,
+        protocols.Never,
+        protocols.Scheduled,
+        protocols.ServerQueue,
+        protocols.Synchronous,
+    },
+    "structure": {
+        structures.Alone,
+        structures.Central,
+        structures.Everyone,
+        structures.EvidenceClusters,
+        structures.FixedGroups,
+        structures.HomogeneityCliques,
+        structures.Laplacian,
+        structures.PhasedClusters,
+        structures.PrunedGraph,
+        structures.ReleasedPhases,
+        structures.Servers,
+        structures.SplitAndMerge,
+        structures.WeightedGraph,
+    },
+    "privacy": {
+        privacy.NoPrivacy,
+        privacy.NoisyRewards,
+        privacy.PrivateRewards,
+        privacy.PrivateStatistics,
+        privacy.PublishedClusters,
+        privacy.PublishedSums,
+        privacy.RewardSums,
+    },
 }
-PRIVACIES = {
-    NoPrivacy,
-    NoisyRewards,
-    PrivateRewards,
-    PrivateStatistics,
-    PublishedClusters,
-    PublishedSums,
-    RewardSums,
-}
+"""The parts that have kernels; a subclass of one may do something else, and has none."""
 
 
 def unknown_part(system: System) -> str | None:
     """The first part of a system that has no kernel, in words."""
-    for role, kinds in (
-        ("policy", POLICIES),
-        ("protocol", PROTOCOLS),
-        ("structure", STRUCTURES),
-        ("privacy", PRIVACIES),
-    ):
+    for role, kinds in KNOWN.items():
         part = getattr(system, role)
         if type(part) not in kinds:
             return f"the {role} {type(part).__name__}"

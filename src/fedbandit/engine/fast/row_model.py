@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -102,8 +102,8 @@ class RowModel:
 
     @property
     def silent(self) -> bool:
-        """Whether it has nothing to exchange yet."""
-        return self._rows.is_silent(self._number)
+        """Rows exchange from the start."""
+        return False
 
     @property
     def n(self) -> int:
@@ -187,17 +187,13 @@ class RowModel:
         """Nothing."""
 
 
-class RowHolder:
+class RowHolder(Protocol):
     """Who knows where rows are."""
 
     def row_of_model(self, number: int) -> Array:
         """The row of a model."""
-        raise NotImplementedError
+        ...
 
-    def postpone(self, number: int) -> bool | None:  # noqa: ARG002 - most never do
+    def postpone(self, number: int) -> bool | None:
         """Have the link asked before a row next acts: whether it has acted, or None if that is not done."""
-        return None
-
-    def is_silent(self, number: int) -> bool:  # noqa: ARG002 - most never are
-        """Whether a model has nothing to exchange yet."""
-        return False
+        ...

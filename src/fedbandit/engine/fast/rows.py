@@ -17,7 +17,6 @@ from fedbandit.engine.fast.plan import plan_of
 from fedbandit.engine.fast.rewards import no_late
 from fedbandit.engine.fast.row import empty_rows, row_length, start_row
 from fedbandit.engine.fast.row_link import RowLink, RowPeers
-from fedbandit.engine.fast.row_model import RowHolder
 from fedbandit.engine.fast.rules import (
     EVENT,
     HUB_FULL,
@@ -53,7 +52,7 @@ LARGE = 64
 """Dimensions from which on it takes longer to adopt a download than to ask whether there is one."""
 
 
-class RowsLearner(RowHolder):
+class RowsLearner:
     """The rows of all clients. Either their whole exchange is compiled (the hub), or machines carry it (a link)."""
 
     def __init__(self, system: System, env: Environment, world: World, seed: int) -> None:
