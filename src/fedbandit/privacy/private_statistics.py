@@ -396,9 +396,9 @@ class PrivateStatistics(Privacy):
             unit="one interaction" if self.contribution is None else f"a client ({self.contribution} interactions)",
             mechanism=noise if weakest is None else weakest.description,
             true_epsilon=epsilon_of(weakest) if published and weakest is not None else None,
-            definition="joint" if self.waits else "given later records",  # FedUCB chooses by what is pending, too
+            definition="given later records" if self.keeps_own or published else "joint",
             trust=self.trust,
-            own="released" if self.waits else "exact",
+            own="exact" if self.keeps_own else "released",
             public=("that and when it took part", "how many rewards it observed"),
             mu=None if weakest is None else distance(weakest),
             context_bound=None if self.world is None else self.world.bound,
