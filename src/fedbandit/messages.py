@@ -317,6 +317,17 @@ def decode(data: bytes) -> Message:
     return Join(member, first, second) if kind == Join.kind else Request(member, real)
 
 
+def readdressed(data: bytes, message: Download) -> bytes:
+    """The encoded download `data` for another member who is sent the same statistics, without encoding them again.
+
+    >>> one, two = (Download(i, 7, 2 * i, zero_sums(2)) for i in (3, 4))
+    >>> readdressed(encode(one), two) == encode(two)
+    True
+    """
+    numbers = struct.pack("<QQQ", message.member, message.version, message.acknowledged)
+    return b"".join((data[:8], numbers, data[8 + len(numbers) :]))
+
+
 def is_a(kind: type[Message], data: bytes) -> bool:
     """Whether the header of an encoded message says that it is of this kind.
 

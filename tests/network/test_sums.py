@@ -130,7 +130,7 @@ def test_what_is_not_masked_is_refused() -> None:
 def test_steps_of_no_sum_are_refused_with_a_sentence() -> None:
     with served(host_of(agreement("sums"))) as url:
         for body, sentence in ((b"nonsense", "has not joined"), (b"", "has not joined")):
-            headers = {"X-Fedbandit-Name": "c0"}
+            headers = {"X-Fedbandit-Name": "c0", "Content-Type": "application/octet-stream"}
             urllib.request.urlopen(
                 urllib.request.Request(f"{url}/v1/shops/invitation", headers=headers), timeout=10
             ).close()

@@ -3,54 +3,121 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
+import os
+import sys
+import time
 from pathlib import Path
 
 from fedbandit.errors import FedbanditError
 
-SUMMARY = "Make certificates and tokens: init, add-client, revoke; peers."
+SUMMARY = "Make certificates and tokens: init, add-client, list, renew, revoke; peers."
 
 
 def add_flags(command: argparse.ArgumentParser) -> None:
     """What to do, and for whom."""
-    command.add_argument("action", choices=("init", "add-client", "revoke", "peers"))
-    command.add_argument("name", nargs="?", metavar="NAME", help="whose token")
+    command.add_argument("action", choices=("init", "add-client", "list", "renew", "revoke", "peers"))
+    command.add_argument("name", nargs="?", metavar="NAME", help="whose token; renew without it: the certificate")
     command.add_argument("--keys", type=Path, default=Path("keys"), metavar="FOLDER", help="default: keys")
     command.add_argument("--role", choices=("client", "observer", "admin"), default="client", help="default: client")
-    command.add_argument("--host", action="append", metavar="HOST", help="init: a name or address of the coordinator")
+    command.add_argument("--federation", default="", metavar="NAME", help="the only one that the token is good for")
+    command.add_argument("--days", type=float, metavar="N", help="after how many days the token expires")
+    command.add_argument("--overlap", type=float, default=7.0, metavar="N",
+                         help="renew: for how many days the old token is still good (default: 7)")  # fmt: skip
+    command.add_argument("--names", metavar="FILE", help="add-client: one name a line, - for standard input")
+    command.add_argument("--out", type=Path, metavar="FILE", help="where to write tokens, readable by you alone")
+    command.add_argument("--host", action="append", metavar="HOST", help="a name or address of the coordinator")
+    command.add_argument("--authority", type=Path, metavar="FOLDER", help="of the authority's key, if it is elsewhere")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Make keys, add a token or revoke one."""
-    from fedbandit.network.certificates import AUTHORITY, init_keys
-    from fedbandit.network.credentials import add_credential, revoke_credential
+    """Make keys, add, list, renew or revoke tokens."""
+    from fedbandit.network import credentials
+    from fedbandit.network.certificates import AUTHORITY, init_keys, renew_certificate
 
-    folder = options.keys
+    folder: Path = options.keys
+    hosts = [host.strip() for text in options.host or () for host in text.split(",")]
     if options.action == "peers":
         from fedbandit.network.peer.keys import make_peer_keys
 
-        hosts = [host.strip() for text in options.host or () for host in text.split(",")]
         if len(hosts) < 2:
             raise FedbanditError("fedbandit keys peers needs --host A,B,…: the host of each peer, in their order.")
         made = [str(path) for path in make_peer_keys(folder, hosts)]
         _say(options, {"peers": made}, f"Keys of {len(made)} peers are in {folder}; copy each folder to its own peer.")
         return 0
     if options.action == "init":
-        given = options.host or ["localhost", "127.0.0.1"]
-        hosts = [host.strip() for text in given for host in text.split(",")]
-        init_keys(folder, hosts)
+        hosts = hosts or ["localhost", "127.0.0.1"]
+        init_keys(folder, hosts, options.authority)
         _say(options, {"keys": str(folder), "authority": str(folder / AUTHORITY), "hosts": hosts},
              f"Keys for {', '.join(hosts)} are in {folder}; give {folder / AUTHORITY} to every client.")  # fmt: skip
         return 0
+    if options.action == "list":
+        return _list(options)
+    if options.action == "renew" and options.name is None:
+        until = renew_certificate(folder, hosts, options.authority)
+        _say(options, {"certificate": until.isoformat()}, f"The certificate is good until {until:%Y-%m-%d}.")
+        return 0
+    if options.action == "add-client" and options.names is not None:
+        text = sys.stdin.read() if options.names == "-" else Path(options.names).read_text()
+        names = list(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))
+        _hand_out(options, credentials.add_credentials(folder, names, options.role, options.federation, options.days))
+        return 0
     if not options.name:
         raise FedbanditError(f"fedbandit keys {options.action} needs a NAME.")
-    if options.action == "add-client":
-        token = add_credential(folder, options.name, options.role)
-        _say(options, {"name": options.name, "role": options.role, "token": token}, token)
-        return 0
-    revoke_credential(folder, options.name)
-    _say(options, {"name": options.name, "revoked": True}, f"The token of {options.name} is revoked.")
+    if options.action == "revoke":
+        credentials.revoke_credential(folder, options.name)
+        _say(options, {"name": options.name, "revoked": True}, f"The tokens of {options.name} are revoked.")
+    elif options.action == "renew":
+        token = credentials.renew_credential(folder, options.name, options.overlap, options.days)
+        _hand_out(options, {options.name: token})
+    else:
+        given = [options.name], options.role, options.federation, options.days
+        _hand_out(options, credentials.add_credentials(folder, *given))
     return 0
+
+
+def _hand_out(options: argparse.Namespace, tokens: dict[str, str]) -> None:
+    """Print tokens or write them to a file: alone if there is one, else after its name and a tab."""
+    single = options.names is None
+    lines = list(tokens.values()) if single else [f"{name}\t{token}" for name, token in tokens.items()]
+    if options.out is not None:
+        with os.fdopen(os.open(options.out, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w") as file:
+            file.write("\n".join(lines) + "\n")
+        _say(options, {"written": str(options.out), "tokens": len(tokens)}, f"{len(tokens)} in {options.out}.")
+    elif options.json and single:
+        (name,) = tokens
+        print(json.dumps({"name": name, "role": options.role, "token": tokens[name]}))
+    else:
+        print(json.dumps({"tokens": tokens}) if options.json else "\n".join(lines))
+
+
+def _list(options: argparse.Namespace) -> int:
+    from fedbandit.network.credentials import list_tokens
+
+    now = time.time()
+    rows = [
+        {
+            "name": token.name,
+            "role": token.role,
+            "federation": token.federation or None,
+            "made": _day(token.made),
+            "expires": _day(token.expires),
+            "state": token.state(now),
+        }
+        for token in list_tokens(options.keys)
+    ]
+    if options.json:
+        print(json.dumps({"tokens": rows}))
+        return 0
+    for row in rows:
+        ends = f"until {row['expires']}" if row["expires"] else ""
+        print(f"{row['name']:24} {row['role']:9} {row['federation'] or 'all':16} {row['state']:8} {ends}".rstrip())
+    return 0
+
+
+def _day(at: float) -> str | None:
+    return None if at in (0.0, 9e99) else datetime.datetime.fromtimestamp(at, datetime.UTC).date().isoformat()
 
 
 def _say(options: argparse.Namespace, report: dict[str, object], text: str) -> None:

@@ -6,7 +6,9 @@ import argparse
 import dataclasses
 import json
 import logging
+import ssl
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
     from fedbandit.network.coordinator.config import ServerConfig
 
 SUMMARY = "Run a coordinator: federations on a network, with a live page."
-_OWN = ("federation", "client", "peer", "kind")
+_OWN = ("federation", "federations", "client", "peer", "kind", "address", "path", "reason", "by", "count", "bytes",
+        "version", "digest")  # fmt: skip
 
 
 def add_flags(command: argparse.ArgumentParser) -> None:
@@ -41,22 +44,47 @@ class JsonLines(logging.Formatter):
         return json.dumps(line)
 
 
+class OnceInAWhile(logging.Filter):
+    """Lets the same line of a library pass once in ten seconds: a failing accept may be logged a thousand times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is said."""
+        what = str(record.msg)[:100]
+        if record.created - self._said.get(what, 0.0) < 10.0:
+            return False
+        self._said[what] = record.created
+        return True
+
+
 def log_to_stderr() -> None:
-    """Structured logs on standard error."""
+    """Structured logs on standard error, those of libraries too."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    logging.getLogger("fedbandit").addHandler(handler)
     logging.getLogger("fedbandit").setLevel(logging.INFO)
+    for name in ("fedbandit", "uvicorn", "asyncio", "websockets"):
+        logger = logging.getLogger(name)
+        logger.addHandler(handler)
+        logger.propagate = False
+        if name != "fedbandit":
+            logger.addFilter(OnceInAWhile())
+    for name in ("uvicorn.error", "uvicorn.asgi"):
+        logging.getLogger(name).addFilter(OnceInAWhile())
 
 
 def run(options: argparse.Namespace) -> int:
     """Serve until interrupted."""
     try:
         import uvicorn
+        from threadpoolctl import threadpool_limits
 
         from fedbandit.network.addresses import bind
         from fedbandit.network.coordinator.config import load_config
         from fedbandit.network.coordinator.host import Host
+        from fedbandit.network.coordinator.listener import Guard, Listener
         from fedbandit.network.coordinator.service import make_app
         from fedbandit.network.credentials import Credentials
     except ImportError as error:
@@ -69,32 +97,57 @@ def run(options: argparse.Namespace) -> int:
     # Keys are looked for before the port is bound, and the port is bound before the store is opened, since a second
     # coordinator would wait there for the first one's lock.
     tls, credentials = tls_files(config), Credentials(config.keys)
-    listener = bind(config.host, config.port)
+    guard = Guard(config.connections, config.connections_per_address)
+    listener = Listener.around(bind(config.host, config.port), guard)
+    threadpool_limits(1)  # matrices are small: more threads of BLAS get in each other's way
     try:
         host = Host(config, credentials=credentials)
     except BaseException:
         listener.close()
         raise
+    host.guard = guard
     log_to_stderr()
-    address = f"http{'s' if tls else ''}://{config.host}:{listener.getsockname()[1]}"
+    shown = f"[{config.host}]" if ":" in config.host else config.host
+    address = f"http{'s' if tls else ''}://{shown}:{listener.getsockname()[1]}"
     report = {"address": address, "federations": list(config.federations)}
     print(json.dumps(report) if options.json else f"Serving {', '.join(config.federations)} on {address}", flush=True)
     most = max(hosted.federation.most_bytes for hosted in host.federations.values())
-    server = uvicorn.Server(
-        uvicorn.Config(
-            make_app(host),
-            log_config=None,
-            access_log=False,
-            ws="websockets-sansio",
-            ws_max_size=max(most, 4096),
-            ws_per_message_deflate=False,
-            timeout_graceful_shutdown=5,
-            server_header=False,
-            **tls,
-        )
+    serving = uvicorn.Config(
+        make_app(host),
+        log_config=None,
+        access_log=False,
+        ws="websockets-sansio",
+        ws_max_size=max(most, 4096),
+        ws_per_message_deflate=False,
+        timeout_graceful_shutdown=5,
+        server_header=False,
+        **tls,
     )
-    server.run(sockets=[listener])
+    serving.load()
+    if serving.ssl is not None and config.keys is not None:
+        host.renew, host.expiry = follow_certificate(serving.ssl, config.keys, tls)
+    uvicorn.Server(serving).run(sockets=[listener])
     return 0
+
+
+def follow_certificate(
+    context: ssl.SSLContext, keys: Path, tls: Mapping[str, str]
+) -> tuple[Callable[[], bool], Callable[[], float | None]]:
+    """What takes a renewed certificate, and says whether it has; and when the certificate expires."""
+    from fedbandit.network.certificates import expiry
+
+    path = Path(tls["ssl_certfile"])
+    known = [path.stat().st_mtime_ns, expiry(keys)]
+
+    def renew() -> bool:
+        changed = path.stat().st_mtime_ns
+        if changed == known[0]:
+            return False
+        context.load_cert_chain(tls["ssl_certfile"], tls["ssl_keyfile"])
+        known[:] = changed, expiry(keys)
+        return True
+
+    return renew, lambda: known[1]
 
 
 def tls_files(config: ServerConfig) -> dict[str, Any]:

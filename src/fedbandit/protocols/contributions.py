@@ -201,3 +201,12 @@ def check_upload(upload: Upload, dim: int) -> None:
         raise FedbanditError(f"Client {upload.member} says that it knows {upload.known}, which is not finite.")
     if upload.sums is not nothing(dim) and not (np.isfinite(V).all() and np.isfinite(b).all()):
         raise FedbanditError(f"Client {upload.member} sent statistics that are not finite.")
+
+
+def is_retry(upload: Upload, applied: int) -> bool:
+    """Whether an upload has been applied before, if `applied` was the last one; one that skips a number is refused."""
+    if upload.sequence > applied + 1:
+        raise FedbanditError(
+            f"Client {upload.member} sent upload {upload.sequence}, but {applied + 1} is the next one expected."
+        )
+    return upload.sequence <= applied

@@ -25,15 +25,15 @@ them back, let a member go, and be told what all uploads of a member amount to, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Contribution, Download, Join, Message, Upload
-from fedbandit.protocols.contributions import Contributing, check_upload
-from fedbandit.protocols.pool import Pool
+from fedbandit.protocols.contributions import Contributing, check_upload, is_retry
+from fedbandit.protocols.pool import Pool, Privatiser
 from fedbandit.sharing import NEVER, Groups, Noise, Share, Sharing, no_members
 from fedbandit.state import State, StateError, require_like
 from fedbandit.sums import Sums
@@ -44,22 +44,6 @@ NOTHING_COUNTED = -1e300
 """The log of a count of 0, but finite: it has to travel."""
 
 Messages = list[Message]
-
-
-class Privatiser(Protocol):
-    """What noises one member's statistics, each increment exactly once."""
-
-    def release(self, sums: Sums) -> Sums:
-        """What may be used in place of `sums`."""
-        ...
-
-    def state(self) -> dict[str, Any]:
-        """What must survive a crash."""
-        ...
-
-    def restore(self, saved: Mapping[str, Any]) -> None:
-        """Go on from there."""
-        ...
 
 
 class Call(NamedTuple):
@@ -410,15 +394,6 @@ class Coordinator(Contributing):
             if stream is None:
                 raise StateError(f"The state has noise of client {i}, but this coordinator is not trusted with it.")
             stream.restore(saved)
-
-
-def is_retry(upload: Upload, applied: int) -> bool:
-    """Whether an upload has been applied before, if `applied` was the last one; one that skips a number is refused."""
-    if upload.sequence > applied + 1:
-        raise FedbanditError(
-            f"Client {upload.member} sent upload {upload.sequence}, but {applied + 1} is the next one expected."
-        )
-    return upload.sequence <= applied
 
 
 def not_taken(message: Message) -> FedbanditError:

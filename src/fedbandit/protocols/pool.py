@@ -41,6 +41,22 @@ class Noisy(Protocol):
         ...
 
 
+class Privatiser(Protocol):
+    """What noises one member's statistics, each increment exactly once."""
+
+    def release(self, sums: Sums) -> Sums:
+        """What may be used in place of `sums`."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What must survive a crash."""
+        ...
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        ...
+
+
 class Total(Protocol):
     """One noisy total of everybody's statistics, in at most `epochs` releases."""
 

@@ -44,12 +44,14 @@ def test_the_page_shows_what_the_metrics_say(tmp_path: Path) -> None:
             ("observations", "observations_total"),
             ("connected", "connected_clients"),
         ):
-            found = re.search(rf'^fedbandit_{metric}{{federation="shops"}} (\d+)$', text, re.MULTILINE)
+            found = re.search(rf'^fedbandit_{metric}{{federation="shops"}} (\d+)\.0$', text, re.MULTILINE)
             assert found is not None
             assert numbers[shown].replace(",", "") == found.group(1), shown
         assert int(numbers["uploads"]) > 0
         assert "&lt;b&gt;shop" in seen, "a client's name is text, never HTML"
         assert "https://" not in seen, "nothing comes from elsewhere"
+        assert "Nothing is wrong here." in seen
+        assert "1 clients, page 1 of 1" in seen
         for theme, width in (("light", 1100), ("dark", 390)):
             picture = tmp_path / f"{theme}.png"
             dark = ["--force-dark-mode"] if theme == "dark" else []

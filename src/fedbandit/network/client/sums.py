@@ -131,8 +131,9 @@ class SumTalk:
 
     def _post(self, message: SumMessage | None) -> list[SumMessage]:
         body = b"" if message is None else encode_step(message)
+        headers = {**self.address.headers, "Content-Type": "application/octet-stream"}
         request = urllib.request.Request(
-            f"{self.address.url}{self.address.path}/sums", data=body, headers=self.address.headers, method="POST"
+            f"{self.address.url}{self.address.path}/sums", data=body, headers=headers, method="POST"
         )
         try:
             with urllib.request.urlopen(request, timeout=STEP_SECONDS, context=self.address.ssl) as response:

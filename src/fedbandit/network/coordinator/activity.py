@@ -8,6 +8,8 @@ POINTS = 240
 """When there are more points than this, neighbours are joined and each stands for twice the time."""
 
 COLUMNS = ("uploads", "downloads", "bytes")
+RECENT_WIDTH, RECENT_SLICES = 5.0, 120
+"""Seconds of a slice of the recent past, and how many of them are kept: ten minutes."""
 
 
 class Activity:
@@ -23,6 +25,12 @@ class Activity:
         self.begin = 0.0
         self.width = 1.0
         self.slices: list[list[int]] = []
+        self._recent: dict[int, list[int]] = {}
+
+    def recent(self, at: float) -> list[list[int]]:
+        """The slices of the last ten minutes, the last one that of `at`; not kept over a restart."""
+        last = int(at / RECENT_WIDTH)
+        return [self._recent.get(k, [0, 0, 0]) for k in range(last - RECENT_SLICES + 1, last + 1)]
 
     def add(self, at: float, *, uploads: int = 0, downloads: int = 0, bytes: int = 0) -> None:
         """Count something at time `at`; a clock that has jumped back counts in the first slice, or the last it had."""
@@ -34,8 +42,12 @@ class Activity:
         index = max(0, int((at - self.begin) / self.width))
         while len(self.slices) <= index:
             self.slices.append([0, 0, 0])
+        k = int(at / RECENT_WIDTH)
+        if k not in self._recent:
+            self._recent = {i: kept for i, kept in self._recent.items() if i > k - RECENT_SLICES} | {k: [0, 0, 0]}
         for column, count in enumerate((uploads, downloads, bytes)):
             self.slices[index][column] += count
+            self._recent[k][column] += count
 
     def _halve(self) -> None:
         self.width *= 2

@@ -19,36 +19,53 @@ keywords = {gamma_upload = 2.0, gamma_download = 2.0}
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
 from fedbandit.network.addresses import is_loopback
 from fedbandit.network.coordinator.federation import ROUNDS_TO_ANSWER
-from fedbandit.network.invitation import Agreement
+from fedbandit.network.coordinator.rules import Robust, Rules
+from fedbandit.network.invitation import Agreement, Schema
 from fedbandit.world import World
 
-_SERVER = ("host", "port", "store", "keys", "rate")
+_SERVER: dict[str, type | tuple[type, ...]] = {
+    "host": str,
+    "port": int,
+    "store": str,
+    "keys": str,
+    "rate": (int, float),
+    "connections": int,
+    "connections_per_address": int,
+    "connections_per_client": int,
+    "hosts": list,
+    "origins": list,
+}
 _NEEDED = ("system", "clients", "dim", "horizon")
-_OPTIONAL = ("noise", "bound", "reward_bound", "seed", "round_seconds", "patience", "keywords")
+_OPTIONAL = ("noise", "bound", "reward_bound", "seed", "round_seconds", "patience", "keywords", "schema",
+             "retract", "weight", "client_rate", "robust")  # fmt: skip
 
 
 @dataclass(frozen=True)
 class FederationConfig:
-    """One federation: the agreement, how long a round is, and how many rounds an answer is awaited."""
+    """One federation: the agreement, how long a round is, how many rounds an answer is awaited, and rules."""
 
     agreement: Agreement
     round_seconds: float = 1.0
     patience: int = ROUNDS_TO_ANSWER
+    rules: Rules = field(default_factory=Rules)
 
     def __post_init__(self) -> None:
         """Refuse a clock that stands still or runs wild."""
         value = number(self.round_seconds, "round_seconds", "a number of seconds from 0.01 to 86400", at_least=0.01)
         require(value <= 86_400, "round_seconds", value, "a number of seconds from 0.01 to 86400")
         whole_number("patience", self.patience)
+        self.rules.require_for(self.agreement.build(), self.agreement.world)
 
 
 @dataclass(frozen=True)
@@ -61,11 +78,24 @@ class ServerConfig:
     store: str | None = "federation.db"
     keys: Path | None = None
     rate: float = 500.0
+    connections: int | None = None
+    """In all; as many as there can be files if it is not said."""
+    connections_per_address: int | None = None
+    connections_per_client: int = 4
+    hosts: tuple[str, ...] = ()
+    """Names in a Host header, beside those of loopback and `host`, that are answered without keys."""
+    origins: tuple[str, ...] = ()
+    """Origins of pages in browsers, such as "https://shop.example", that may speak to this coordinator."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be served, or cannot be served safely."""
         require(0 <= self.port <= 65535, "port", self.port, "a number from 0 to 65535")
         number(self.rate, "rate", "a number of messages a second ≥ 1", at_least=1.0)
+        for name in ("connections", "connections_per_address", "connections_per_client"):
+            if getattr(self, name) is not None:
+                whole_number(name, getattr(self, name))
+        for origin in self.origins:
+            require(urlsplit(str(origin)).scheme in ("http", "https"), "an origin", origin, "like https://shop.example")
         if not self.federations:
             raise FedbanditError("The configuration has no federation; add a table [federations.NAME].")
         if self.keys is None and not is_loopback(self.host):
@@ -90,15 +120,54 @@ def load_config(path: Path) -> ServerConfig:
         for name, value in _table("federations", table.get("federations", {})).items()
     }
     settings: dict[str, Any] = dict(server)
-    for key, kinds in (("host", str), ("port", int), ("store", str), ("keys", str), ("rate", (int, float))):
+    for key, kinds in _SERVER.items():
         value = settings.get(key)
         if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
             raise FedbanditError(f"{key} of [server] is {value!r}, which is of the wrong type.")
     if "keys" in settings:
         settings["keys"] = path.parent / settings["keys"]
-    if "://" not in settings.get("store", ""):
-        settings["store"] = str(path.parent / settings.get("store", "federation.db"))
+    settings |= {key: tuple(settings[key]) for key in ("hosts", "origins") if key in settings}
+    settings["store"] = _store(settings.get("store", "federation.db"), path)
     return ServerConfig(federations, **settings)
+
+
+def _store(where: str, path: Path) -> str:
+    """The store: a file beside the configuration, a URL, or `env:NAME` for what that variable says."""
+    if where.startswith("env:"):
+        variable = where.removeprefix("env:")
+        if variable not in os.environ:
+            raise FedbanditError(f"store is {where!r}, but there is no variable {variable} in the environment.")
+        where = os.environ[variable]
+    elif "://" in where and urlsplit(where).password and path.stat().st_mode & 0o077:
+        raise FedbanditError(
+            f"{str(path)!r} has a password in it and can be read by others; chmod 600, or use PGPASSWORD or env:NAME."
+        )
+    return where if "://" in where else str(path.parent / where)
+
+
+def _rules(table: Mapping[str, Any]) -> Rules:
+    given = {key: table[key] for key in ("retract", "weight", "client_rate") if key in table}
+    require(isinstance(given.get("retract", True), bool), "retract", given.get("retract"), "true or false")
+    for key in ("weight", "client_rate"):
+        if key in given:
+            given[key] = number(given[key], key, "a number > 0", at_least=0.0)
+    robust = table.get("robust", False)
+    if isinstance(robust, dict):
+        _known("key of robust", robust, ("liars", "false_alarm"))
+        given["robust"] = Robust(**robust)
+    else:
+        require(isinstance(robust, bool), "robust", robust, "true, false or a table such as {liars = 0.3}")
+        given["robust"] = Robust() if robust else None
+    return Rules(**given)
+
+
+def _schema(name: str, value: object) -> Schema | None:
+    if value is None:
+        return None
+    table = _table(f"federations.{name}.schema", value)
+    _known("key of schema", table, ("features", "intercept", "longest"))
+    require(isinstance(table.get("features"), list), "features", table.get("features"), "a list of names")
+    return Schema.of_json(table)
 
 
 def _federation(name: str, table: dict[str, Any]) -> FederationConfig:
@@ -122,10 +191,14 @@ def _federation(name: str, table: dict[str, Any]) -> FederationConfig:
             _table(f"federations.{name}.keywords", table.get("keywords", {})),
             world,
             table.get("seed", 0),
-            table.get("reward_bound", 10.0),
+            table.get("reward_bound", 1.0),
+            _schema(name, table.get("schema")),
         )
         return FederationConfig(
-            on_a_network(agreement), table.get("round_seconds", 1.0), table.get("patience", ROUNDS_TO_ANSWER)
+            on_a_network(agreement),
+            table.get("round_seconds", 1.0),
+            table.get("patience", ROUNDS_TO_ANSWER),
+            _rules(table),
         )
     except FedbanditError as error:
         raise FedbanditError(f"{where}: {error}") from None

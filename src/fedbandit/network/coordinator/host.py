@@ -10,19 +10,25 @@ import asyncio
 import json
 import logging
 import time
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import Any, ParamSpec, TypeVar
 
+from fedbandit._version import __version__
+from fedbandit.errors import FedbanditError
 from fedbandit.machines.sums.messages import encode_step
-from fedbandit.messages import Download, Join, Message, encode, is_a
+from fedbandit.messages import Download, Join, Message, encode, is_a, readdressed
 from fedbandit.network.coordinator.config import ServerConfig
 from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.coordinator.listener import Guard
+from fedbandit.network.coordinator.pacing import QuietLog, RateLimit
 from fedbandit.network.coordinator.sums import SumDesk
+from fedbandit.network.coordinator.timings import Timings, timed
 from fedbandit.network.credentials import Credentials, Identity
 from fedbandit.network.envelope import unseal
 from fedbandit.network.refusal import Refusal
-from fedbandit.network.stores import Store, open_store
+from fedbandit.network.stores import Store, StoreError, open_store
 
 MOST_AT_ONCE = 256
 """Frames that share one write to the store."""
@@ -41,6 +47,11 @@ def now() -> float:
     return _OFFSET + time.monotonic()
 
 
+def same_statistics(one: Download, other: Download) -> bool:
+    """Whether two downloads differ in nothing but to whom they go, and what they acknowledge."""
+    return one.sums is other.sums and (one.slack, one.own) == (other.slack, other.own)
+
+
 class SendQueue:
     """The messages that wait to be sent on one connection; a newer download replaces an older one."""
 
@@ -50,12 +61,21 @@ class SendQueue:
         self.closing: str | None = None
         self._event = asyncio.Event()
 
-    def put(self, message: Message) -> None:
-        """Send a message as soon as possible."""
+    def put(self, message: Message, data: bytes | None = None) -> None:
+        """Send a message, perhaps encoded already, as soon as possible.
+
+        One that cannot be encoded ends this connection, and nobody else's.
+        """
+        try:
+            data = encode(message) if data is None else data
+        except Exception:
+            log.exception("a message cannot be encoded", extra={"kind": type(message).__name__})
+            self.close("the coordinator has a fault")
+            return
         if isinstance(message, Download):
-            self.download = encode(message)
+            self.download = data
         else:
-            self._append(encode(message))
+            self._append(data)
         self._event.set()
 
     def tell(self, text: dict[str, Any]) -> None:
@@ -86,29 +106,19 @@ class SendQueue:
         return messages
 
 
-class RateLimit:
-    """A token bucket: `rate` a second, with bursts of as many as one second allows."""
-
-    def __init__(self, rate: float) -> None:
-        self.rate = rate
-        self.level = rate
-        self.at = time.monotonic()
-
-    def take(self) -> bool:
-        """Whether one more is allowed now."""
-        before, self.at = self.at, time.monotonic()
-        self.level = min(self.rate, self.level + (self.at - before) * self.rate)
-        if self.level < 1.0:
-            return False
-        self.level -= 1.0
-        return True
-
-
 class HostedFederation:
     """One federation with its queue of frames, its connections, and the reports of clients that send them."""
 
-    def __init__(self, federation: Federation, rate: float, round_seconds: float) -> None:
+    def __init__(self, federation: Federation, rate: float, round_seconds: float, most_streams: int = 4) -> None:
         self.federation = federation
+        self.most_streams = most_streams
+        self.streams: Counter[str] = Counter()  # open streams by client
+        self.addresses: dict[str, str] = {}  # from where each client last joined
+        self.versions: dict[str, str] = {}  # and with what
+        self.timings = Timings()
+        self.failing: str | None = None
+        """Why the last write failed, None if it did not."""
+        self._quiet = QuietLog()
         self.rate = rate
         self.round_seconds = round_seconds
         self.connections: dict[int, SendQueue] = {}  # member → what waits on its connection
@@ -129,18 +139,22 @@ class HostedFederation:
         except Refusal as refusal:
             self.refuse(name, refusal)
             raise
+        begun = time.perf_counter()
         future: asyncio.Future[list[Message] | Refusal] = asyncio.get_running_loop().create_future()
         self.queue.put_nowait((name, frame, future))
         outcome = await future
         if isinstance(outcome, Refusal):
             self._log(name, outcome)
             raise outcome
+        self.timings.frames.add(time.perf_counter() - begun)
         member = self.federation.register.by_name[name].member
         if sending is not None and self.connections.get(member) is not sending and is_a(Join, unseal(frame)[1]):
             if member in self.connections:
                 self.connections[member].close("another session of this client has joined")
             self.connections[member] = sending
-        self._push(message for message in outcome if message.member != member)
+            facts = {"federation": self.federation.name, "client": name}
+            log.info("join", extra={**facts, "address": self.addresses.get(name)})
+        self.push(message for message in outcome if message.member != member)
         return [message for message in outcome if message.member == member]
 
     def limit(self, name: str) -> None:
@@ -152,6 +166,11 @@ class HostedFederation:
         if self.queue.qsize() >= MOST_FRAMES:
             raise Refusal("unavailable", "The coordinator has more to do than it can; try again later.")
 
+    def limit_streams(self, name: str) -> None:
+        """Refuse a client that has too many streams open."""
+        if self.streams[name] >= self.most_streams:
+            raise Refusal("rate", f"Client {name!r} has {self.most_streams} streams open already.")
+
     def refuse(self, name: str, refusal: Refusal) -> None:
         """Count and log a refusal that the federation has not seen."""
         self.federation.note_refusal(name, refusal, now())
@@ -162,11 +181,36 @@ class HostedFederation:
         for member, mine in list(self.connections.items()):
             if mine is sending:
                 del self.connections[member]
+                record = self.federation.register.by_number[member]
+                log.info("leave", extra={"federation": self.federation.name, "client": record.name})
 
     async def do(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Let the federation do something in a thread, one thing at a time."""
+        """Let the federation do something in a thread, one thing at a time; what it says goes to the log."""
         async with self._one_at_a_time:
-            return await asyncio.to_thread(function, *args, **kwargs)
+            begun = time.perf_counter()
+            try:
+                return await asyncio.to_thread(function, *args, **kwargs)
+            finally:
+                self.timings.work.add(time.perf_counter() - begun)
+                self._say_events()
+
+    @asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        """While nothing is done."""
+        async with self._one_at_a_time:
+            yield
+
+    def _say_events(self) -> None:
+        events, self.federation.events = self.federation.events, []
+        store = [event for event in events if event.what == "the store fails"]
+        if bool(store) != (self.failing is not None):
+            self.failing = store[-1].facts["reason"] if store else None
+            if not store:
+                log.info("the store is back", extra={"federation": self.federation.name})
+        for event in events:
+            if event.what != "the store fails" or self._quiet.says("store"):
+                level = logging.WARNING if event.what in ("the store fails", "quarantine") else logging.INFO
+                log.log(level, event.what, extra={"federation": self.federation.name, **event.facts})
 
     async def take_step(self, identity: Identity, body: bytes) -> list[bytes]:
         """A client's step of a secure sum, or none; the steps that wait for it."""
@@ -178,7 +222,7 @@ class HostedFederation:
             raise
         finally:
             told, self.sums.told = self.sums.told, []
-            self._push(told)
+            self.push(told)
         return [encode_step(step) for step in steps]
 
     async def work(self) -> None:
@@ -195,6 +239,7 @@ class HostedFederation:
             except Exception:
                 log.exception("a fault in the coordinator", extra={"federation": self.federation.name})
                 outcomes = [Refusal("unavailable", "The coordinator has a fault; it has been logged.")] * len(batch)
+            self.push(self._unsent())
             for (_, _, future), outcome in zip(batch, outcomes, strict=True):
                 if not future.done():
                     future.set_result(outcome)
@@ -214,16 +259,30 @@ class HostedFederation:
             except Exception:
                 log.exception("a fault in the coordinator", extra={"federation": self.federation.name})
                 continue
-            self._push(messages)
+            self.push(messages)
 
-    def _push(self, messages: Iterable[Message]) -> None:
+    def _unsent(self) -> list[Message]:
+        unsent, self.federation.unsent = self.federation.unsent, []
+        return unsent
+
+    def push(self, messages: Iterable[Message]) -> None:
         """Send messages to those of their members that are connected; the others ask when they are back."""
+        last: tuple[Download, bytes] | None = None
         for message in messages:
-            if message.member in self.connections:
-                self.connections[message.member].put(message)
+            if message.member not in self.connections:
+                continue
+            data = None
+            if isinstance(message, Download) and last is not None and same_statistics(message, last[0]):
+                data = readdressed(last[1], message)  # statistics that many are sent are encoded once
+            sending = self.connections[message.member]
+            sending.put(message, data)
+            if isinstance(message, Download) and sending.download is not None:
+                last = message, sending.download
 
     def _log(self, name: str, refusal: Refusal) -> None:
-        log.warning("refused", extra={"federation": self.federation.name, "client": name, "kind": refusal.kind})
+        if self._quiet.says(f"{name}/{refusal.kind}"):
+            facts = {"federation": self.federation.name, "client": name, "kind": refusal.kind}
+            log.warning("refused", extra={**facts, "address": self.addresses.get(name)})
 
 
 class Host:
@@ -234,17 +293,27 @@ class Host:
     ) -> None:
         self.config = config
         self.credentials = Credentials(config.keys) if credentials is None else credentials
-        self.store = open_store(config.store) if store is None else store
+        self.store = timed(open_store(config.store) if store is None else store)
         self.begun = now()
         self.unauthenticated = 0
         """Requests with no credentials, or wrong ones."""
+        self.guard: Guard | None = None
+        self.expiry: Callable[[], float | None] = lambda: None
+        """When the certificate expires."""
+        self.renew: Callable[[], bool] = lambda: False
+        """Takes a renewed certificate; whether there was one."""
         self.federations = {
             name: HostedFederation(
-                Federation(name, entry.agreement, self.store, entry.patience), config.rate, entry.round_seconds
+                Federation(name, entry.agreement, self.store, entry.patience, rules=entry.rules),
+                config.rate,
+                entry.round_seconds,
+                config.connections_per_client,
             )
             for name, entry in config.federations.items()
         }
+        self.quiet = QuietLog()
         self._workers: list[asyncio.Task[None]] = []
+        self._checked = (-9.0, "")
 
     def hosted(self, name: str) -> HostedFederation:
         """The federation of this name."""
@@ -254,11 +323,13 @@ class Host:
 
     async def open(self) -> None:
         """Start the workers."""
+        log.info("start", extra={"version": __version__, "federations": list(self.federations)})
         self._workers = [
             asyncio.create_task(work)
             for hosted in self.federations.values()
             for work in (hosted.work(), hosted.count_rounds())
         ]
+        self._workers.append(asyncio.create_task(self._watch()))
 
     async def close(self) -> None:
         """End the workers and close the store."""
@@ -269,8 +340,38 @@ class Host:
             for sending in hosted.connections.values():
                 sending.close("the coordinator is stopping")
         self.store.close()
+        log.info("stop")
 
-    @property
-    def healthy(self) -> bool:
-        """Whether every worker is at work."""
-        return bool(self._workers) and not any(worker.done() for worker in self._workers)
+    async def _watch(self) -> None:
+        """End connections that say nothing, and say how many were one too many."""
+        refused = 0
+        while True:
+            await asyncio.sleep(1.0)
+            try:
+                if self.renew():
+                    log.info("the certificate was renewed")
+            except (OSError, FedbanditError) as error:
+                if self.quiet.says("certificate"):
+                    log.warning("the certificate cannot be renewed", extra={"reason": str(error)})
+            if self.guard is not None:
+                self.guard.end_quiet_ones()
+                if self.guard.refused > refused and self.quiet.says("connections"):
+                    log.warning("connections refused", extra={"count": self.guard.refused - refused})
+                    refused = self.guard.refused
+
+    async def trouble(self) -> str:
+        """What is wrong with the store, its lock or a worker; empty if all is well. Asked of the store every 2 s."""
+        if not self._workers or any(worker.done() for worker in self._workers):
+            return "a worker has ended"
+        at, found = self._checked
+        if time.monotonic() - at > 2.0:
+            self._checked = time.monotonic(), found
+            try:
+                await asyncio.wait_for(asyncio.to_thread(self.store.check), 5.0)
+                found = ""
+            except (StoreError, TimeoutError) as error:
+                found = str(error) or "the store does not answer"
+            self._checked = time.monotonic(), found
+            if found and self.quiet.says("store"):
+                log.warning("the store fails", extra={"reason": found})
+        return found or next((hosted.failing for hosted in self.federations.values() if hosted.failing), "")

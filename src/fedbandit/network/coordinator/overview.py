@@ -1,12 +1,13 @@
-"""What a coordinator shows: one JSON object for the live page, and the same numbers for Prometheus."""
+"""What a coordinator shows, as JSON: a summary for the live page, what is wrong first, and clients a page at a time."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections import Counter
 from typing import Any
 
 from fedbandit._version import __version__
+from fedbandit.network.coordinator.activity import RECENT_WIDTH
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.host import Host, HostedFederation, now
 from fedbandit.network.coordinator.register import MemberRecord
@@ -14,60 +15,132 @@ from fedbandit.privacy import PrivateStatistics
 from fedbandit.privacy.calibration import gaussian_epsilon
 from fedbandit.privacy.mechanism import distance
 
+SOON = 30 * 86_400.0
+"""Seconds before its end at which a certificate is something to act on."""
+RECENTLY = 600.0
+
 
 def overview(host: Host) -> dict[str, Any]:
-    """Everything the live page needs."""
+    """Everything the live page needs but the clients."""
+    at = now()
+    expires = host.expiry()
     return {
         "version": __version__,
-        "now": now(),
+        "now": at,
         "begun": host.begun,
         "unauthenticated": host.unauthenticated,
-        "federations": [_describe(name, hosted) for name, hosted in host.federations.items()],
-    }
+        "certificate": expires,
+        "store": {"failures": host.store.failures, "where": host.store.where},
+        "connections": None if host.guard is None else {
+            "open": len(host.guard.open), "most": host.guard.most, "refused": host.guard.refused,
+        },
+        "problems": [*([] if expires is None or expires - at > SOON else [_expires(expires - at)])],
+        "federations": [_describe(name, hosted, at) for name, hosted in host.federations.items()],
+    }  # fmt: skip
 
 
-def _describe(name: str, hosted: HostedFederation) -> dict[str, Any]:
+def _expires(seconds: float) -> str:
+    days = int(seconds // 86_400)
+    return (
+        f"The certificate expires in {days} days: fedbandit keys renew." if seconds > 0 else "The certificate expired."
+    )
+
+
+def _describe(name: str, hosted: HostedFederation, at: float) -> dict[str, Any]:
     federation = hosted.federation
-    records = list(federation.register.by_number)
-    guarantee = federation.system.guarantee
-    private = guarantee.basis != "none"
-    clients = [
-        {
-            "name": record.name,
-            "member": record.member,
-            "connected": record.member in hosted.connections,
-            "last_heard": record.last_heard or None,
-            "observations": record.observations,
-            "uploads": record.uploads,
-            "downloads": record.downloads,
-            "bytes": record.bytes_up + record.bytes_down,
-            "refusals": record.refusals,
-            "quarantined": bool(record.quarantined),
-            "privacy": privacy_spent(federation, record) if private else None,
-            "report": hosted.reports.get(record.name),
-        }
-        for record in records
-    ]
     activity = federation.activity
     return {
         "name": name,
         "system": federation.agreement.system,
         "keywords": dict(federation.agreement.keywords),
         "dim": federation.agreement.world.dim,
-        "rounds": federation.rounds,
+        "rounds": federation.rounds if federation.machine.clocked else None,
         "places": federation.agreement.world.n_clients,
-        "guarantee": str(guarantee),
+        "horizon": federation.agreement.world.horizon,
+        "terms": federation.digest.hex(),
+        "connected": len(hosted.connections),
+        "queue": hosted.queue.qsize(),
+        "guarantee": str(federation.system.guarantee),
+        "problems": problems(hosted, at),
         "totals": totals(federation),
         "reward": _total(hosted, "reward"),
         "regret": _total(hosted, "regret"),
         "observed": _total(hosted, "observed"),
         "alone": _total(hosted, "alone"),
+        "recent": {"width": RECENT_WIDTH, "slices": activity.recent(at)},
         "activity": {"begin": activity.begin, "width": activity.width, "slices": list(activity.slices)},
         "clusters": clusters(federation),
         "unopened": "" if federation.machine.pool is None else federation.machine.pool.unopened,
-        "clients": clients,
         "refusals": dict(federation.refusals),
-        "refused": [{"at": at, "client": client, "kind": kind} for at, client, kind in list(federation.refused)],
+        "refused": [{"at": when, "client": client, "kind": kind} for when, client, kind in list(federation.refused)],
+    }
+
+
+def problems(hosted: HostedFederation, at: float) -> list[str]:
+    """What a person has to look at, in sentences."""
+    federation = hosted.federation
+    records = federation.register.present
+    found = [] if hosted.failing is None else [f"Nothing can be written: {hosted.failing}"]
+    horizon, n = federation.agreement.world.horizon, int(federation.machine.members.n.sum())
+    if n > 0.9 * horizon:
+        found.append(f"{n:,} of {horizon:,} observations are in: beyond the horizon uploads are refused; raise it.")
+    if federation.machine.pool is not None and federation.machine.pool.unopened:
+        found.append(f"Secure sums: {federation.machine.pool.unopened}")
+    quarantined = [f"{r.name} ({r.quarantined})" for r in records if r.quarantined]
+    if quarantined:
+        found.append(f"{len(quarantined)} in quarantine: {_some(quarantined)}.")
+    suspected = [r.name for r in records if r.suspected and not r.quarantined]
+    if suspected:
+        found.append(f"{len(suspected)} suspected of contradicting the others, and left out: {_some(suspected)}.")
+    kinds: dict[str, Counter[str]] = {}
+    for refused in list(federation.refused):
+        if at - refused.at < RECENTLY and refused.kind != "quarantined":
+            kinds.setdefault(refused.kind, Counter())[refused.name] += 1
+    found += [f"Refused lately for {kind}: {_some([*names])}." for kind, names in sorted(kinds.items())]
+    full = len(records) >= federation.agreement.world.n_clients
+    return [*found, *(["All places are taken."] if full and hosted.federation.refusals["identity"] else [])]
+
+
+def _some(names: list[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def clients_page(hosted: HostedFederation, search: str, page: int, size: int) -> dict[str, Any]:
+    """The clients whose names have `search` in them, those with trouble first; the page of this number."""
+    federation = hosted.federation
+    found = [record for record in federation.register.present if search.lower() in record.name.lower()]
+    found.sort(key=lambda r: (not r.quarantined, not r.suspected, -min(r.refusals, 1), r.name))
+    pages = max(1, -(-len(found) // size))
+    page = min(max(page, 0), pages - 1)
+    return {
+        "found": len(found),
+        "page": page,
+        "pages": pages,
+        "clients": [_client(hosted, record) for record in found[page * size : (page + 1) * size]],
+    }
+
+
+def _client(hosted: HostedFederation, record: MemberRecord) -> dict[str, Any]:
+    federation = hosted.federation
+    return {
+        "name": record.name,
+        "member": record.member,
+        "connected": record.member in hosted.connections,
+        "address": hosted.addresses.get(record.name),
+        "software": hosted.versions.get(record.name),
+        "last_heard": record.last_heard or None,
+        "observations": record.observations,
+        "uploads": record.uploads,
+        "downloads": record.downloads,
+        "bytes": record.bytes_up + record.bytes_down,
+        "refusals": record.refusals,
+        "refused": next((r.kind for r in reversed(federation.refused) if r.name == record.name), None),
+        "quarantined": record.quarantined,
+        "quarantined_by": record.quarantined_by,
+        "suspected": record.suspected,
+        "privacy": privacy_spent(federation, record) if federation.private else None,
+        "report": hosted.reports.get(record.name),
     }
 
 
@@ -97,7 +170,7 @@ _SPENT: dict[tuple[int, int, int, int], float] = {}
 
 def totals(federation: Federation) -> dict[str, int]:
     """Sums over all clients."""
-    records = list(federation.register.by_number)
+    records = federation.register.present
     return {
         "clients": len(records),
         "observations": sum(record.observations for record in records),
@@ -105,6 +178,7 @@ def totals(federation: Federation) -> dict[str, int]:
         "downloads": sum(record.downloads for record in records),
         "bytes": sum(record.bytes_up + record.bytes_down for record in records),
         "quarantined": sum(bool(record.quarantined) for record in records),
+        "suspected": sum(record.suspected and not record.quarantined for record in records),
     }
 
 
@@ -122,40 +196,3 @@ def _total(hosted: HostedFederation, key: str) -> float | None:
     """The sum of what clients report, None if none does."""
     values = [report[key] for report in list(hosted.reports.values()) if key in report]
     return sum(values) if values else None
-
-
-def metrics(host: Host) -> str:
-    """The numbers in the text format of Prometheus."""
-    lines: list[str] = []
-    sums = {name: totals(hosted.federation) for name, hosted in host.federations.items()}
-
-    def family(name: str, kind: str, text: str, samples: Iterable[tuple[str, float]]) -> None:
-        lines.append(f"# HELP fedbandit_{name} {text}")
-        lines.append(f"# TYPE fedbandit_{name} {kind}")
-        for labels, value in samples:
-            lines.append(f"fedbandit_{name}{labels} {f'{value:g}' if value < 1e6 else int(value)}")
-
-    def each(value: Callable[[str, HostedFederation], float]) -> list[tuple[str, float]]:
-        return [(f'{{federation="{name}"}}', value(name, hosted)) for name, hosted in host.federations.items()]
-
-    def total(key: str) -> list[tuple[str, float]]:
-        return each(lambda name, _: sums[name][key])
-
-    family("clients", "gauge", "Clients that are members.", total("clients"))
-    family("connected_clients", "gauge", "Clients that are connected.", each(lambda _, f: len(f.connections)))
-    family("quarantined_clients", "gauge", "Clients in quarantine.", total("quarantined"))
-    family("observations_total", "counter", "Observations in applied uploads.", total("observations"))
-    family("uploads_total", "counter", "Uploads applied.", total("uploads"))
-    family("downloads_total", "counter", "Downloads sent to members.", total("downloads"))
-    family("message_bytes_total", "counter", "Bytes of uploads and downloads.", total("bytes"))
-    refusals = [
-        (f'{{federation="{name}",kind="{kind}"}}', float(count))
-        for name, hosted in host.federations.items()
-        for kind, count in sorted(hosted.federation.refusals.items())
-    ]
-    family("refusals_total", "counter", "Messages refused, by kind.", refusals)
-    failures = [("", float(host.unauthenticated))]
-    family("unauthenticated_requests_total", "counter", "Requests without valid credentials.", failures)
-    family("rounds_total", "counter", "Rounds that have passed.", each(lambda _, f: f.federation.rounds))
-    family("queue_length", "gauge", "Frames that wait for the worker.", each(lambda _, f: f.queue.qsize()))
-    return "\n".join(lines) + "\n"

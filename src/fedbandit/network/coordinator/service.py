@@ -6,31 +6,48 @@
 | POST /v1/{federation}/messages       | client   | one frame; the answers, each after its length in four bytes        |
 | POST /v1/{federation}/sums           | client   | a step of a secure sum, or nothing; the steps that wait for it     |
 | WS   /v1/{federation}/stream         | client   | frames to the coordinator, messages to the client, as they come    |
+| GET  /v1/{federation}/clients        | observer | a page of clients: ?search=, ?page=, ?size=                        |
 | POST /v1/{federation}/quarantine     | admin    | {"client": name, "reason": text}; an empty reason ends it          |
+| POST /v1/{federation}/free           | admin    | {"client": name}: takes its place from it                          |
+| GET  /api/backup                     | admin    | all federations, as a file that `fedbandit restore` takes          |
 | GET  /api/overview, /metrics         | observer | what the live page shows, and the same for Prometheus              |
 | GET  /, /healthz                     | –        | the live page (without data), and whether the coordinator is well  |
 
 A refusal is {"error": sentence, "kind": kind} with a status of `refusal.STATUS`; on a stream it is a text message.
+Clients that can set no headers (browsers) say the protocol and who they are as subprotocols of their WebSocket:
+`fedbandit.v1`, and `fedbandit.token.TOKEN` or, without keys, `fedbandit.name.NAME` in base64url.
+
+Pages of other origins in a browser are refused unless they are configured (`origins`), and without keys so are requests
+for another host than this one: names that a stranger has let point here.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.resources import files
+from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from fedbandit.messages import encode
-from fedbandit.network.coordinator.host import Host, HostedFederation, SendQueue, now
-from fedbandit.network.coordinator.overview import metrics, overview
+from fedbandit.network.addresses import is_loopback
+from fedbandit.network.coordinator.backup import write_backup
+from fedbandit.network.coordinator.host import Host, HostedFederation, SendQueue, log, now
+from fedbandit.network.coordinator.metrics import metrics
+from fedbandit.network.coordinator.overview import clients_page, overview
 from fedbandit.network.credentials import Identity, Role
 from fedbandit.network.jsonable import to_json
 from fedbandit.network.refusal import TRANSIENT, Refusal
@@ -38,7 +55,9 @@ from fedbandit.network.resolved import invitation as make_invitation
 
 _LENGTH = struct.Struct("<I")
 REPORT_KEYS = ("observed", "reward", "regret", "alone")
-Handler = Callable[[Request], Awaitable[Response]]
+PROTOCOL = "fedbandit.v1"
+BODY_SECONDS = 30.0
+Identify = Callable[[HTTPConnection, Role], Identity]
 
 
 def make_app(host: Host) -> Starlette:
@@ -50,15 +69,22 @@ def make_app(host: Host) -> Starlette:
         yield
         await host.close()
 
-    def identify(connection: Request | WebSocket, role: Role) -> Identity:
+    def identify(connection: HTTPConnection, role: Role) -> Identity:
         try:
-            claimed = connection.headers.get("x-fedbandit-name") or connection.query_params.get("name")
+            _check_origin(host, connection)
+            headers, said = connection.headers, dict(_said(connection))
+            claimed = headers.get("x-fedbandit-name") or said.get("name")
             if claimed is None and role != "client":
                 claimed = "observer"
-            identity = host.credentials.identify(connection.headers.get("authorization"), claimed)
-            identity.require(role)
-        except Refusal:
+            token = said.get("token")
+            authorization = headers.get("authorization") or (None if token is None else f"Bearer {token}")
+            identity = host.credentials.identify(authorization, claimed)
+            identity.require(role, connection.path_params.get("federation", ""))
+        except Refusal as refusal:
             host.unauthenticated += 1
+            if host.quiet.says(f"{_address(connection)}/{refusal.kind}"):
+                log.warning("not let in", extra={"address": _address(connection), "kind": refusal.kind,
+                                                 "path": connection.url.path})  # fmt: skip
             raise
         return identity
 
@@ -74,7 +100,7 @@ def make_app(host: Host) -> Starlette:
         identity = identify(request, "client")
         hosted = host.hosted(request.path_params["federation"])
         try:
-            frame = await _body(request, hosted.federation.most_bytes)
+            frame = await _body(request, hosted.federation.most_bytes, "application/octet-stream")
         except Refusal as refusal:
             hosted.refuse(identity.name, refusal)
             raise
@@ -85,30 +111,49 @@ def make_app(host: Host) -> Starlette:
     async def sums(request: Request) -> Response:
         identity = identify(request, "client")
         hosted = host.hosted(request.path_params["federation"])
-        steps = await hosted.take_step(identity, await _body(request, hosted.sums.most_bytes))
+        steps = await hosted.take_step(
+            identity, await _body(request, hosted.sums.most_bytes, "application/octet-stream")
+        )
         body = b"".join(_LENGTH.pack(len(step)) + step for step in steps)
         return Response(body, media_type="application/octet-stream")
 
     async def quarantine(request: Request) -> Response:
-        identify(request, "admin")
+        admin = identify(request, "admin")
         hosted = host.hosted(request.path_params["federation"])
-        try:
-            wish = json.loads(await _body(request, 10_000))
-            client, reason = str(wish["client"]), str(wish["reason"])
-        except (ValueError, KeyError, TypeError):
-            raise Refusal("malformed", 'The body must be {"client": name, "reason": text}.') from None
-        await hosted.do(hosted.federation.quarantine, client, reason, now())
+        client, reason = await _wish(request, "client", "reason")
+        hosted.push(await hosted.do(hosted.federation.quarantine, client, reason, now(), admin.name))
         return JSONResponse({"client": client, "quarantined": bool(reason)})
+
+    async def free(request: Request) -> Response:
+        admin = identify(request, "admin")
+        hosted = host.hosted(request.path_params["federation"])
+        (client,) = await _wish(request, "client")
+        hosted.push(await hosted.do(hosted.federation.free, client, now(), admin.name))
+        register = hosted.federation.register
+        return JSONResponse({"client": client, "free": register.n_members - len(register.by_name)})
+
+    async def backup(request: Request) -> Response:
+        admin = identify(request, "admin")
+        async with contextlib.AsyncExitStack() as stack:
+            for hosted in host.federations.values():  # between two writes of every federation
+                await stack.enter_async_context(hosted.paused())
+            data = await anyio.to_thread.run_sync(write_backup, host.store)
+        log.info("backup", extra={"by": admin.name, "bytes": len(data)})
+        return Response(data, media_type="application/vnd.sqlite3")
 
     async def stream(ws: WebSocket) -> None:
         try:
+            offered = _offered(ws)
             identity = identify(ws, "client")
             hosted = host.hosted(ws.path_params["federation"])
+            hosted.limit_streams(identity.name)
         except Refusal as refusal:
             await ws.send_denial_response(_refused(refusal))
             return
-        await ws.accept()
-        sending = SendQueue()
+        await ws.accept(subprotocol=PROTOCOL if offered else None)
+        sending, name = SendQueue(), identity.name
+        hosted.addresses[name], hosted.versions[name] = _address(ws), ws.headers.get("user-agent", "")[:60]
+        hosted.streams[name] += 1
         try:
             async with anyio.create_task_group() as group:
 
@@ -120,24 +165,37 @@ def make_app(host: Host) -> Starlette:
                 group.start_soon(until_it_ends, _listen(ws, hosted, identity, sending, identify))
                 group.start_soon(until_it_ends, _send(ws, sending, identify))
         finally:
+            hosted.streams[name] -= 1
             hosted.leave(sending)
         with contextlib.suppress(RuntimeError, WebSocketDisconnect):
             await ws.close(1008 if sending.closing else 1000)
 
     async def show_overview(request: Request) -> Response:
         identify(request, "observer")
-        return JSONResponse(to_json(overview(host)))
+        return JSONResponse(to_json({**overview(host), "trouble": await host.trouble()}))
+
+    async def show_clients(request: Request) -> Response:
+        identify(request, "observer")
+        hosted = host.hosted(request.path_params["federation"])
+        asked = request.query_params
+        try:
+            page, size = int(asked.get("page", "0")), int(asked.get("size", "50"))
+        except ValueError:
+            raise Refusal("malformed", "page and size must be whole numbers.") from None
+        return JSONResponse(to_json(clients_page(hosted, asked.get("search", ""), page, min(max(size, 1), 1000))))
 
     async def show_metrics(request: Request) -> Response:
         identify(request, "observer")
-        return PlainTextResponse(metrics(host), media_type="text/plain; version=0.0.4")
+        return Response(metrics(host), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def healthz(_: Request) -> Response:
-        return JSONResponse({"status": "ok" if host.healthy else "failing"}, 200 if host.healthy else 503)
+        trouble = await host.trouble()
+        return JSONResponse({"status": "failing" if trouble else "ok"}, 503 if trouble else 200)
 
     async def page(_: Request) -> Response:
         text = files("fedbandit.cli.page").joinpath("page.html").read_text(encoding="utf-8")
-        return HTMLResponse(text, headers={"content-security-policy": _POLICY, "cache-control": "no-cache"})
+        return HTMLResponse(text, headers={"content-security-policy": _POLICY, "cache-control": "no-cache",
+                                           "x-content-type-options": "nosniff"})  # fmt: skip
 
     async def refuse(_: Request, error: Exception) -> Response:
         assert isinstance(error, Refusal)
@@ -148,13 +206,73 @@ def make_app(host: Host) -> Starlette:
         Route("/healthz", healthz),
         Route("/metrics", show_metrics),
         Route("/api/overview", show_overview),
+        Route("/api/backup", backup),
         Route("/v1/{federation}/invitation", invitation),
+        Route("/v1/{federation}/clients", show_clients),
         Route("/v1/{federation}/messages", messages, methods=["POST"]),
         Route("/v1/{federation}/sums", sums, methods=["POST"]),
         Route("/v1/{federation}/quarantine", quarantine, methods=["POST"]),
+        Route("/v1/{federation}/free", free, methods=["POST"]),
         WebSocketRoute("/v1/{federation}/stream", stream),
     ]
-    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={Refusal: refuse})
+    middleware = [Middleware(Guarded, host)]
+    if host.config.origins:
+        allowed = ["authorization", "content-type", "x-fedbandit-name"]
+        origins = list(host.config.origins)
+        middleware.append(Middleware(CORSMiddleware, allow_origins=origins, allow_headers=allowed))
+    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={Refusal: refuse}, middleware=middleware)
+
+
+class Guarded:
+    """Tells the guard of the listening socket, if there is one, while a request is under way."""
+
+    def __init__(self, app: ASGIApp, host: Host) -> None:
+        self.app, self.host = app, host
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on."""
+        if self.host.guard is None or not scope.get("client"):
+            await self.app(scope, receive, send)
+            return
+        with self.host.guard.request(tuple(scope["client"])):
+            await self.app(scope, receive, send)
+
+
+def _offered(ws: WebSocket) -> list[str]:
+    """The subprotocols that a WebSocket offers, this one's among them; none is as good."""
+    offered: list[str] = ws.scope.get("subprotocols") or []
+    if offered and PROTOCOL not in offered:
+        raise Refusal("version", f"This coordinator speaks {PROTOCOL}, and not {', '.join(offered)[:200]}.")
+    return offered
+
+
+def _said(connection: HTTPConnection) -> list[tuple[str, str]]:
+    """A token or name among the subprotocols that a WebSocket offers."""
+    found = []
+    for offered in connection.scope.get("subprotocols") or []:
+        if offered.startswith("fedbandit.token."):
+            found.append(("token", offered.removeprefix("fedbandit.token.")))
+        elif offered.startswith("fedbandit.name."):
+            text = offered.removeprefix("fedbandit.name.")
+            with contextlib.suppress(ValueError):
+                found.append(("name", base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()))
+    return found
+
+
+def _check_origin(host: Host, connection: HTTPConnection) -> None:
+    """Refuse pages of other origins, and without keys names of hosts that are not this one's."""
+    config, asked = host.config, connection.headers.get("host", "")
+    origin = connection.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != asked and origin not in config.origins:
+        raise Refusal("role", f"A page of {origin} may not speak to this coordinator; see origins.")
+    name = urlsplit(f"//{asked}").hostname or ""
+    known = {config.host, *config.hosts}
+    if host.credentials.folder is None and not (is_loopback(name) or name in known):
+        raise Refusal("role", f"This coordinator has no keys and is not {name!r}; see hosts.")
+
+
+def _address(connection: HTTPConnection) -> str:
+    return "" if connection.client is None else connection.client.host
 
 
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:"
@@ -165,7 +283,7 @@ async def _listen(
     hosted: HostedFederation,
     identity: Identity,
     sending: SendQueue,
-    identify: Callable[[WebSocket, Role], Identity],
+    identify: Identify,
 ) -> None:
     """Take what a client sends until it leaves, or is made to."""
     while True:
@@ -185,7 +303,7 @@ async def _listen(
                 sending.close(refusal.kind)
 
 
-async def _send(ws: WebSocket, sending: SendQueue, identify: Callable[[WebSocket, Role], Identity]) -> None:
+async def _send(ws: WebSocket, sending: SendQueue, identify: Identify) -> None:
     """Send what waits until the connection is to be closed."""
     while True:
         waiting = await sending.next()
@@ -207,19 +325,41 @@ def _take_report(hosted: HostedFederation, name: str, text: str) -> None:
     try:
         told = json.loads(text)["report"]
         hosted.reports[name] = {key: float(told[key]) for key in REPORT_KEYS if isinstance(told.get(key), int | float)}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         raise Refusal("malformed", 'A text message must be {"report": {…}}.') from None
 
 
-async def _body(request: Request, most: int) -> bytes:
-    """The body of a request, refused as soon as it is too long."""
+async def _body(request: Request, most: int, kind: str) -> bytes:
+    """The body of a request, refused as soon as it is too long, takes too long, or is said to be something else.
+
+    A page of another origin can send forms and plain text without asking, but neither JSON nor bytes.
+    """
+    said = request.headers.get("content-type", "").partition(";")[0].strip()
+    if said != kind:
+        raise Refusal("malformed", f"The content type is {said[:50]!r}, but must be {kind}.")
     parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > most:
-            raise Refusal("size", f"The body has more than {most} bytes.")
-        parts.append(part)
+    try:
+        with anyio.fail_after(BODY_SECONDS):
+            async for part in request.stream():
+                size += len(part)
+                if size > most:
+                    raise Refusal("size", f"The body has more than {most} bytes.")
+                parts.append(part)
+    except TimeoutError:
+        raise Refusal("malformed", f"The body did not come within {BODY_SECONDS:g} s.") from None
     return b"".join(parts)
+
+
+async def _wish(request: Request, *keys: str) -> list[str]:
+    """Texts of a JSON object."""
+    try:
+        wish: Any = json.loads(await _body(request, 10_000, "application/json"))
+        return [str(wish[key]) for key in keys]
+    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, Refusal):
+            raise
+        shape = ", ".join(f'"{key}": text' for key in keys)
+        raise Refusal("malformed", f"The body must be {{{shape}}}.") from None
 
 
 def _refused(refusal: Refusal) -> JSONResponse:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from fedbandit.network.stores.store import MemoryStore, Store, StoreError
+from fedbandit.network.stores.store import Journal, MemoryStore, Store, StoreError
 
-__all__ = ["MemoryStore", "Store", "StoreError", "open_store"]
+__all__ = ["Journal", "MemoryStore", "Store", "StoreError", "open_store"]
 
 
 def open_store(where: str | os.PathLike[str] | None) -> Store:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fedbandit.errors import needs
-from fedbandit.network.stores.store import VERSION, StoreError
+from fedbandit.network.stores.store import VERSION, Journal, StoreError
 
 _LOCK = 0xFEDBA  # of the advisory lock that one process holds
 _SCHEMA = """
@@ -19,6 +19,38 @@ CREATE TABLE IF NOT EXISTS fedbandit_snapshots (journal TEXT PRIMARY KEY, state 
 CREATE TABLE IF NOT EXISTS fedbandit_entries
     (position BIGSERIAL PRIMARY KEY, journal TEXT NOT NULL, entry BYTEA NOT NULL);
 """
+
+
+STATEMENT_SECONDS = 30
+"""After this a statement is given up: a server that hangs must not hang its coordinator."""
+
+
+def connect(psycopg: Any, url: str) -> Any:
+    """A connection that notices, within a minute, that nobody answers. A password may be in PGPASSWORD or ~/.pgpass."""
+    return psycopg.connect(
+        url,
+        autocommit=True,
+        connect_timeout=10,
+        keepalives_idle=10,
+        keepalives_interval=5,
+        keepalives_count=3,
+        tcp_user_timeout=STATEMENT_SECONDS * 1000,
+        options=f"-c statement_timeout={STATEMENT_SECONDS}s -c lock_timeout={STATEMENT_SECONDS}s",
+    )
+
+
+def dump(db: Any) -> list[Journal]:
+    """All journals, as one transaction sees them; for a backup no lock is needed."""
+    with db.transaction():
+        db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        snapshots = dict(db.execute("SELECT journal, state FROM fedbandit_snapshots").fetchall())
+        entries: dict[str, list[bytes]] = {}
+        for name, entry in db.execute("SELECT journal, entry FROM fedbandit_entries ORDER BY position").fetchall():
+            entries.setdefault(name, []).append(bytes(entry))
+    names = sorted({*snapshots, *entries})
+    return [
+        Journal(name, bytes(snapshots[name]) if name in snapshots else None, entries.get(name, [])) for name in names
+    ]
 
 
 class PostgresStore:
@@ -61,6 +93,18 @@ class PostgresStore:
             )
             self._db.execute("DELETE FROM fedbandit_entries WHERE journal = %s", (journal,))
 
+    def check(self) -> None:
+        """Ask something, and whether this session still holds the lock."""
+        with self._explained("read"):
+            query = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND objid = %s"
+            if self._connection().execute(query, (_LOCK,)).fetchone() is None:
+                raise StoreError("The PostgreSQL store is not this coordinator's any more: its lock is lost.")
+
+    def dump(self) -> list[Journal]:
+        """All journals, as one transaction sees them."""
+        with self._explained("read"):
+            return dump(self._connection())
+
     def close(self) -> None:
         """End the connection."""
         if self._db is not None:
@@ -76,16 +120,18 @@ class PostgresStore:
         return self._db
 
     def _connect(self) -> None:
-        self._db = self._psycopg.connect(self.url, autocommit=True, connect_timeout=10)
+        self._db = connect(self._psycopg, self.url)
         deadline = time.monotonic() + self._patience  # a coordinator that was killed may be dying still
         while not self._db.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchone()[0]:
             if time.monotonic() > deadline:
                 self._db.close()
                 raise StoreError("The PostgreSQL store cannot be opened: another coordinator has it open.")
             time.sleep(0.1)
-        with self._db.transaction():
-            self._db.execute(_SCHEMA)
-            self._db.execute("INSERT INTO fedbandit_about VALUES ('version', %s) ON CONFLICT DO NOTHING", (VERSION,))
+        if self._db.execute("SELECT to_regclass('fedbandit_entries')").fetchone()[0] is None:  # a role may lack CREATE
+            with self._db.transaction():
+                self._db.execute(_SCHEMA)
+                values = "INSERT INTO fedbandit_about VALUES ('version', %s) ON CONFLICT DO NOTHING"
+                self._db.execute(values, (VERSION,))
         (version,) = self._db.execute("SELECT value FROM fedbandit_about WHERE key = 'version'").fetchone()
         if version > VERSION:
             self._db.close()
@@ -108,3 +154,24 @@ class PostgresStore:
         except self._psycopg.Error as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise StoreError(f"The PostgreSQL store cannot be {verb}: {reason}.") from None
+
+
+class ReadOnlyPostgres:
+    """A database that a running coordinator may have open, for a backup: nothing but `dump`."""
+
+    where = "PostgreSQL"
+
+    def __init__(self, url: str) -> None:
+        psycopg = needs("psycopg", "postgres", "PostgreSQL")
+        try:
+            self._db = connect(psycopg, url)
+        except psycopg.Error as error:
+            raise StoreError(f"The PostgreSQL store cannot be opened: {' '.join(str(error).split())}.") from None
+
+    def dump(self) -> list[Journal]:
+        """All journals, as one transaction sees them."""
+        return dump(self._db)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._db.close()

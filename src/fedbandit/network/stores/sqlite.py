@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from fedbandit.network.stores.store import VERSION, StoreError
+from fedbandit.network.stores.store import VERSION, Journal, StoreError
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value INTEGER NOT NULL);
@@ -69,6 +69,19 @@ class SQLiteStore:
         with self._transaction(durable):
             self._db.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?)", (journal, snapshot))
             self._db.execute("DELETE FROM entries WHERE journal = ?", (journal,))
+
+    def check(self) -> None:
+        """Read something, and see whether the file is still the one that was opened."""
+        with self._explained("read"):
+            self._db.execute("SELECT value FROM about WHERE key = 'version'").fetchone()
+            if not os.path.exists(self.path):
+                raise StoreError(f"The store {self.where} is gone.")
+
+    def dump(self) -> list[Journal]:
+        """All journals, in one transaction."""
+        with self._explained("read"):
+            names = self._db.execute("SELECT journal FROM snapshots UNION SELECT journal FROM entries").fetchall()
+            return [Journal(name, *self.read(name)) for (name,) in names]
 
     def close(self) -> None:
         """Close the file."""

@@ -20,6 +20,14 @@ class StoreError(FedbanditError):
     """The store cannot be read or written now; nothing of what was written before is lost."""
 
 
+class Journal(typing.NamedTuple):
+    """A journal as a store has it."""
+
+    name: str
+    snapshot: bytes | None
+    entries: list[bytes]
+
+
 class Store(typing.Protocol):
     """A place for journals. `durable=False` survives the process being killed, but not the power being cut."""
 
@@ -36,6 +44,14 @@ class Store(typing.Protocol):
 
     def replace(self, journal: str, snapshot: bytes, *, durable: bool = True) -> None:
         """Put a snapshot in the place of the old one and of all entries."""
+        ...
+
+    def check(self) -> None:
+        """Raise a StoreError unless it can be read now, and is still this process's alone."""
+        ...
+
+    def dump(self) -> list[Journal]:
+        """All journals there are, as they are at one time."""
         ...
 
     def close(self) -> None:
@@ -67,6 +83,13 @@ class MemoryStore:
     def replace(self, journal: str, snapshot: bytes, *, durable: bool = True) -> None:  # noqa: ARG002
         """Put a snapshot in the place of everything."""
         self.journals[journal] = (snapshot, [])
+
+    def check(self) -> None:
+        """Nothing can be wrong."""
+
+    def dump(self) -> list[Journal]:
+        """All journals."""
+        return [Journal(name, snapshot, list(entries)) for name, (snapshot, entries) in self.journals.items()]
 
     def close(self) -> None:
         """Nothing to do."""

@@ -1,0 +1,51 @@
+"""What the commands of operators have in common: how they reach a running coordinator."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import ssl
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from fedbandit.errors import FedbanditError
+
+
+def add_address(command: argparse.ArgumentParser) -> None:
+    """Where the coordinator is, and with which token."""
+    command.add_argument("--url", default="http://127.0.0.1:8765", help="default: http://127.0.0.1:8765")
+    command.add_argument("--token-file", type=Path, metavar="FILE", help="an administrator's token")
+    command.add_argument("--ca", metavar="FILE", help="the authority that signed the coordinator's certificate")
+
+
+def ask(options: argparse.Namespace, path: str, wish: dict[str, Any] | None = None) -> bytes:
+    """What the coordinator answers to GET, or to POST with a JSON object; a refusal is its sentence."""
+    headers = {"X-Fedbandit-Name": "fedbandit"}
+    if options.token_file is not None:
+        headers = {"Authorization": f"Bearer {options.token_file.read_text().strip()}"}
+    if wish is not None:
+        headers["Content-Type"] = "application/json"
+    body = None if wish is None else json.dumps(wish).encode()
+    try:
+        context = ssl.create_default_context(cafile=options.ca) if options.url.startswith("https") else None
+        request = urllib.request.Request(options.url.rstrip("/") + path, body, headers)
+        with urllib.request.urlopen(request, timeout=60, context=context) as answer:
+            data: bytes = answer.read()
+            return data
+    except urllib.error.HTTPError as error:
+        with error:
+            try:
+                sentence = str(json.loads(error.read())["error"])
+            except (ValueError, KeyError, TypeError):
+                sentence = f"{options.url} answers {error.code}."
+        raise FedbanditError(sentence) from None
+    except (OSError, ValueError) as error:
+        raise FedbanditError(f"There is no answer from {options.url}: {getattr(error, 'reason', error)}.") from None
+
+
+def ask_json(options: argparse.Namespace, path: str, wish: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The same, of an answer in JSON."""
+    answer: dict[str, Any] = json.loads(ask(options, path, wish))
+    return answer

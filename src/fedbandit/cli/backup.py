@@ -1,0 +1,47 @@
+"""`fedbandit backup`: all federations of a coordinator in one file, while it runs or not."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from fedbandit.cli.admin import add_address, ask
+from fedbandit.errors import FedbanditError, needs
+
+SUMMARY = (
+    "Write a backup of a coordinator's store: of a running one by --url, of a PostgreSQL or a stopped one by --config."
+)
+
+
+def add_flags(command: argparse.ArgumentParser) -> None:
+    """From where, and to where."""
+    command.add_argument("file", type=Path, help="where to; a file that is there is not overwritten")
+    command.add_argument("--config", type=Path, metavar="FILE.toml", help="of a coordinator that does not run")
+    add_address(command)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write it, and read it once."""
+    needs("starlette", "server", "A backup")
+    from fedbandit.network.coordinator.backup import read_backup, save, write_backup
+    from fedbandit.network.coordinator.config import load_config
+    from fedbandit.network.stores import open_store
+    from fedbandit.network.stores.postgres import ReadOnlyPostgres
+
+    if options.file.exists():
+        raise FedbanditError(f"There is a file {str(options.file)!r} already.")
+    if options.config is None:
+        data = ask(options, "/api/backup")
+    else:
+        where = load_config(options.config).store
+        store = ReadOnlyPostgres(where) if where is not None and "://" in where else open_store(where)
+        try:
+            data = write_backup(store)
+        finally:
+            store.close()
+    save(options.file, data)
+    names = [journal.name for journal in read_backup(options.file)]
+    report = {"file": str(options.file), "bytes": len(data), "federations": names}
+    print(json.dumps(report) if options.json else f"{', '.join(names)} in {options.file}, {len(data):,} bytes.")
+    return 0

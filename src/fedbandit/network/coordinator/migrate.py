@@ -1,0 +1,114 @@
+"""A federation's statistics under new terms: other features, another system, other keywords.
+
+V = Σ x xᵀ and b = Σ x y of fewer features are those rows and columns; a feature that is new has been 0 in all contexts
+so far, and has zeros. Both are exact. What cannot be carried over are clients' own states: after a migration each
+begins with a new file, as a new incarnation of the same member, and is sent what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fedbandit.errors import FedbanditError
+from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.coordinator.journal import KIND
+from fedbandit.network.coordinator.rules import Rules
+from fedbandit.network.invitation import Agreement
+from fedbandit.network.stores import MemoryStore, Store
+from fedbandit.sharing import Groups
+from fedbandit.state import pack, unpack
+from fedbandit.types import Array
+
+
+def stored_agreement(store: Store, name: str) -> Agreement:
+    """What the members of a stored federation have agreed on."""
+    snapshot, _ = store.read(name)
+    if snapshot is None:
+        raise FedbanditError(f"The store {store.where} has no federation {name!r}.")
+    return Agreement.of_json(unpack(KIND, snapshot, store.where).header["agreement"])
+
+
+def same_features(old: Agreement, new: Agreement) -> list[int | None]:
+    """Which old feature each new one is, None if it is new: by the names of both schemas, else by position.
+
+    >>> from fedbandit.network.invitation import Schema
+    >>> from fedbandit.world import World
+    >>> one = Agreement("linucb", world=World(1, 2, 9), schema=Schema(("age", "price")))
+    >>> same_features(one, Agreement("linucb", world=World(1, 3, 9), schema=Schema(("price", "size", "age"))))
+    [1, None, 0]
+    """
+    if old.schema is None or new.schema is None:
+        return [k if k < old.world.dim else None for k in range(new.world.dim)]
+    names = [*old.schema.features, *([""] if old.schema.intercept else [])]
+    wanted = [*new.schema.features, *([""] if new.schema.intercept else [])]
+    return [names.index(name) if name in names else None for name in wanted]
+
+
+def migrate(store: Store, name: str, new: Agreement, features: Sequence[int | None], rules: Rules) -> Federation:
+    """Put a federation under new terms in the place of the stored one; `features` are the new ones' old numbers."""
+    old = Federation(name, stored_agreement(store, name), store, rules=replace(rules, robust=None))
+    target = Federation(name, new, MemoryStore(), rules=rules)
+    _check(old, target, features)
+    M = np.zeros((target.dim, old.dim))
+    for k, feature in enumerate(features):
+        if feature is not None:
+            M[k, feature] = 1.0
+    kept, fresh = old.machine.contributions, target.machine.contributions
+    assert kept is not None
+    assert fresh is not None
+    for record in old.register.by_number:
+        i, V, b = record.member, kept.own.V[record.member], kept.own.b[record.member]
+        fresh.own.V[i], fresh.own.b[i] = M @ V @ M.T, M @ b
+        fresh.own.n[i], fresh.own.releases[i], fresh.aside[i] = kept.own.n[i], kept.own.releases[i], kept.aside[i]
+        fresh.begin_anew(i)
+        past = [*record.past, (record.incarnation, record.last_heard)] if record.incarnation else record.past
+        target.register.by_number.append(
+            replace(record, past=past, incarnation=0, epoch=0, nonce=0, chain=0, recent=[], verified=False)
+        )
+    target.register.by_name = {record.name: record for record in target.register.by_number if record.name}
+    _leave_behind(old, target, M)
+    for slot in range(len(target.machine.members.V)):
+        fresh.sum_up(target.machine.members, slot)
+    target.activity, target.terms, target.machine.version = old.activity, [new.digest.hex()], old.machine.version
+    target.machine.epoch = old.machine.epoch
+    store.replace(name, pack(KIND, target.state()))
+    return target
+
+
+def _check(old: Federation, target: Federation, features: Sequence[int | None]) -> None:
+    if old.private or target.private:
+        raise FedbanditError(
+            "A private federation is not migrated: its noise was calibrated for the terms under which clients spent "
+            "their budgets."
+        )
+    if old.machine.contributions is None or target.machine.contributions is None:
+        raise FedbanditError("A federation without members' own sums (retract = false) is not migrated.")
+    for one in (old, target):
+        if one.dim != one.agreement.world.dim:
+            raise FedbanditError(f"{one.agreement.system} is not migrated: only a part of its contexts is shared.")
+    if len(features) != target.dim or any(k is not None and not 0 <= k < old.dim for k in features):
+        raise FedbanditError(f"features is {list(features)}, but must be {target.dim} numbers below {old.dim} or none.")
+    if len(old.register.by_number) > target.register.n_members:
+        raise FedbanditError(
+            f"clients is {target.register.n_members}, but {len(old.register.by_number)} numbers are in use."
+        )
+
+
+def _leave_behind(old: Federation, target: Federation, M: Array) -> None:
+    """What is nobody's any more stays in sums of groups that are the same; elsewhere nobody can say whose it was."""
+    kept, fresh = old.machine.contributions, target.machine.contributions
+    assert kept is not None
+    assert fresh is not None
+    if not kept.gone.n.any():
+        return
+    if not (isinstance(target.machine.sharing, Groups) and len(kept.gone.V) == len(fresh.gone.V)):
+        raise FedbanditError(
+            f"{int(kept.gone.n.sum())} observations are of nobody who is a member now, so that no group can have them."
+        )
+    fresh.gone.V[:] = M @ kept.gone.V @ M.T
+    fresh.gone.b[:] = kept.gone.b @ M.T
+    count = kept.gone.n.size
+    fresh.gone.n[:count], fresh.gone.releases[:count] = kept.gone.n, kept.gone.releases

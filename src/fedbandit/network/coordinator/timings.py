@@ -1,0 +1,102 @@
+"""How long things take, as histograms that Prometheus understands."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from fedbandit.network.stores import Journal, Store
+
+BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Seconds."""
+
+
+class Histogram:
+    """Counts of durations up to each bound, and their sum.
+
+    >>> durations = Histogram(); durations.add(0.002); durations.add(60.0)
+    >>> durations.buckets()[2:4], durations.buckets()[-1], durations.total
+    ([('0.0025', 1.0), ('0.005', 1.0)], ('+Inf', 2.0), 60.002)
+    """
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS) + 1)
+        self.total = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one."""
+        self.counts[bisect_left(BOUNDS, seconds)] += 1
+        self.total += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Cumulative counts by upper bound, as Prometheus has them."""
+        so_far, found = 0, []
+        for bound, count in zip((*BOUNDS, float("inf")), self.counts, strict=True):
+            so_far += count
+            found.append(("+Inf" if bound == float("inf") else f"{bound:g}", float(so_far)))
+        return found
+
+
+class Timings:
+    """Of one federation."""
+
+    def __init__(self) -> None:
+        self.work = Histogram()  # what its worker does at a time, the store included
+        self.frames = Histogram()  # from a frame to its answer
+
+
+class TimedStore:
+    """A store, and how long its writes take."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.where = store, store.where
+        self.writes = Histogram()
+        self.failures = 0
+
+    def read(self, journal: str) -> tuple[bytes | None, list[bytes]]:
+        """The snapshot and the entries since."""
+        return self.store.read(journal)
+
+    def append(self, journal: str, entries: Sequence[bytes], *, durable: bool = True) -> None:
+        """Add entries, all or none."""
+        with self._timed():
+            self.store.append(journal, entries, durable=durable)
+
+    def replace(self, journal: str, snapshot: bytes, *, durable: bool = True) -> None:
+        """Put a snapshot in the place of everything."""
+        with self._timed():
+            self.store.replace(journal, snapshot, durable=durable)
+
+    def check(self) -> None:
+        """Whether it can be used."""
+        self.store.check()
+
+    def dump(self) -> list[Journal]:
+        """All journals."""
+        return self.store.dump()
+
+    def close(self) -> None:
+        """Let others open it."""
+        self.store.close()
+
+    def abandon(self) -> None:
+        """Never touch it again."""
+        self.store.abandon()
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        begun = time.perf_counter()
+        try:
+            yield
+        except BaseException:
+            self.failures += 1
+            raise
+        finally:
+            self.writes.add(time.perf_counter() - begun)
+
+
+def timed(store: Store) -> TimedStore:
+    """A store whose writes are timed."""
+    return store if isinstance(store, TimedStore) else TimedStore(store)

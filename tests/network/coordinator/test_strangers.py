@@ -1,0 +1,208 @@
+"""Strangers get nothing: neither descriptors, nor log lines, nor anything through somebody else's browser."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import uvicorn
+from starlette.testclient import TestClient, WebSocketDenialResponse
+
+import fedbandit as fb
+from fedbandit.network.addresses import bind
+from fedbandit.network.certificates import init_keys, renew_certificate
+from fedbandit.network.client.client import Client
+from fedbandit.network.coordinator import listener
+from fedbandit.network.coordinator.host import Host, SendQueue
+from fedbandit.network.coordinator.listener import Guard, Listener
+from fedbandit.network.coordinator.pacing import QuietLog
+from fedbandit.network.coordinator.service import make_app
+from fedbandit.network.credentials import add_credential
+from tests.network.servers import get_json, make_host
+
+
+@contextlib.contextmanager
+def guarded(host: Host, guard: Guard, **tls: Any) -> Iterator[int]:
+    """The host behind a guard, on a port of loopback; the port."""
+    guarding = Listener.around(bind("127.0.0.1", 0), guard)
+    port = int(guarding.getsockname()[1])
+    host.guard = guard
+    config = uvicorn.Config(make_app(host), log_config=None, ws="websockets-sansio", **tls)
+    config.load()
+    if config.ssl is not None:
+        from fedbandit.cli.serve import follow_certificate
+
+        assert host.config.keys is not None
+        host.renew, host.expiry = follow_certificate(config.ssl, host.config.keys, tls)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve([guarding])), daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield port
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        guarding.close()
+
+
+def test_connections_that_say_nothing_take_nothing_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "QUIET_SECONDS", 0.5)
+    guard = Guard(most=30, most_per_address=30)
+    with guarded(make_host(), guard) as port, contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(100)]
+        for one in silent[::2]:
+            with contextlib.suppress(OSError):
+                one.send(b"GET /healthz HTTP/1.1\r\nHost: ")
+        deadline = time.monotonic() + 30
+        answered = False
+        while not answered and time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                answered = get_json(f"http://127.0.0.1:{port}/healthz") == {"status": "ok"}
+            time.sleep(0.1)
+        assert answered
+        assert guard.refused >= 70
+        assert guard.ended >= 30
+        with Client(f"http://127.0.0.1:{port}", federation="shops", name="a") as client:
+            client.observe(0.5, client.select(np.eye(3)))
+            assert client.flush(60.0)
+            time.sleep(1.5)  # a stream that is quiet is not ended
+            assert client.connected
+    assert not guard.open
+
+
+def test_descriptors_are_looked_at() -> None:
+    with pytest.raises(fb.FedbanditError, match="limit of open files allows"):
+        Guard(most=10**7)
+    guard = Guard(most=4, most_per_address=1)
+    assert guard.admits("10.0.0.1")
+
+
+def test_one_client_has_so_many_streams() -> None:
+    with TestClient(make_app(make_host()), base_url="http://127.0.0.1") as http, contextlib.ExitStack() as stack:
+        url, headers = "ws://127.0.0.1/v1/shops/stream", {"x-fedbandit-name": "a"}
+        for _ in range(4):
+            stack.enter_context(http.websocket_connect(url, headers=headers))
+        with pytest.raises(WebSocketDenialResponse) as denied:
+            http.websocket_connect(url, headers=dict(headers)).__enter__()
+        assert denied.value.status_code == 429
+
+
+FOREIGN = {"origin": "https://evil.test"}
+
+
+def test_a_page_of_another_origin_can_do_nothing() -> None:
+    host = make_host()
+    with TestClient(make_app(host), base_url="http://127.0.0.1") as http:
+        name = {"x-fedbandit-name": "shop-1"}
+        assert http.get("/v1/shops/invitation", headers=name).status_code == 200
+        wish = json.dumps({"client": "shop-1", "reason": "mischief"})
+        for headers in ({**FOREIGN, "content-type": "application/json"}, {"content-type": "text/plain"}, {}):
+            assert http.post("/v1/shops/quarantine", content=wish, headers=headers).status_code in (400, 403)
+        assert http.get("/v1/shops/invitation?name=shop-2").status_code == 401, "no identity in a query"
+        assert http.get("/v1/shops/invitation", headers=name | FOREIGN).status_code == 403
+        assert http.get("/v1/shops/invitation", headers=name | {"host": "evil.test"}).status_code == 403
+        with pytest.raises(WebSocketDenialResponse):
+            http.websocket_connect("ws://127.0.0.1/v1/shops/stream", headers=name | FOREIGN).__enter__()
+        register = host.federations["shops"].federation.register
+        assert list(register.by_name) == ["shop-1"]
+        assert not register.record("shop-1").quarantined
+        own = {"origin": "http://127.0.0.1"}
+        done = http.post("/v1/shops/quarantine", json={"client": "shop-1", "reason": "so"}, headers=own)
+        assert done.status_code == 200
+
+
+def test_browsers_say_who_they_are_in_subprotocols(tmp_path: Path) -> None:
+    init_keys(tmp_path, ["localhost"])
+    token = add_credential(tmp_path, "page", "client", "shops")
+    host = make_host(keys=tmp_path, origins=("https://shop.example",))
+    origin = {"origin": "https://shop.example"}
+    with TestClient(make_app(host), base_url="http://127.0.0.1") as http:
+        url = "ws://127.0.0.1/v1/shops/stream"
+        with http.websocket_connect(url, ["fedbandit.v1", f"fedbandit.token.{token}"], headers=dict(origin)) as ws:
+            assert str(ws.accepted_subprotocol) == "fedbandit.v1"
+        with pytest.raises(WebSocketDenialResponse) as denied:
+            http.websocket_connect(url, ["fedbandit.v9", f"fedbandit.token.{token}"], headers=dict(origin)).__enter__()
+        assert denied.value.status_code == 426
+        preflight = {
+            **origin,
+            "access-control-request-method": "GET",
+            "access-control-request-headers": "authorization",
+        }
+        assert http.options("/v1/shops/invitation", headers=preflight).status_code == 200
+        answer = http.get("/v1/shops/invitation", headers={**origin, "authorization": f"Bearer {token}"})
+        assert answer.headers["access-control-allow-origin"] == "https://shop.example"
+
+
+def test_a_browser_without_keys_says_its_name() -> None:
+    name = base64.urlsafe_b64encode("Zoë".encode()).decode().rstrip("=")
+    host = make_host()
+    offered = ["fedbandit.v1", f"fedbandit.name.{name}"]
+    with (
+        TestClient(make_app(host), base_url="http://127.0.0.1") as http,
+        http.websocket_connect("ws://127.0.0.1/v1/shops/stream", offered),
+    ):
+        assert host.federations["shops"].streams["Zoë"] == 1
+
+
+def test_the_same_thing_is_logged_once_in_a_while() -> None:
+    quiet = QuietLog(every=1000.0)
+    assert [quiet.says("a"), quiet.says("a"), quiet.says("b")] == [True, False, True]
+
+
+def test_a_message_that_cannot_be_built_ends_its_own_connection_only() -> None:
+    async def put() -> tuple[SendQueue, SendQueue]:
+        from fedbandit.messages import Receipt
+        from fedbandit.network.coordinator.host import HostedFederation
+
+        hosted = HostedFederation(make_host().federations["shops"].federation, 1.0, 1.0)
+        hosted.connections = {0: SendQueue(), 1: SendQueue()}
+        hosted.push([Receipt(0, -1), Receipt(1, 1)])
+        return hosted.connections[0], hosted.connections[1]
+
+    broken, other = asyncio.run(put())
+    assert broken.closing
+    assert len(other.waiting) == 1
+    assert not other.closing
+
+
+def test_a_renewed_certificate_is_taken_while_running_and_a_wrong_one_is_a_problem(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    init_keys(keys, ["127.0.0.1"])
+    token = add_credential(keys, "a", "client")
+    host = make_host(keys=keys)
+    tls = {"ssl_certfile": str(keys / "server.pem"), "ssl_keyfile": str(keys / "server-key.pem")}
+    init_keys(tmp_path / "other", ["127.0.0.1"])
+    with guarded(host, Guard(most=30), **tls) as port:
+        url = f"https://127.0.0.1:{port}"
+        first = host.expiry()
+        with Client(url, federation="shops", token=token, ca=str(keys / "ca.pem")) as client:
+            client.observe(0.5, client.select(np.eye(3)))
+            assert client.flush(60.0)
+            time.sleep(1.1)
+            renew_certificate(keys)
+            deadline = time.monotonic() + 30
+            while host.expiry() == first and time.monotonic() < deadline:
+                time.sleep(0.1)
+            assert host.expiry() != first
+        with Client(url, federation="shops", token=token, ca=str(keys / "ca.pem"), state=tmp_path / "c.db") as client:
+            assert client.problem is None
+        wrong = Client(
+            url, federation="shops", token=token, ca=str(tmp_path / "other" / "ca.pem"), state=tmp_path / "c.db"
+        )
+        with wrong:
+            deadline = time.monotonic() + 30
+            while wrong.problem is None and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert "cannot be trusted" in (wrong.problem or "")
