@@ -1,7 +1,7 @@
 """Planted faults: each breaks a claim in its own way, and each must be found by a check of the audit.
 
-`FAULTS` is the table: what is wrong → how it is planted, in which system, and the check that finds it. Faults of secure
-sums (masks, shares, epochs) are planted where their machines are tested.
+`FAULTS` is the table: what is wrong → how it is planted, in which system, and the check that finds it. `SUMS` is that
+of what clients put into secure sums; faults of masks, keys and epochs are planted where those machines are tested.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import pytest
 
 import fedbandit as fb
 from fedbandit.audit import audit_system
+from fedbandit.audit.neighbours import Limits
+from fedbandit.audit.total_attack import total_checks
 from fedbandit.machines.client import ClientMachine
 from fedbandit.machines.peer import PeerMachine
 from fedbandit.messages import Message, Request, Upload
@@ -28,11 +30,13 @@ from fedbandit.privacy.noise import Kind, Source, perturb
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.privacy.reward_sums import RewardSums
 from fedbandit.privacy.secure import SecureSource
+from fedbandit.privacy.sum_stream import SumStream, SumTerms
 from fedbandit.protocols import CountTriggered, Growth, Never, Synchronous
 from fedbandit.rewards import RewardRule
 from fedbandit.state import State
 from fedbandit.streams import Purpose, generator
 from fedbandit.structures import WeightedGraph
+from fedbandit.sums import Sums
 from fedbandit.types import Array
 from fedbandit.world import World
 
@@ -513,6 +517,62 @@ FAULTS = {
     "noise of the coordinator's seed on a network": Fault("network client, noise", patch=numpy_on_the_network),
     "half of the noise at a trusted coordinator": Fault("coordinator, exact", TRUSTED, patch=half_at_the_coordinator),
 }
+
+
+class HalfShares(SumStream):
+    """Half of the noise in every share of a secure sum."""
+
+    def _noise(self, epoch: int) -> Any:
+        return super()._noise(epoch) // 2
+
+
+class OneShare(SumStream):
+    """The same share of noise in every epoch: two sums tell their difference."""
+
+    def _noise(self, epoch: int) -> Any:
+        return super()._noise(min(epoch, 1))
+
+
+class Overweight(SumStream):
+    """What was missed is sent again whatever it weighs."""
+
+    def contribute(self, epoch: int, included: int, sums: Sums) -> Any:
+        self.squares[:] = 0.0
+        words = super().contribute(epoch, included, sums)
+        if epoch > 1:
+            self.offered *= 2
+        return words
+
+
+SUMS = {
+    "half of the noise in shares of sums": (HalfShares, "sums, shares of noise"),
+    "one share of noise for all epochs": (OneShare, "sums, shares of noise"),
+    "records sent again after an absence, whatever they weigh": (Overweight, "sums, contributions"),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_a_fault_of_sums_is_found(name: str) -> None:
+    """By what a client contributes; without the fault all checks pass."""
+    world = World(10, 2, 1_000, per_round=10)
+    told = fb.feducb(trust="sums").told(world)
+    assert isinstance(told.privacy, PrivateStatistics)
+    limits = Limits.of(world, told.privacy.reward_rule, told.guarantee.protects)
+    kind, check = SUMS[name]
+
+    def make(terms: SumTerms, seed: int) -> SumStream:
+        return kind(terms, lambda k: generator(seed, Purpose.NOISE, 0, k))
+
+    found = total_checks(told.privacy, limits, told.guarantee, make=make)
+    assert check in {one.name for one in found if one.verdict == "FAIL"}
+    assert all(one.passed for one in total_checks(told.privacy, limits, told.guarantee))
+
+
+def test_half_of_the_noise_of_a_trusted_coordinators_total_is_found() -> None:
+    """By what it publishes."""
+    system = statistics(scaled(0.5), trust="coordinator", own="exact")
+    found = audit_system(system, n_clients=5, rounds=100)
+    assert {check.name for check in found.checks if check.verdict == "FAIL"} >= {"coordinator, publications"}
 
 
 @pytest.mark.parametrize("name", FAULTS)

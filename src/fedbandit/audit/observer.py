@@ -86,7 +86,7 @@ def _download(client: ClientMachine, t: int, *, own: bool) -> Download:
     """What an attacker may send at any time: other people's statistics, the same in both worlds."""
     d = client.dim
     sums = Sums((t + 1.0) * np.eye(d), np.full(d, 0.1 * (t + 1)), d * (t + 1))
-    return Download(client.member, client.version + 1, 0, sums, own=own)
+    return Download(client.member, client.version + 1, client.sequence, sums, own=own)  # nothing is on top
 
 
 def _plain(message: Message) -> tuple[object, ...]:

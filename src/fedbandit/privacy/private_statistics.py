@@ -396,7 +396,7 @@ class PrivateStatistics(Privacy):
             unit="one interaction" if self.contribution is None else f"a client ({self.contribution} interactions)",
             mechanism=noise if weakest is None else weakest.description,
             true_epsilon=epsilon_of(weakest) if published and weakest is not None else None,
-            definition="given later records" if self.keeps_own else "joint",
+            definition="given later records" if self.keeps_own or published else "joint",
             trust=self.trust,
             own="exact" if self.keeps_own else "released",
             public=("that and when it took part", "how many rewards it observed"),

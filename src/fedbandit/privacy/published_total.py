@@ -53,7 +53,9 @@ class PublishedTotal:
     @property
     def variance(self) -> float | None:
         """Of an entry of V (off the diagonal) in the last publication; None before the first."""
-        return None if self.epoch == 0 else float(self._std[min(self.epoch, self._std.size) - 1]) ** 2
+        streams, k = divmod(self.epoch, self._std.size)
+        last = float(self._std[k - 1]) ** 2 if k else 0.0
+        return None if self.epoch == 0 else streams * float(self._std[-1]) ** 2 + last
 
     def state(self) -> dict[str, Any]:
         """What must survive a crash, noise included."""

@@ -1,0 +1,111 @@
+"""Attacks on totals: what a client puts into secure sums, and what a trusted coordinator publishes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbandit.audit.likelihood import Handed, epsilon_of_shift
+from fedbandit.audit.mechanism_attack import exact_check
+from fedbandit.audit.neighbours import Limits, Record, pairs_of
+from fedbandit.audit.report import TOLERANCE, Check
+from fedbandit.privacy.calibration import gaussian_epsilon, special_functions
+from fedbandit.privacy.guarantee import Guarantee
+from fedbandit.privacy.private_statistics import PrivateStatistics
+from fedbandit.privacy.published_total import PublishedTotal
+from fedbandit.privacy.sum_stream import SumStream, SumTerms
+from fedbandit.streams import Purpose, generator
+from fedbandit.sums import Sums
+
+ABSENCES = (0.0, 0.1, 0.5)
+"""Chances with which the client is missing in a sum."""
+MakeSums = Callable[[SumTerms, int], SumStream]
+"""A client's stream from a seed; tests plant faults here."""
+
+
+def make_sums(terms: SumTerms, seed: int) -> SumStream:
+    """As it is."""
+    return SumStream(terms, partial(generator, seed, Purpose.NOISE, 0))
+
+
+def total_checks(
+    privacy: PrivateStatistics, limits: Limits, claim: Guarantee, *, make: MakeSums = make_sums
+) -> Iterator[Check]:
+    """All of them, for whichever total a system has."""
+    if privacy.trust == "sums":
+        terms = privacy.sum_terms
+        yield exact_check(terms.mechanism, limits, 1, claim.epsilon, claim.delta)
+        yield contributions_check(terms, limits, claim, make)
+        yield shares_check(terms, make)
+    else:
+        yield exact_check(privacy.mechanisms[0], limits, 1, claim.epsilon, claim.delta)
+        yield published_check(privacy, limits, claim)
+
+
+def _one(record: Record) -> Sums:
+    return Sums(np.outer(record.x, record.x), record.x * record.y, 1)
+
+
+def contributions_check(terms: SumTerms, limits: Limits, claim: Guarantee, make: MakeSums) -> Check:
+    """The exact ε of all sums that a client was ever in, for patterns of absences, against h honest shares of noise."""
+    name, largest = "sums, contributions", 0.0
+    sigma = terms.stds * terms.grid * math.sqrt(terms.honest)
+    one, other = next(iter(pairs_of(limits, terms.mechanism).values()))
+    nothing = Sums(np.zeros((limits.dim, limits.dim)), np.zeros(limits.dim), 0)
+    for chance in ABSENCES:
+        rng = np.random.default_rng(0)
+        present = rng.random(terms.epochs) >= chance
+        words = []
+        for record in (one, other):
+            stream, included, said = make(terms, 0), 0, []
+            for epoch in range(1, terms.epochs + 1):
+                said.append(stream.contribute(epoch, included, _one(record) if epoch == 1 else nothing))
+                included = epoch if present[epoch - 1] else included
+            words.append(np.array(said))
+        shift = (words[0] - words[1]).view(np.int64) * terms.grid / sigma
+        largest = max(largest, gaussian_epsilon(float(np.linalg.norm(shift)), claim.delta))
+    passed = largest <= claim.epsilon * TOLERANCE
+    detail = f"{terms.epochs} sums, three patterns of absences: ε = {largest:.4f} for all that leaves"
+    return Check(name, passed, 0.0 if passed else largest, detail)
+
+
+def shares_check(terms: SumTerms, make: MakeSums, runs: int = 40) -> Check:
+    """Whether each share of noise has its scale, and none is drawn twice: in no other epoch, and in no other run."""
+    name = "sums, shares of noise"
+    nothing = Sums(np.zeros((terms.mechanism.dim,) * 2), np.zeros(terms.mechanism.dim), 0)
+    drawn: list[NDArray[np.int64]] = []
+    for seed in range(runs):
+        stream = make(terms, seed)
+        drawn += [stream.contribute(e, e - 1, nothing).view(np.int64) for e in range(1, min(terms.epochs, 8) + 1)]
+    z = np.array(drawn) / terms.stds
+    most = float(special_functions().gammaincinv(z.size / 2, 1e-9))
+    seen = math.sqrt(float((z * z).sum()) / 2 / (z.size / 2))
+    if float((z * z).sum()) / 2 < most:
+        return Check(name, False, 0.0, f"{seen:.3f} of the stated scale was seen in {z.size:,} numbers")
+    if len({row.tobytes() for row in drawn}) < len(drawn):
+        return Check(name, False, math.inf, "the same noise was drawn twice: two sums would tell their difference")
+    return Check(name, True, 0.0, f"{z.size:,} numbers of the stated scale, none drawn twice")
+
+
+def published_check(privacy: PrivateStatistics, limits: Limits, claim: Guarantee) -> Check:
+    """The exact ε of all that a trusted coordinator publishes, for twice as long as was planned."""
+    name, handed = "coordinator, publications", []
+    for record in next(iter(pairs_of(limits, privacy.mechanisms[0]).values())):
+        source = Handed()
+        total = privacy.total(lambda _, source=source: source)  # type: ignore[misc]
+        assert isinstance(total, PublishedTotal)
+        tame = Sums(np.eye(limits.dim), np.ones(limits.dim), 1)
+        for k in range(2 * min(privacy.mechanisms[0].n_max, 64)):
+            total.add(_one(record) if k == 0 else tame)
+            total.publish()
+        handed.append((np.array(source.values), np.array(source.scales)))
+    (first, scales), (second, _) = handed
+    stated = replace(privacy.mechanisms[0], delta=claim.delta)
+    true = epsilon_of_shift(stated, (first - second) / scales[:, None, None])
+    passed = true <= claim.epsilon * TOLERANCE
+    return Check(name, passed, 0.0 if passed else true, f"{len(scales)} publications, ε = {true:.4f} for all of them")
