@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fedbandit as fb
@@ -71,6 +73,19 @@ def test_bundles_leave_no_process_idle_and_no_trial_out() -> None:
     assert sorted(map(len, bundled(fresh[:6], 4))) == [1, 1, 2, 2]
     assert sorted(chain.from_iterable(bundled(fresh, 40))) == list(range(12))
     assert bundled([], 4) == []
+
+
+def test_environments_that_are_made_are_bundled_by_how_they_are_made(tmp_path: Path) -> None:
+    """Not by the environments: of many, the first are gone when the last are made, and then ids are used again."""
+    names = [str(tmp_path / f"{k}.npy") for k in range(12)]
+    for k, name in enumerate(names):
+        np.save(name, np.full((4, 3), 0.01 * k))
+    trials = [
+        Trial(Point("", fb.linucb, partial(fb.environments.fclub, theta=name, n_servers=1)), 50, 0)
+        for _ in "ab"
+        for name in names
+    ]
+    assert bundled(trials, 1) == [[k, 12 + k] for k in range(12)]
 
 
 def test_a_bad_trial_ends_the_others_with_its_sentence() -> None:

@@ -12,7 +12,9 @@ world (docs/clusters-fclub.md), and the authors' are:
   as much or less), so the default is the paper's. β = 1.5 also with privacy, where the formula would add what noise
   does to the bound; that had more regret too.
 - `fresh=False` scores arms with what was last shared only (Alg. 1 line 12; their code uses pending data too).
-- `within=True` lets the coordinator also merge clusters of one server, as their code does; the paper does not.
+- `within=True` lets the coordinator also merge clusters of one server, as their code does; the paper does not. As the
+  authors is `fclub_dc(alpha_split=1.5, alpha_merge=2, within=True, ridge=2)`, but for their merging, which almost never
+  runs (docs/clusters-fclub.md).
 """
 
 from __future__ import annotations
@@ -123,7 +125,8 @@ def cdp_fclub_dc(
     Deviations, under "proven":
         D1. Triggers count observations; FCLUB's determinants and its clustering read raw data (Eqs. 3, 5).
         D2. One stream a user, summed afterwards: a regrouping releases nothing again. Noise is calibrated tightly.
-        D3. Users learn from their own data as they are, and weigh what others released by its noise (`mixing`).
+        D3. Users learn from their own data as they are, and weigh what others released by its noise (`mixing`) and by
+            how well it fits their own data (`doubt`): clusters found from noise may be wrong.
     """
     if calibration == "published":
         structure: Structure = PhasedClusters(alpha_split, alpha_merge, fresh=False, n_servers=n_servers)

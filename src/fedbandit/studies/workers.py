@@ -11,6 +11,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -94,7 +95,8 @@ def bundled(trials: Sequence[Trial], processes: int) -> list[list[int]]:
     for place, trial in enumerate(trials):
         env = trial.point.make_environment()
         fresh = isinstance(env, Synthetic) and env.pool is None
-        bundles.setdefault((_identity(env), trial.horizon, trial.seed) if fresh else place, []).append(place)
+        key = (_identity(trial.point.env), trial.horizon, trial.seed) if fresh else place
+        bundles.setdefault(key, []).append(place)
     found = list(bundles.values())
     while len(found) < processes and max(map(len, found), default=0) > 1:
         largest = max(found, key=len)
@@ -105,12 +107,16 @@ def bundled(trials: Sequence[Trial], processes: int) -> list[list[int]]:
 
 
 def _identity(env: object) -> object:
-    """Equal for equal environments; one that holds arrays equals itself only."""
+    """Equal for equal environments and equal calls that make one; one that holds arrays equals itself only.
+
+    Of what a trial has, which lives as long as the trial: a made environment may be gone, and its id another's.
+    """
+    same = (env.func, env.args, tuple(sorted(env.keywords.items()))) if isinstance(env, partial) else env
     try:
-        hash(env)
+        hash(same)
     except TypeError:
         return id(env)
-    return env
+    return same
 
 
 def processors() -> int:
