@@ -137,3 +137,23 @@ def test_a_choice_can_be_forgotten() -> None:
         client.forget(choice.number)
     with pytest.raises(FedbanditError, match=r"Choice 1 is not waiting for a reward"):
         client.observe(choice.number, 1.0)
+
+
+def test_a_download_has_exactly_the_uploads_that_it_lacks_put_on_top() -> None:
+    """Also those that are kept as one running sum; one that lacks a part of that sum is as good as lost."""
+    client = ClientMachine(0, fb.async_linucb(gamma_upload=1.0), WORLD)
+    uploads = [upload for upload in feed(client, 20) if isinstance(upload, Upload)]
+    client.receive(Receipt(0, 18))  # 8 of these are kept by themselves, 10 as a sum
+    client.receive(Download(0, 1, 9, zero_sums(2)))
+    assert client.version == 0
+    client.receive(Download(0, 2, 0, zero_sums(2)))
+    assert (client.version, len(client.outbox)) == (0, 2)
+    client.receive(Download(0, 3, 12, zero_sums(2)))
+    V = sum((upload.sums.V for upload in uploads[12:]), np.zeros((2, 2)))
+    np.testing.assert_allclose(client.model.in_common().V, V, rtol=1e-12)
+    client.receive(Receipt(0, 20))
+    uploads += [upload for upload in feed(client, 20, seed=1) if isinstance(upload, Upload)]
+    client.receive(Download(0, 4, 20, zero_sums(2)))
+    client.receive(Receipt(0, 40))  # before the model is looked at: 12 of these become a sum
+    V = sum((upload.sums.V for upload in uploads[20:]), np.zeros((2, 2)))
+    np.testing.assert_allclose(client.model.in_common().V, V, rtol=1e-12)

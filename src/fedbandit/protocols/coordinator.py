@@ -150,8 +150,7 @@ class Coordinator(Contributing):
 
     def gathered(self) -> Sums:
         """All that was ever uploaded; noised, if this coordinator is trusted to do that."""
-        members = self.members
-        return Sums(members.V.sum(axis=0), members.b.sum(axis=0), int(members.n.sum()))
+        return Sums(self.members.V.sum(axis=0), self.members.b.sum(axis=0), int(self.members.n.sum()))
 
     def groups(self) -> list[list[int]] | None:
         """Who shares with whom; None if everyone does."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit.messages import Receipt
+from fedbandit.messages import Receipt, Upload, encoded_size
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.invitation import Agreement
@@ -63,3 +64,43 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     again.receive(Receipt(0, again.machine.sequence))
     assert again.outgoing() == []
     again.store.close()
+
+
+class CountingStore(MemoryStore):
+    """A store that counts the bytes it is given."""
+
+    written = 0
+
+    def append(self, journal: str, entries: Sequence[bytes], *, durable: bool = True) -> None:
+        self.written += sum(map(len, entries))
+        super().append(journal, entries, durable=durable)
+
+    def replace(self, journal: str, snapshot: bytes, *, durable: bool = True) -> None:
+        self.written += len(snapshot)
+        super().replace(journal, snapshot, durable=durable)
+
+
+def test_what_is_written_grows_with_what_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy client is sent receipts and no downloads: once, each receipt had all its uploads written again."""
+    monkeypatch.setattr("fedbandit.network.client.journal.COMPACT_AFTER", 10_000)
+    agreement = Agreement("async-linucb", {"gamma_upload": 1.0001}, fb.World(n_clients=2, dim=8, horizon=10_000))
+    written = []
+    for observations in (150, 300):
+        store = CountingStore()
+        client = DurableClient(store, agreement, 0, lambda: 5)
+        rng = np.random.default_rng(0)
+        for _ in range(observations):
+            client.observe(client.select(rng.uniform(-0.3, 0.3, (3, 8))).number, 0.5)
+            for frame in client.outgoing():
+                assert frame.awaits is not None
+                client.receive(Receipt(0, frame.awaits))
+            client.journal.compact()
+        assert client.machine.sequence == observations
+        written.append(store.written)
+        sent = observations * encoded_size(Upload, 8)
+        assert store.written < 5 * sent
+        assert len(store.read("client")[0] or b"") < 20 * encoded_size(Upload, 8), "a state grows with nothing"
+        again = DurableClient(store, agreement, 0, lambda: 6)
+        np.testing.assert_allclose(again.machine.model.in_common().V, client.machine.model.in_common().V, rtol=1e-12)
+        assert again.uploaded.n == observations
+    assert written[1] < 2.5 * written[0]

@@ -27,6 +27,7 @@ SETTINGS = {
     "M = 4, γ = 0.65": (4, 0.65),
     "M = 4, γ = 0.05": (4, 0.05),
 }
+FIFTY = "HetoFedBandit, authors' settings, T₀ = 50"
 PRINTED = {
     ALONE: (772, 785, 781, 778, 788),
     DIS: (59, 23_776, 25_124, 20_129, 23_824),
@@ -34,13 +35,11 @@ PRINTED = {
     DYCLU: (49, 227, 777, 232, 269),
     HFB: (576, 669, 884, 700, 917),
     HFB_CODE: (576, 669, 884, 700, 917),
+    FIFTY: (576, 669, 884, 700, 917),
     HFB_PRINTED: (576, 669, 884, 700, 917),
     HFB_E: (174, 444, 822, 462, 582),
 }
 BY_SETTING = {name: dict(zip(SETTINGS, numbers, strict=True)) for name, numbers in PRINTED.items()}
-
-
-FIFTY = "HetoFedBandit, authors' settings, T₀ = 50"
 
 
 def _points(horizon: int) -> list[Point]:
