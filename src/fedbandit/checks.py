@@ -121,7 +121,7 @@ def pulls_what_is_offered(system: System) -> None:
     everybody = system.protocol.says == "gossip"
     clients = np.arange(HORIZON) % CLIENTS if everybody else rng.integers(0, CLIENTS, HORIZON)
     rounds: Any = "all" if everybody else "one"
-    env = recorded(clients, arms, payoffs, payoffs, n_clients=CLIENTS, rounds=rounds, graph=graph)
+    env = recorded(clients, arms, payoffs, payoffs, n_clients=CLIENTS, bound=3.0, rounds=rounds, graph=graph)
     result = simulate(system, env, horizon_of(system), engine="plain")
     assert ((result.arms.ravel() >= 0) & (result.arms.ravel() < counts)).all(), "an arm was pulled that was not offered"
     assert (np.diff(result.regret) >= -1e-12).all(), "cumulative regret fell"

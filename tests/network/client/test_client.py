@@ -304,7 +304,7 @@ def test_a_private_client_draws_secure_noise_and_its_ledger_survives(
             visit(client, rng, 60)
             assert client.flush()
             assert stream.spent > before
-            (seen,) = get_json(f"{url}/api/overview")["federations"][0]["clients"]
+            (seen,) = get_json(f"{url}/v1/shops/clients")["clients"]
             assert seen["privacy"]["releases"] == stream.spent
             assert 0 < seen["privacy"]["spent"] <= seen["privacy"]["epsilon"] == 2.0
             assert seen["privacy"]["spent"] == pytest.approx(stream.spent_epsilon)  # type: ignore[attr-defined]
