@@ -168,7 +168,7 @@ def test_a_line_is_no_worse_than_learning_alone() -> None:
 
 
 def test_a_peer_whose_budget_is_spent_stops_telling_and_goes_on_learning() -> None:
-    private = fb.privacy.PrivateStatistics(epsilon=5.0, releases=2)
+    private = fb.privacy.PrivateStatistics(epsilon=5.0, releases=2, contribution=200)
     system = fb.System(protocol=fb.protocols.Gossip("complete"), privacy=private)
     env = fb.environments.feducb(n_clients=3, dim=DIM)
     peers = finished(system, env, 200)
