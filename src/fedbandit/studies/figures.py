@@ -18,6 +18,7 @@ import numpy as np
 from fedbandit.engine.plot import require_matplotlib
 from fedbandit.errors import FedbanditError, unknown
 from fedbandit.files import writing
+from fedbandit.studies.axes import is_spread, scale_costs, scale_y, thousands
 from fedbandit.studies.measured import MEASURES, Measured
 from fedbandit.studies.trials import Label, format_value
 from fedbandit.tails import students_quantile
@@ -133,7 +134,7 @@ class Curves(Panel):
             name = label.series if label.value == "" else f"{label.series}, {format_value(label.value)}"
             draw_band(ax, rounds, curves, look, name, self.band)
             ends.append(float(curves.mean(axis=0)[-1]))
-        if _spread(ends, self.log):
+        if is_spread(ends, self.log):
             ax.set_yscale("log")
             positive = [end for end in ends if end > 0]
             ax.set_ylim(min(positive) / 4, max(positive) * 1.5)
@@ -175,7 +176,7 @@ class Tradeoff(Panel):
                 if label.value != "":
                     below = names.index(name) % 2 == 1
                     _annotate(ax, format_value(label.value), across, up, looks[name].colour, below=below)
-        _scale_y(ax, measured, labels, self.y, self.log)
+        scale_y(ax, measured, labels, self.y, self.log)
         ax.set(xlabel=MEASURES[self.x], ylabel=MEASURES[self.y], title=self.title)
 
 
@@ -213,7 +214,7 @@ class Sweep(Panel):
         if ticks:
             ax.set_xticks(list(ticks.values()), list(ticks))
             ax.minorticks_off()
-        _scale_y(ax, measured, labels, self.y, self.log)
+        scale_y(ax, measured, labels, self.y, self.log)
         ax.set(xlabel=self.x, ylabel=MEASURES[self.y], title=self.title)
 
 
@@ -301,34 +302,6 @@ def draw_band(ax: Axes, rounds: Ints, curves: Array, look: Look, label: str, ban
     ax.fill_between(rounds, low, high, color=look.colour, alpha=0.2, linewidth=0)
 
 
-def thousands(value: float, _position: object = None) -> str:
-    """A tick: 30,000 or 0.5."""
-    return f"{value:,.0f}" if value == int(value) else f"{value:g}"
-
-
-def _power(k: int) -> str:
-    """10^k as a tick: 100,000 and 10M, as long ones would run into each other."""
-    return thousands(10**k) if k < 6 else f"{10 ** (k - 6):,}M"
-
-
-def scale_costs(ax: Axes, messages: Sequence[float]) -> float:
-    """Make the axis logarithmic, with a place of its own for systems without messages; return that place."""
-    spoken = [count for count in messages if count > 0]
-    if not spoken:
-        ax.set_xticks([0], ["0"])
-        return 0.0
-    lowest, highest = math.floor(math.log10(min(spoken))), math.ceil(math.log10(max(spoken)))
-    ticks = {float(10**k): _power(k) for k in range(lowest, highest + 1)}
-    silent = 10 ** (lowest - 0.7)
-    if len(spoken) < len(messages):
-        ticks[silent] = "0"
-    ax.set_xscale("log")
-    ax.set_xticks(list(ticks), list(ticks.values()))
-    ax.minorticks_off()
-    ax.set_xlim(min(ticks) / 1.6, max(ticks) * 1.6)
-    return silent
-
-
 def _has_curve(measured: Measured, label: Label, measure: str) -> bool:
     try:
         measured.curve(label, measure)
@@ -377,30 +350,3 @@ def _annotate(ax: Axes, text: str, x: float, y: float, colour: str, *, below: bo
         zorder=5,
         path_effects=[withStroke(linewidth=2, foreground="white")],
     )
-
-
-def _spread(numbers: Sequence[float], log: bool | None) -> bool:
-    """Whether the axis is to be logarithmic."""
-    positive = [number for number in numbers if number > 0]
-    if log is not None or not positive:
-        return bool(log and positive)
-    return len(positive) == len(numbers) and max(positive) / min(positive) > 8
-
-
-def _scale_y(ax: Axes, measured: Measured, labels: Sequence[Label], measure: str, log: bool | None) -> None:
-    """From zero, or logarithmic, with room for all bars of error."""
-    numbers = [measured.mean(label, measure) for label in labels]
-    if not numbers or not np.isfinite(numbers).all():
-        return
-    highest = max(number + (measured.error(at, measure) or 0.0) for number, at in zip(numbers, labels, strict=True))
-    if _spread(numbers, log):
-        ax.set_yscale("log")
-        lowest = min(number for number in numbers if number > 0)
-        ax.set_ylim(lowest / 1.6, highest * 1.6)
-        if highest / lowest < 30:
-            ticks = [base * 10**k for k in range(-4, 10) for base in (1, 2, 5)]
-            ax.set_yticks([t for t in ticks if lowest / 1.6 <= t <= highest * 1.6])
-        ax.minorticks_off()
-    elif min(numbers) >= 0:
-        ax.set_ylim(0, highest * 1.08 or 1)
-    ax.yaxis.set_major_formatter(thousands)
