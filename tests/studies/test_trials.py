@@ -107,3 +107,17 @@ def test_an_environment_is_made_once_for_many_trials() -> None:
 def test_a_point_that_makes_no_sense_is_refused_with_its_sentence(point: Point, sentence: str) -> None:
     with pytest.raises(FedbanditError, match=sentence):
         run_trial(Trial(point, 50, 0))
+
+
+def test_messages_of_clients_seen_so_far_are_those_that_the_code_of_async_linucb_counts() -> None:
+    """A synchronisation is one of everybody who has acted; asynchronous messages are counted as they are."""
+    env = fb.environments.homogeneous(n_clients=30, dim=3, n_arms=4, arrivals="skewed")
+    sync = run_trial(Trial(Point("", partial(fb.sync_linucb, threshold=0.5), env, extra="seen"), 300, 1))
+    result = fb.simulate(fb.sync_linucb(threshold=0.5), env, 300, 1)
+    acting, expected = env.open(1).block(0, 300).clients.tolist(), 0
+    for t, uploads in enumerate(result.communication.per_round_uploads.tolist()):
+        assert uploads in (0, 30)
+        expected += 2 * len(set(acting[: t + 1])) if uploads else 0
+    assert 0 < sync.extra["messages_seen"] == expected < sync.report["uploads"] + sync.report["downloads"]
+    free = run_trial(Trial(Point("", fb.async_linucb, env, extra="seen"), 300, 1))
+    assert free.extra["messages_seen"] == free.report["uploads"] + free.report["downloads"]

@@ -84,7 +84,9 @@ def _hand_out(options: argparse.Namespace, tokens: dict[str, str]) -> None:
     if options.out is not None:
         with os.fdopen(os.open(options.out, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w") as file:
             file.write("\n".join(lines) + "\n")
-        _say(options, {"written": str(options.out), "tokens": len(tokens)}, f"{len(tokens)} in {options.out}.")
+        many = "token" if len(tokens) == 1 else "tokens"
+        text = f"{len(tokens)} {many} in {options.out}."
+        _say(options, {"written": str(options.out), "tokens": len(tokens)}, text)
     elif options.json and single:
         (name,) = tokens
         print(json.dumps({"name": name, "role": options.role, "token": tokens[name]}))

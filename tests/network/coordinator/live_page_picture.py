@@ -37,10 +37,10 @@ def main(picture: Path) -> None:
         pairs = []
         for i in range(6):
             client = stack.enter_context(Client(url, federation="shops", name=f"shop-{i + 1}", report=True))
-            pairs.append((client, User(i, WORLD, 10, 0.1, 0)))
+            pairs.append((client, User(i, WORLD, 10, 0.1, 0, 1.0)))
         for i in range(6):
             client = stack.enter_context(Client(url, federation="stations", name=f"station-{i + 1}", report=True))
-            pairs.append((client, User(0, clustered.world, 10, 0.0, 1 + i % 2)))
+            pairs.append((client, User(0, clustered.world, 10, 0.0, 1 + i % 2, 1.0)))
         begun = time.monotonic()
         while time.monotonic() - begun < SECONDS:
             for client, user in pairs:
@@ -49,7 +49,7 @@ def main(picture: Path) -> None:
         for client, _ in pairs:
             client.flush()
         time.sleep(1.5)
-        browse(Path(folder), url + "/", f"--screenshot={picture.resolve()}", "--window-size=1100,1470",
+        browse(Path(folder), url + "/", f"--screenshot={picture.resolve()}", "--window-size=1240,1560",
                "--hide-scrollbars")  # fmt: skip
     print(f"{picture}: {picture.stat().st_size:,} bytes")
 

@@ -305,8 +305,9 @@ class Federation(RecordedFederation):
 
     def _check_sums(self, record: MemberRecord, upload: Upload, own: int, at: float) -> None:
         """Refuse statistics that cannot be, or are more than a member may contribute that has `own` observations."""
-        counts = self.machine.members.n
-        self.limits.check(upload, int(counts.sum()) - record.observations + own)
+        counts, contributions = self.machine.members.n, self.machine.contributions
+        aside = 0 if contributions is None else int(contributions.own.n[contributions.aside].sum())
+        self.limits.check(upload, int(counts.sum()) + aside - record.observations + own)
         joined = counts[self.machine.joined]
         self.rules.check(record.name, upload.sums.n, self.dim, own, joined, at - record.enrolled)
 
