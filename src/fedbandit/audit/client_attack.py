@@ -49,6 +49,9 @@ def contents_check(
     name = "client, contents"
     if any(a.n != b.n for a, b in seen):
         return Check(name, False, 0.0, "neighbouring histories were released in different portions")
+    if sum(seen[0][0].n) > rounds:
+        return Check(name, False, 0.0, f"{sum(seen[0][0].n)} interactions were released, but there were {rounds}")
+    seen = [[first_stream(mechanism, one) for one in pair] for pair in seen]
     if not seen[0][0].n:
         return Check(name, False, 0.0, f"nothing was released in {rounds} rounds; audit a longer horizon")
     shifts = np.stack([released_sums(mechanism, b) - released_sums(mechanism, a) for a, b in seen], axis=1)
@@ -66,6 +69,12 @@ def contents_check(
         bound,
         f"{runs} paired runs: ε = {exact:.4f} at the stated scale, of which {low:.2f}–{high:.2f} was seen",
     )
+
+
+def first_stream(mechanism: Mechanism, seen: Seen) -> Seen:
+    """What was released before the mechanism had to begin anew."""
+    n = mechanism.n_max
+    return seen._replace(V=seen.V[:n], b=seen.b[:n], n=seen.n[:n])
 
 
 def released_sums(mechanism: Mechanism, seen: Seen) -> Array:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedbandit.audit.client_attack import portions_of, released_sums
+from fedbandit.audit.client_attack import first_stream, portions_of, released_sums
 from fedbandit.audit.likelihood import Handed, epsilon_of_shift, whiten
 from fedbandit.audit.neighbours import Limits, Record, pairs_of, some_history, with_first
 from fedbandit.audit.observer import MakeMachine, observe_client
@@ -128,6 +128,9 @@ def independence_check(
         rows = []
         for member in (make, other):
             seen = observe_client(member(seed), history, calls=calls)
+            if sum(seen.n) > rounds:
+                return Check(name, False, 0.0, f"{sum(seen.n)} interactions were released, but there were {rounds}")
+            seen = first_stream(mechanism, seen)
             exact = portions_of(mechanism, history, seen)
             rows.append(whiten(mechanism, exact, released_sums(mechanism, seen)[:, None])[:, 0])
         noise.append(rows)
