@@ -55,7 +55,7 @@ SHARE_WITH_ALL = {
 def variants(name: str, kind: type) -> Iterator[Any]:
     """A part as it is by default, and with each switch and each choice turned."""
     hints = typing.get_type_hints(kind)
-    names = {parameter.name for parameter in dataclasses.fields(kind)}
+    names = [parameter.name for parameter in dataclasses.fields(kind)]  # in order: workers must collect alike
     given = NEEDED.get(name, {}) | {key: value for key, value in LOUD.items() if key in names}
     first = kind(**given)
     yield first

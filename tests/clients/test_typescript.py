@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
+import http.server
 import json
+import queue
 import re
 import shutil
 import subprocess
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -133,3 +138,76 @@ def test_the_corpus_passes_in_a_browser(built: Path, tmp_path: Path) -> None:
     told = in_browser(built, tmp_path, f"corpus({json.dumps(vectors)})")
     assert len(told) == len(vectors)
     assert sum(line.endswith(": passed") for line in told) > 15
+
+
+@contextlib.contextmanager
+def page_server(text: str) -> Iterator[tuple[str, queue.Queue[Any]]]:
+    """A page on loopback, and what it posts back."""
+    told: queue.Queue[Any] = queue.Queue()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._answer(text.encode())
+
+        def do_POST(self) -> None:
+            told.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self._answer(b"")
+
+        def _answer(self, body: bytes) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", told
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+def test_a_page_learns_with_the_others_and_goes_on_after_it_was_closed(built: Path, tmp_path: Path) -> None:
+    subprocess.run(["npm", "run", "--silent", "bundle-tests"], cwd=FOLDER, check=True, capture_output=True)
+    script = (
+        "const tell = (told) => fetch('/told', {method: 'POST', body: JSON.stringify(told)});"
+        "const options = {url: new URLSearchParams(location.search).get('to'), federation: 'shops', name: 'page', "
+        "state: 'page', visits: 60};"
+        "visits(options, 3).then(tell, (error) => tell({failed: String(error.stack)}));"
+    )
+    bundle = (built / "test/page.bundle.js").read_text()
+    page = f"<!DOCTYPE html><meta charset=utf-8><script>{bundle}</script><script>{script}</script>"
+    with page_server(page) as (origin, told):
+        host = make_host(origins=(origin,))
+        with served(host) as url:
+            words = [str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                     "--disable-quic", "--no-first-run", "--disable-background-networking",
+                     f"--user-data-dir={tmp_path / 'profile'}", f"{origin}/?to={url}"]  # fmt: skip
+            browser = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            try:
+                reports = told.get(timeout=120)
+            finally:
+                browser.terminate()
+                browser.wait()
+            assert "failed" not in reports, reports
+            assert [report["observed"] for report in reports] == [60, 120, 180], "it goes on where it was closed"
+            assert all(report["delivered"] for report in reports)
+            gathered = host.federations["shops"].federation.machine.gathered()
+            assert gathered.n == 180 - reports[-1]["pending"]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+def test_a_page_of_another_origin_gets_nothing(built: Path, tmp_path: Path) -> None:
+    subprocess.run(["npm", "run", "--silent", "bundle-tests"], cwd=FOLDER, check=True, capture_output=True)
+    with served(make_host()) as url:
+        options = json.dumps({"url": url, "federation": "shops", "name": "x", "visits": 1})
+        script = f"visits({options}, 1).then(() => ['in'], (error) => [error.message])"
+        (told,) = in_browser(built, tmp_path, script)
+    assert "There is no answer from" in told
