@@ -29,7 +29,7 @@ from fedbandit.privacy.privacy import Perturbs, Privacy, Site
 from fedbandit.privacy.published import feducb_privatiser
 from fedbandit.privacy.published_total import PublishedTotal
 from fedbandit.privacy.release_stream import ReleaseStream
-from fedbandit.privacy.sum_stream import OpenedTotal, SumStream, SumTerms, grid_for, headroom
+from fedbandit.privacy.sum_stream import OpenedTotal, SumStream, SumTerms, terms_of_sums
 from fedbandit.rewards import AS_THEY_ARE, RewardRule
 from fedbandit.sharing import Share
 from fedbandit.world import World
@@ -220,41 +220,10 @@ class PrivateStatistics(Privacy):
     @cached_property
     def sum_terms(self) -> SumTerms:
         """What secure sums are made by."""
-        mechanism, world, N = self.mechanisms[0], self.world, 0 if self.world is None else self.world.n_clients
-        assert world is not None
-        assert self.honest is not None
-        assert self.colluding is not None
-        planned = headroom(mechanism.n_max) * mechanism.factorisation.column_norm(2)
-        R2 = mechanism.sensitivity / math.sqrt(2)
-        share = headroom(mechanism.n_max) * mechanism.scale / math.sqrt(self.honest)
-        largest = 64 * (planned * world.horizon * R2 + 40 * math.sqrt(N) * share)
-        grid = grid_for(share, largest)
-        # Rounding moves each number of each contribution by a unit of the grid, and floating point by less than that.
-        words = (world.dim + 1) * (world.dim + 2) // 2
-        slip = math.sqrt(mechanism.n_max * words) * (grid + mechanism.n_max * 2.0**-52 * largest)
-        lengthened = headroom(mechanism.n_max) + slip / (mechanism.sensitivity / math.sqrt(2))
-        return SumTerms(
-            replace(
-                mechanism,
-                scale=lengthened * mechanism.scale,
-                sensitivity=lengthened * mechanism.sensitivity,
-                description=f"{mechanism.description}, in sums over {self._quorum} clients or more",
-            ),
-            planned,
-            self.honest,
-            self._quorum,
-            grid,
-            largest,
-            self.contribution,
-        )
-
-    @property
-    def _quorum(self) -> int:
-        """The fewest clients in a sum that is opened: enough honest ones, and so many that no second sum can be."""
         assert self.world is not None
         assert self.honest is not None
         assert self.colluding is not None
-        return max(self.honest + self.colluding, (self.world.n_clients + self.colluding) // 2 + 1)
+        return terms_of_sums(self.mechanisms[0], self.world, self.honest, self.colluding, self.contribution)
 
     def total(self, source: Callable[[int], Source]) -> OpenedTotal | PublishedTotal | None:
         """What the coordinator makes the noisy total with."""

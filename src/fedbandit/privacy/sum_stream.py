@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -43,6 +43,7 @@ from fedbandit.privacy.noise import Size, Source
 from fedbandit.state import require_arrays_like
 from fedbandit.sums import Sums
 from fedbandit.types import Array
+from fedbandit.world import World
 
 Words = NDArray[np.uint64]
 """Whole numbers modulo 2⁶⁴."""
@@ -136,6 +137,33 @@ class SumTerms:
         """B_kk."""
         factorisation = self.mechanism.factorisation
         return float(factorisation.step(factorisation.start((1,)), k, np.ones(1))[0][0])
+
+
+def terms_of_sums(
+    mechanism: Mechanism, world: World, honest: int, colluding: int, contribution: int | None
+) -> SumTerms:
+    """What secure sums are made by, where so many clients are honest and so many collude with the coordinator.
+
+    A sum is opened if enough honest clients are in it, and so many clients that no second one over the epoch can be.
+    """
+    N = world.n_clients
+    quorum = max(honest + colluding, (N + colluding) // 2 + 1)
+    planned = headroom(mechanism.n_max) * mechanism.factorisation.column_norm(2)
+    radius = mechanism.sensitivity / math.sqrt(2)
+    share = headroom(mechanism.n_max) * mechanism.scale / math.sqrt(honest)
+    largest = 64 * (planned * world.horizon * radius + 40 * math.sqrt(N) * share)
+    grid = grid_for(share, largest)
+    # Rounding moves each number of each contribution by a unit of the grid, and floating point by less than that.
+    words = (world.dim + 1) * (world.dim + 2) // 2
+    slip = math.sqrt(mechanism.n_max * words) * (grid + mechanism.n_max * 2.0**-52 * largest)
+    lengthened = headroom(mechanism.n_max) + slip / radius
+    planned_for = replace(
+        mechanism,
+        scale=lengthened * mechanism.scale,
+        sensitivity=lengthened * mechanism.sensitivity,
+        description=f"{mechanism.description}, in sums over {quorum} clients or more",
+    )
+    return SumTerms(planned_for, planned, honest, quorum, grid, largest, contribution)
 
 
 def grid_for(share: float, largest: float) -> float:
