@@ -65,6 +65,13 @@ SYSTEMS = {
     "d_local": "length of each client's own part; by default the rest.",
     "overlap": "whether both parts see the whole context.",
     "startup": "whether a client waits with its own part until the shared one is known (Alg. 3).",
+    "partial_noise": "≥ 0, added to σ in widths for errors of partial rewards; Lemma 3.3 has 2.",
+    "projected": "whether rewards are split as Eq. (7) is printed: generalised inverses, projections to the unit ball.",
+    "width": "of a graph model: user (each user's own), model (that of all of them) or printed (Lemmas 2 and 4).",
+    "norm": "S of a graph model's width; by default 1 for users, √N for the model.",
+    "isolated": "whether a user may be without neighbours in the graph; a mistake more often than not.",
+    "window": "τ: DyClu looks for changes of a user's parameter in the last τ observations; none: they never change.",
+    "every": "the server looks at its queue once in so many rounds.",
     # privacy
     "epsilon": "ε > 0: whoever sees what leaves can tell neighbouring data apart with odds of at most e^ε; inf is "
     "no noise.",
@@ -111,6 +118,12 @@ ENVIRONMENTS = {
     "min_observations": "users with fewer are left out.",
     "min_rating": "ratings below this are no likes.",
     "most_active": "how many users, the most active ones first.",
+    "first": "only so many users of the file or the ranking, the first ones.",
+    "social": "banditlib, or a folder: the social network and clusters that the authors' lab published.",
+    "groups": "how many groups of users and of articles there are, each with a mask on its features.",
+    "features": "entries before masking: uniform, or gaussian as in the lab's code.",
+    "users": "users' parameters, from a file of the lab or an array.",
+    "articles": "the pool of articles, from a file of the lab or an array.",
     "release": "which release of MovieLens: 100k or 1m.",
 }
 """Of environments."""

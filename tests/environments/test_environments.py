@@ -550,7 +550,7 @@ def test_an_environment_without_a_fact_is_told_which() -> None:
     class Mine:
         name = "mine"
         n_clients = dim = n_arms = 2
-        rounds, declared_noise, bound, longest, longest_delay = "one", 0.1, 1.0, None, 0
+        rounds, declared_noise, bound, longest, longest_delay, absent = "one", 0.1, 1.0, None, 0, 0.0
 
         def open(self, seed: int) -> SyntheticStream:
             return environment().open(seed)

@@ -35,7 +35,7 @@ def small(**options: Any) -> Any:
 
 SILENT = {
     "feducb": (fb.feducb(epsilon=INF), compose(BY_COUNTS, Everyone())),
-    "feducb as published": (fb.feducb(epsilon=INF, calibration="published"), fb.sync_linucb()),
+    "feducb as published": (fb.feducb(epsilon=INF, calibration="published"), fb.sync_linucb(warm_join=True)),
     "async_linucb": (
         fb.async_linucb(privacy=PrivateStatistics(INF)),
         compose(CountTriggered(5.0, 5.0, batch=16), Everyone()),

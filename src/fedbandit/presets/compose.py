@@ -89,7 +89,7 @@ def keywords_of(function: Callable[..., Any]) -> dict[str, Keyword]:
 
     >>> import fedbandit as fb
     >>> list(keywords_of(fb.sync_linucb))
-    ['threshold', 'ridge', 'noise', 'confidence', 'alpha', 'policy']
+    ['threshold', 'warm_join', 'ridge', 'noise', 'confidence', 'alpha', 'policy']
     """
     try:
         hints = get_type_hints(inspect.unwrap(function))

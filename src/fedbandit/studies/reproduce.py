@@ -237,7 +237,8 @@ def _summary(plan: Plan, measured: Measured, skipped: dict[Label, str], command:
 def _run_rows(plan: Plan, measured: Measured) -> list[dict[str, Any]]:
     """One row for each run. Seconds differ from run to run, so they stand in summary.json only."""
     addresses = {(trial.point.label, trial.seed): trial.address for trial in plan.trials}
-    measures = [name for name in MEASURES if any(measured.has(label, name) for label in measured.runs)]
+    found = (name for name in MEASURES if any(measured.has(label, name) for label in measured.runs))
+    measures = [name for name in found if name != "seconds"]
     return [
         {
             **row,

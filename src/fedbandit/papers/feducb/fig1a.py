@@ -39,7 +39,7 @@ EXPERIMENT = Experiment(
         "whoever learns has learnt. T = 10⁷ was run once: see docs/reproduction.md.",
     ),
     scales={
-        "quick": Scale(_points((5, 10, 20, 40), 3_000, 10_000, (1.0, 10.0)), seeds=3),
+        "quick": Scale(_points((5, 10, 20, 40), 3_000, 6_000, (1.0, 10.0)), seeds=3),
         "paper": Scale(_points((10, 25, 50, 100), 100_000, 1_000_000, (0.1, 1.0, 10.0)), seeds=3),
     },
     panels=(
