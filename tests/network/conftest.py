@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,8 +23,8 @@ def _postgres_programs() -> Path | None:
 
 
 @pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    """The URL of a server that this session has to itself; without PostgreSQL the test is skipped."""
+def postgres_server() -> Iterator[Path]:
+    """The folder with the socket of a server that this session has to itself; without PostgreSQL a test is skipped."""
     pytest.importorskip("psycopg", reason="psycopg is not installed")
     programs = _postgres_programs()
     if programs is None:
@@ -63,14 +64,25 @@ def postgres_url() -> Iterator[str]:
             time.sleep(0.1)
         else:
             pytest.skip("PostgreSQL did not start")
-        yield f"postgresql://fedbandit@/postgres?host={folder}"
+        yield folder
     finally:
         server.terminate()
         server.wait(30)
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture
+def postgres_url(postgres_server: Path) -> str:
+    """The URL of a database that a test has to itself: a store, and the lock of its coordinator, are in a database."""
+    import psycopg
+
+    name = f"test_{uuid.uuid4().hex}"
+    with psycopg.connect(f"postgresql://fedbandit@/postgres?host={postgres_server}", autocommit=True) as db:
+        db.execute(f'CREATE DATABASE "{name}"')
+    return f"postgresql://fedbandit@/{name}?host={postgres_server}"
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a store can be, of each kind; what is in it is not empty for PostgreSQL."""
+    """Where a store can be, of each kind; it is empty."""
     return str(tmp_path / "store.db") if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))

@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +24,7 @@ import pytest
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.client.journal import stored_agreement
 from fedbandit.network.coordinator.federation import Federation
-from fedbandit.network.stores import open_store
+from fedbandit.network.stores import Store, open_store
 from tests.network.servers import AGREEMENT, Coordinator
 
 KILLS = int(os.environ.get("FEDBANDIT_KILLS", "2"))
@@ -95,7 +96,8 @@ def test_nothing_is_lost(kind: str, tmp_path: Path, request: pytest.FixtureReque
         for name in clients:
             kill(name)
         coordinator.kill()
-    compare(tmp_path, store if kind == "postgres" else str(tmp_path / store))
+    with closing(open_store(store if kind == "postgres" else tmp_path / store)) as opened:
+        compare(tmp_path, opened)
 
 
 def alive(url: str) -> bool:
@@ -113,9 +115,8 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def compare(folder: Path, where: str) -> None:
-    """Open what is on disk, and compare it with the clients' own notes."""
-    store = open_store(where)
+def compare(folder: Path, store: Store) -> None:
+    """Compare what is in the store with the clients' own notes."""
     federation = Federation("shops", AGREEMENT, store)
     V, b, n = np.zeros((3, 3)), np.zeros(3), 0.0
     for record in federation.register.by_number:
@@ -144,4 +145,3 @@ def compare(folder: Path, where: str) -> None:
     if np.isfinite(V).all():
         np.testing.assert_allclose(gathered.V, V, rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(gathered.b, b, rtol=1e-8, atol=1e-8)
-    store.close()

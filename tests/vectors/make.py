@@ -355,6 +355,17 @@ def recalled() -> None:
     life.do("receive", message=encode(Recall(0, 0)).hex())
     life.do("receive", message=encode(Receipt(0, 0)).hex())
     life.do("receive", message=encode(Receipt(0, made)).hex())
+    life.do("receive", message=encode(Receipt(0, 0)).hex())
+    while life.client.status()["uploads"] < made + 4:
+        label, X, arm = life.select()
+        life.observe(label, life._reward(X[arm]))
+    for has in (made + 3, made + 1):  # it has uploads whose receipts were lost: the last of them is sent again
+        life.do("disconnect")
+        life.do("connect")
+        life.do("receive", message=encode(Recall(0, has)).hex())
+        life.do("receive", message=encode(Receipt(0, 0)).hex())
+    for number in range(made + 1, made + 5):
+        life.do("receive", message=encode(Receipt(0, number)).hex())
     life.reaches = True
     life.check()
     life.write()

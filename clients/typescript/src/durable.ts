@@ -40,6 +40,7 @@ export class DurableClient {
   private complete = true; // the last greeting was sent with an empty outbox
   private restating = false;
   private stated = Infinity;
+  private applied = 0; // uploads that the coordinator has, as far as it said so since the last greeting
   private writing: Promise<void> = Promise.resolve();
 
   private constructor(
@@ -161,7 +162,7 @@ export class DurableClient {
       this.stated = machine.sequence;
       return { frame: this.sealed(machine.chain, machine.restate()), awaits: machine.sequence };
     }
-    const first = machine.outbox.keys().next().value as number | undefined;
+    const first = [...machine.outbox.keys()].find((n) => n >= this.applied);
     if (first !== undefined) {
       if (first > this.safe) await this.flush(true);
       const made = machine.outbox.get(first);
@@ -176,6 +177,7 @@ export class DurableClient {
 
   private greeting(): Uint8Array {
     this.complete = this.machine.outbox.size === 0;
+    this.applied = 0;
     return this.sealed(this.machine.chain, this.machine.join());
   }
 
@@ -201,6 +203,7 @@ export class DurableClient {
     const first = (this.machine.outbox.keys().next().value as number | undefined) ?? this.machine.sequence + 1;
     this.restating = message.sequence < first - 1;
     this.stated = Infinity;
+    this.applied = Math.min(message.sequence, this.machine.sequence);
   }
 
   async close(): Promise<void> {

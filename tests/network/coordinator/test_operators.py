@@ -6,6 +6,7 @@ import logging
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,11 +75,10 @@ def test_the_drill(
             wait_until(lambda: get_json(f"{url}/api/overview")["federations"][0]["totals"]["observations"] >= sent)
             assert get_json(f"{url}/healthz") == {"status": "ok"}
             coordinator.kill()
-            opened = open_store(str(tmp_path / store) if kind == "sqlite" else store)
-            federation = Federation("shops", Agreement(AGREEMENT.system, AGREEMENT.keywords,
-                                    replace(WORLD, n_clients=4, horizon=10_000)), opened)  # fmt: skip
-            assert sent <= federation.machine.gathered().n <= sent + 2
-            opened.close()
+            with closing(open_store(str(tmp_path / store) if kind == "sqlite" else store)) as opened:
+                federation = Federation("shops", Agreement(AGREEMENT.system, AGREEMENT.keywords,
+                                        replace(WORLD, n_clients=4, horizon=10_000)), opened)  # fmt: skip
+                assert sent <= federation.machine.gathered().n <= sent + 2
     finally:
         coordinator.kill()
 

@@ -95,7 +95,7 @@ def test_nothing_is_acknowledged_to_a_copy_with_another_history(federation: Fede
     other = open_member(copy, 13)
     act(other, 60, seed=5)
     assert other.machine.sequence > federation.machine.applied[0]
-    assert tell(federation, other.greeting()) == [Receipt(0, 0), Recall(0, 6)], "it is heard, but told nothing"
+    assert tell(federation, other.greeting()) == [Recall(0, 6), Receipt(0, 0)], "it is heard, but told nothing"
     refused = ""
     while not refused:
         outcome = tell(federation, other.outgoing()[0].data)

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit.messages import Recall, Upload, decode
+from fedbandit.messages import Recall, Receipt, Upload, decode, encode
 from fedbandit.network.client.client import Client
+from fedbandit.network.client.conversation import Conversation
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.coordinator.config import FederationConfig, ServerConfig, on_a_network
 from fedbandit.network.coordinator.federation import Federation
@@ -183,6 +184,37 @@ def test_a_client_that_lost_its_state_before_states_only_what_came_since() -> No
     restored = Federation("f", AGREEMENT, backup)
     run(restored, clients, 0)
     assert restored.machine.gathered().n == federation.machine.gathered().n
+
+
+def test_a_client_goes_on_after_a_restatement_whose_receipt_was_lost() -> None:
+    """After a crash it has uploads to send that the coordinator has as part of a sum only."""
+    store = MemoryStore()
+    federation = Federation("f", AGREEMENT, MemoryStore())
+    federation.invite("client-0", 0.0)
+    client = DurableClient(store, AGREEMENT, 0, iter(range(500, 599)).__next__)
+    run(federation, [client], 10)
+    acknowledged = client.machine.sequence
+    restored = Federation("f", AGREEMENT, MemoryStore())
+    while client.machine.sequence < acknowledged + 3:
+        client.observe(client.select(np.eye(3)).number, 0.5)
+    restored.invite("client-0", 0.0)
+    for message in send(restored, 0, client.greeting()):
+        client.receive(message)
+    assert send(restored, 0, client.outgoing()[0].data)[0] == Receipt(0, acknowledged + 3), "which is lost"
+    again = DurableClient(store, AGREEMENT, 0, iter(range(600, 699)).__next__)
+    assert sorted(again.machine.outbox) == [acknowledged + k for k in (1, 2, 3)]
+    while again.machine.sequence < acknowledged + 5:
+        again.observe(again.select(np.eye(3)).number, 0.5)
+    said = Conversation(again)
+    frames = said.begin()
+    while frames:  # a refusal would end this
+        answers = [message for frame in frames for message in send(restored, 0, frame)]
+        frames = []
+        for message in answers:
+            said.take(encode(message))
+            frames += said.next()
+    assert not again.machine.outbox
+    assert restored.machine.gathered().n == again.machine.observed - again.machine.pending
 
 
 def test_what_is_stated_anew_is_checked_too() -> None:

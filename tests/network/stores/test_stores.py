@@ -8,6 +8,7 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,6 +77,27 @@ def test_a_newer_store_is_refused(tmp_path: Path, postgres_url: str) -> None:
         with pytest.raises(StoreError, match="of version 99, newer"):
             open_store(postgres_url)
         other.execute("UPDATE fedbandit_about SET value = 1")
+
+
+def test_a_connection_that_cannot_be_used_is_closed(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedbandit.network.stores import postgres
+
+    made: list[Any] = []
+    connect = postgres.connect
+
+    def noted(psycopg: Any, url: str) -> Any:
+        made.append(connect(psycopg, url))
+        return made[-1]
+
+    monkeypatch.setattr(postgres, "connect", noted)
+    store = postgres.PostgresStore(postgres_url)
+    made[0].execute("DROP TABLE fedbandit_about")
+    made[0].close()
+    for _ in range(2):  # at the second use, too, the lock is asked for first
+        with pytest.raises(StoreError, match="cannot be read"):
+            store.read("j")
+    assert len(made) == 3
+    assert all(db.closed for db in made)
 
 
 def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 | it has                                   | it sends                                       | and waits for        |
 |------------------------------------------|------------------------------------------------|----------------------|
 | just connected                           | its greeting, a Join                           | any Receipt          |
-| uploads that were not acknowledged       | the first of them                              | its Receipt          |
+| uploads that were not acknowledged       | the first of them (`DurableClient.outgoing`)   | its Receipt          |
 | none of them, and greeted with some open | the greeting again: what was missed comes then | any Receipt          |
 | a request                                | it                                             | nothing              |
 

@@ -111,6 +111,7 @@ class DurableClient:
         self.journal = Journal(store, self.lock, self._capture)
         self._safe = 0  # uploads up to this number are in the store and survive a power cut: these may be sent
         self._restating, self._stated = False, 0  # whether the coordinator has lost uploads; up to where it was told
+        self._applied = 0  # uploads that the coordinator has, as far as it said so since the last greeting
         self._complete = True  # the last greeting was sent with an empty outbox
         self._recover()
         if self.incarnation == 0:
@@ -216,11 +217,15 @@ class DurableClient:
     def greeting(self) -> bytes | None:
         """The frame to begin a connection with; None if nothing is ever exchanged."""
         messages = self.machine.join()
-        self._complete = not self.machine.outbox
+        self._complete, self._applied = not self.machine.outbox, 0
         return self._seal(self.chain, encode(messages[0])) if messages else None
 
     def outgoing(self, most: int = 1) -> list[Frame]:
-        """The first frames that have to be sent, in this order, until they are acknowledged."""
+        """The first frames that have to be sent, in this order, until they are acknowledged.
+
+        Of uploads that the coordinator has but for their receipts, only the last is sent again: a coordinator that was
+        told a sum (`Restate`) does not know those before it one by one.
+        """
         if self._restating:
             if self.machine.sequence > self._safe:
                 self._make_safe()
@@ -229,7 +234,7 @@ class DurableClient:
             self._stated = machine.sequence
             return [Frame(self._seal(self.chain, encode(stated)), machine.sequence)]
         if self.machine.outbox:
-            numbers = sorted(self.machine.outbox)[:most]
+            numbers = [n for n in sorted(self.machine.outbox) if n >= self._applied][:most]
             if numbers[0] > self._safe:
                 self._make_safe()
             return [Frame(self._seal(*self._made[n]), n) for n in numbers if n <= self._safe]
@@ -248,6 +253,7 @@ class DurableClient:
         if isinstance(message, Recall):
             first = min(self.machine.outbox, default=self.machine.sequence + 1)
             self._restating, self._stated = message.sequence < first - 1 and self.all_uploads, 2**64
+            self._applied = min(message.sequence, self.machine.sequence)
             return
         if isinstance(message, Receipt) and message.sequence >= self._stated:
             self._restating = False

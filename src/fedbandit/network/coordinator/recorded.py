@@ -243,7 +243,7 @@ class RecordedFederation:
             self.activity.add(at, uploads=1, bytes=len(data))
         addressed = self._go_on(answers, at) or [Receipt(record.member, 0)]  # there is always an answer
         if isinstance(message, Join) and envelope.sequence > before and self.machine.contributions is not None:
-            addressed.append(Recall(record.member, before))
+            addressed.insert(0, Recall(record.member, before))  # first: after a receipt the client goes on
         return addressed, moved
 
     def end_this_round(self, rounds: int, at: float) -> list[Message]:

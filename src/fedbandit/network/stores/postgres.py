@@ -121,10 +121,17 @@ class PostgresStore:
 
     def _connect(self) -> None:
         self._db = connect(self._psycopg, self.url)
+        try:
+            self._take_possession()
+        except BaseException:
+            self._db.close()  # a connection without the lock is never used
+            raise
+
+    def _take_possession(self) -> None:
+        """Get the lock, and see that the tables are there and of a version that is known."""
         deadline = time.monotonic() + self._patience  # a coordinator that was killed may be dying still
         while not self._db.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchone()[0]:
             if time.monotonic() > deadline:
-                self._db.close()
                 raise StoreError("The PostgreSQL store cannot be opened: another coordinator has it open.")
             time.sleep(0.1)
         if self._db.execute("SELECT to_regclass('fedbandit_entries')").fetchone()[0] is None:  # a role may lack CREATE
@@ -134,7 +141,6 @@ class PostgresStore:
                 self._db.execute(values, (VERSION,))
         (version,) = self._db.execute("SELECT value FROM fedbandit_about WHERE key = 'version'").fetchone()
         if version > VERSION:
-            self._db.close()
             raise StoreError(
                 f"The PostgreSQL store is of version {version}, newer than this program knows ({VERSION})."
             )
