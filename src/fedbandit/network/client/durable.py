@@ -8,8 +8,7 @@ mechanism's own state has changed in ways that nothing else repeats.
 
 An upload is in the store, with its noise, before it can be sent, and the store has been told to survive a power cut
 (`outgoing`). From then on the same bytes are sent until they are acknowledged. Opening a state increments its epoch,
-in the store, before anything else happens. Nothing here knows a network: `greeting` and `outgoing` give the frames to
-send, `receive` takes a message.
+in the store, before all else. Nothing here knows a network: `greeting` and `outgoing` give frames, `receive` takes one.
 
 Threads: `select`, `forget` and `export` may be called at any time and never wait for the store; of the other methods
 the caller runs one at a time.
