@@ -30,7 +30,8 @@ class IGW(WidthRule, Policy):
     Deviations:
         D1. E is α²/n with the width α of Async-LinUCB, Eq. (5), at every choice instead of at the start of an epoch.
         D2. `scale` stands for the analysis' constants (1/30 in FALCON's). Regret is about 2 √(K T) α/scale while it
-            explores; α is far above the error that is seen, so 10 has less regret than 1 in every world we tried.
+            explores, as α is far above the error that is seen: of 1, 3, 10 and 30 the largest had least regret in the
+            three worlds we tried, one seed each. The default is 10, which leaves more chance for logs to tell about.
 
     >>> from fedbandit.model import RidgeModel
     >>> model = RidgeModel(2, ridge=1.0)
