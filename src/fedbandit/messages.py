@@ -7,6 +7,8 @@ a given dimension d, so that a simulation can count the bytes it did not send:
     then, for messages that carry statistics: n, b (d floats), the lower triangle of V (d(d+1)/2 floats),
     and in downloads the six numbers of `Slack`; in contributions n and d(d+3)/2 whole numbers modulo 2⁶⁴
 
+Messages of a local server (`server_messages`) carry messages of its users' models, each after its length.
+
 Statistics are counted as the papers do (one upload = 1, one download = 1), as scalars (b and the triangle of V), and as
 encoded bytes. Joining and receipts are not counted.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, TypeAlias
@@ -23,13 +26,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
+from fedbandit.server_messages import FromServer, ToServer
 from fedbandit.sums import EXACT, Slack, Sums, zero_sums
 
 FORMAT = 3
 READABLE = (2, 3)
 """Formats that are read: 2 has the same layout, and uploads of that format stand on another hash chain (`envelope`)."""
 _HEADER = struct.Struct("<2sBBIQQQd")
-_COUNT = struct.Struct("<Q")
+_COUNT, _LENGTH = struct.Struct("<Q"), struct.Struct("<I")
 _SLACK = struct.Struct("<6d")
 
 
@@ -186,14 +190,15 @@ class Restate:
     known: float
 
 
-Message: TypeAlias = (
+Plain: TypeAlias = (
     Join | Upload | Receipt | Download | Request | Collect | Ask | Tell | Threshold | Contribution | Recall | Restate
 )
+Message: TypeAlias = Plain | FromServer | ToServer
 KINDS: dict[int, type[Message]] = {
     k.kind: k
     for k in (
         *(Join, Upload, Receipt, Download, Request, Collect, Ask, Tell, Threshold),
-        *(Contribution, Recall, Restate),
+        *(Contribution, Recall, Restate, FromServer, ToServer),
     )
 }
 
@@ -269,6 +274,10 @@ def encode(message: Message) -> bytes:
             return _header(message, member, real=threshold)
         case Request(member, growth):
             return _header(message, member, real=growth)
+        case FromServer(member, sequence, phase, messages, report):
+            return _header(message, member, sequence, phase, float(report)) + _encode_all(messages)
+        case ToServer(member, phase, messages, renewal):
+            return _header(message, member, phase, 0, float(renewal)) + _encode_all(messages)
 
 
 def decode(data: bytes) -> Message:
@@ -286,6 +295,12 @@ def decode(data: bytes) -> Message:
         raise FedbanditError(f"The message carries the number {real}, which is not finite.")
     if kind not in KINDS:
         raise FedbanditError(f"The message is of kind {kind}, expected one of {sorted(KINDS)}.")
+    if kind == FromServer.kind:
+        inside = _decode_all(data, dim, (Upload, Join, Request))
+        return FromServer(member, first, second, inside, real == 1.0)  # type: ignore[arg-type]
+    if kind == ToServer.kind:
+        inside = _decode_all(data, dim, (Download, Collect, Threshold))
+        return ToServer(member, first, inside, real == 1.0)  # type: ignore[arg-type]
     if len(data) != encoded_size(KINDS[kind], dim):
         raise FedbanditError(
             f"A {KINDS[kind].__name__} of dimension {dim} has {encoded_size(KINDS[kind], dim)} bytes, got {len(data)}."
@@ -363,6 +378,26 @@ def _decode_sums(data: bytes, dim: int) -> Sums:
     sums.V[rows, columns] = numbers[dim:]
     sums.V[columns, rows] = numbers[dim:]
     return Sums(sums.V, sums.b, n)
+
+
+def _encode_all(messages: Iterable[Message]) -> bytes:
+    return b"".join(_LENGTH.pack(len(data)) + data for data in map(encode, messages))
+
+
+def _decode_all(data: bytes, dim: int, kinds: tuple[type[Message], ...]) -> tuple[Message, ...]:
+    """The messages inside a local server's, which has no statistics of its own; others than these are refused."""
+    found, at = list[Message](), _HEADER.size
+    while at < len(data) and dim == 0:
+        (length,) = _LENGTH.unpack(data[at : at + _LENGTH.size].ljust(_LENGTH.size, b"\0"))
+        at += _LENGTH.size
+        inner = data[at : at + length]
+        if inner[3:4] not in {bytes([kind.kind]) for kind in kinds}:
+            raise FedbanditError(f"A local server's message has a part of kind {inner[3:4].hex() or 'none'}.")
+        found.append(decode(inner))
+        at += length
+    if at != len(data):
+        raise FedbanditError(f"A local server's message has {len(data)} bytes, but its parts end at {at}.")
+    return tuple(found)
 
 
 def _decode_slack(data: bytes) -> Slack:

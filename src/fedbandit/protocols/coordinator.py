@@ -61,9 +61,7 @@ class Coordinator(Contributing):
         self.sharing = sharing
         self.slot_of: Ints = sharing.group_of if isinstance(sharing, Groups) else np.arange(N)  # −1: no member
         self.members = no_members(N, dim, int(self.slot_of.max()) + 1)
-        self.dim = dim
-        self.ridge = ridge
-        self.noise = noise
+        self.dim, self.ridge, self.noise = dim, ridge, noise
         self.applied: dict[int, int] = {}  # the last upload that was applied, of each member
         self.joined = np.zeros(N, dtype=np.bool_)
         self.sent = np.zeros(N, dtype=np.int64)  # the version of the last download of each
@@ -163,6 +161,8 @@ class Coordinator(Contributing):
         """Start with what members have released elsewhere: all of them join, and are sent their shares."""
         for member, sums in released.items():
             self.members.add(member, int(self.slot_of[member]), sums)
+            if self.contributions is not None:
+                self.contributions.add(member, sums)
         return self.send_shares(released)
 
     def welcome(self, message: Join) -> Messages:
