@@ -71,6 +71,7 @@ class ClusterCoordinator:
         self.within: Coordinator = self._new_phase()
         """The coordinator within a phase."""
         self.within.begin(nothing)
+        self.within.sent[:] = 0  # there is nothing to send
 
     def _new_phase(self) -> Coordinator:
         group_of = np.full(self._world.n_clients, -1)

@@ -65,6 +65,7 @@ class ServerNode:
         else:
             self.server = ClusterServer(member, users, system, world, seed, **options)
         self.member, self.dim = member, world.dim
+        self.users = frozenset(self.server.users)
         self.sequence = 0
         """The number of the last message that has to be acknowledged."""
         self.outbox: dict[int, FromServer] = {}
@@ -147,6 +148,13 @@ class ServerNode:
                     self.exchanges[inner.member].receive(Receipt(inner.member, inner.sequence))  # type: ignore[union-attr]
 
     # After a crash
+
+    def take_again(self, message: Message) -> None:
+        """A message on record: what is said to it is on record too."""
+        sequence, outbox = self.sequence, dict(self.outbox)
+        self.receive(message)
+        if self.sequence != sequence:
+            self.sequence, self.outbox = sequence, outbox
 
     def repeat(self, message: FromServer, state: State | None = None) -> None:
         """An upload on record, in place of one that would be made now; if it is noised, with the model's state then."""

@@ -31,7 +31,7 @@ from fedbandit.protocols import Coordinator
 from fedbandit.protocols.coordinator import not_taken
 from fedbandit.server_messages import FromServer, ToServer
 from fedbandit.sharing import NEVER, Groups
-from fedbandit.state import State, joined, parts_of
+from fedbandit.state import State, joined, parts_of, require_like
 from fedbandit.structures import FederatedClustering
 from fedbandit.sums import Sums
 from fedbandit.system import System
@@ -141,16 +141,18 @@ class ServersCoordinator(Coordinator):
         """Models say what they have, or ask for something; a server that has missed a renewal is sent it again."""
         server = message.member
         begun, reported = int(self.begun[server]), int(self.reported[server])
+        receipt = Receipt(server, self.applied.get(server, 0))
         call: list[Message] = [self._call(server)] if self.is_asked(server) else []
         if reported > message.phase and reported not in self.calls:  # it may not know what has come of its report
             downloads = self.inner.send_shares(self.models_of(server)) if begun == reported else []
-            return [ToServer(server, reported, tuple(downloads), renewal=True), *call]  # type: ignore[arg-type]
+            renewal = ToServer(server, reported, tuple(downloads), renewal=True)  # type: ignore[arg-type]
+            return [receipt, renewal, *call]
         if message.phase < begun:
             raise FedbanditError(f"Server {server} is in phase {message.phase}, but has begun {begun}.")
         answers: list[Message] = []
         for inner in message.messages:
             answers += self.inner.receive(inner)
-        return [*self._to_servers(answers), *call]
+        return [receipt, *self._to_servers(answers), *call]
 
     def _to_servers(self, answers: Iterable[Message]) -> list[Message]:
         """Messages to models, each in one to its server; what was received is acknowledged to the server."""
@@ -277,7 +279,8 @@ class ServersCoordinator(Coordinator):
     def restore(self, state: State) -> None:
         """Go on from there."""
         parts = parts_of(state)
-        super().restore(parts["servers"])
+        require_like(parts["servers"], super().state())
+        self.take_back(parts["servers"])
         (self._inner if self.phases is None else self.phases).restore(parts["models"])
         header, arrays = parts["phases"]
         self.begun[:], self.reported[:], self._phase = arrays["begun"], arrays["reported"], header["phase"]

@@ -25,7 +25,7 @@ them back, let a member go, and be told what all uploads of a member amount to, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,8 @@ class Call(NamedTuple):
 
 class Coordinator(Contributing):
     """What coordinators have in common: statistics, versions of downloads, uploads applied, and calls."""
+
+    retracts: ClassVar[bool] = True  # whether each member's sums can be kept apart
 
     def __init__(self, sharing: Sharing, world: World, dim: int, ridge: float, noise: Noise | None = None) -> None:
         N = world.n_clients
@@ -327,12 +329,8 @@ class Coordinator(Contributing):
 
     def kept(self) -> dict[str, NDArray[Any]]:
         """The arrays that a state consists of, by name."""
-        members = self.members
         return {
-            "V": members.V,
-            "b": members.b,
-            "n": members.n,
-            "releases": members.releases,
+            **{name: getattr(self.members, name) for name in ("V", "b", "n", "releases")},
             "joined": self.joined,
             "sent": self.sent,
             "mixed": self.mixed,
@@ -366,6 +364,10 @@ class Coordinator(Contributing):
     def restore(self, state: State) -> None:
         """Go on from there."""
         require_like(state, self.state(), {"trusted.*": None, "pool.*": None, "lost.*": None})
+        self.take_back(state)
+
+    def take_back(self, state: State) -> None:
+        """Go on from a state that fits."""
         header, arrays = state
         if header["machine"] != type(self).__name__:
             raise StateError(f"The state is one of a {header['machine']}, expected a {type(self).__name__}.")

@@ -27,7 +27,7 @@ from fedbandit.machines.sums.server import OpenedSum
 from fedbandit.messages import Join, Message, Receipt, Request, Restate, Upload, decode
 from fedbandit.network.coordinator import journal as kinds
 from fedbandit.network.coordinator.journal import Entry, numbers
-from fedbandit.network.coordinator.recorded import Event, RecordedFederation
+from fedbandit.network.coordinator.recorded import Event, RecordedFederation, uploads_in
 from fedbandit.network.coordinator.register import MemberRecord
 from fedbandit.network.coordinator.robust import Comparison
 from fedbandit.network.coordinator.rules import Rules
@@ -36,6 +36,7 @@ from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import Store, StoreError
 from fedbandit.network.sums import numbers_of
+from fedbandit.server_messages import FromServer
 from fedbandit.sums import Sums
 
 ROUNDS_TO_ANSWER = 30
@@ -225,9 +226,14 @@ class Federation(RecordedFederation):
     def _read(self, frames: Iterable[bytes]) -> list[Read | Refusal]:
         """Decode frames, and look at all their statistics together: one factorisation of many matrices."""
         read = [self._decode(frame) for frame in frames]
-        carrying = [one.message for one in read if isinstance(one, Read) and isinstance(one.message, Upload | Restate)]
-        faults = dict(zip(map(id, carrying), self.limits.faults(carrying), strict=True))
-        return [one._replace(fault=faults.get(id(one.message))) if isinstance(one, Read) else one for one in read]
+        inside = [uploads_in(one.message) if isinstance(one, Read) else [] for one in read]
+        faults = iter(self.limits.faults([upload for uploads in inside for upload in uploads]))
+        for k, uploads in enumerate(inside):
+            found = [fault for fault in [next(faults) for _ in uploads] if fault is not None]
+            one = read[k]
+            if found and isinstance(one, Read):
+                read[k] = one._replace(fault=found[0])
+        return read
 
     def _decode(self, frame: bytes) -> Read | Refusal:
         if len(frame) > self.most_bytes:
@@ -252,7 +258,7 @@ class Federation(RecordedFederation):
         self._check_terms(name, envelope, message)
         applied = self.machine.applied.get(record.member, 0)
         self._check(record, read, applied, at)
-        if isinstance(message, Upload | Restate) and message.sequence <= applied:
+        if isinstance(message, Upload | Restate | FromServer) and 0 < message.sequence <= applied:
             record.verified = record.verified or message.sequence == applied
             record.last_heard = at
             return [Receipt(record.member, message.sequence)], False  # and no more: later ones are unknown here
@@ -306,7 +312,9 @@ class Federation(RecordedFederation):
                     raise Refusal("malformed", f"Client {name!r} says that it has version {message.version}.")
                 if record.check_join(envelope, applied, at) and self.system.privacy.contribution:
                     raise Refusal("session", f"Client {name!r} has lost its privacy ledger and may contribute no more.")
-            case Upload():
+            case Request() | FromServer(sequence=0):
+                record.check_session(envelope)
+            case Upload() | FromServer():
                 record.check_session(envelope)
                 if message.sequence > applied + 1 and not record.verified:
                     raise Refusal(
@@ -316,14 +324,14 @@ class Federation(RecordedFederation):
                     )
                 record.check_history(envelope, message, data, applied)
                 if message.sequence > applied:
-                    self._check_sums(record, message.sums.n, record.observations, fault, at)
+                    restated = isinstance(message, FromServer) and message.report
+                    n = sum(upload.sums.n for upload in uploads_in(message))
+                    self._check_sums(record, n, 0 if restated else record.observations, fault, at)
             case Restate():
                 record.check_session(envelope)
                 if message.sequence != envelope.sequence or message.releases > message.sequence:
                     raise Refusal("order", f"Client {name!r} states {message.sequence} of {envelope.sequence} uploads.")
                 self._check_sums(record, message.sums.n, 0, fault, at)
-            case Request():
-                record.check_session(envelope)
             case _:
                 raise Refusal("malformed", f"A coordinator does not take a {type(message).__name__}.")
 
