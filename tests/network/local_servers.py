@@ -6,6 +6,8 @@ from collections import Counter
 
 import numpy as np
 
+from fedbandit.machines.cluster_server import ClusterServer
+from fedbandit.machines.servers_coordinator import ServersCoordinator
 from fedbandit.messages import Message, decode, encode
 from fedbandit.network.client.conversation import Conversation
 from fedbandit.network.client.durable_server import DurableServer
@@ -72,7 +74,7 @@ class CarriedServers:
 
     def settle(self) -> None:
         """Carry everything until nobody has more to say."""
-        while any([self.say(k) for k in range(len(self.nodes))]):
+        while sum(self.say(k) for k in range(len(self.nodes))):
             pass
 
     def say(self, k: int) -> bool:
@@ -88,6 +90,16 @@ class CarriedServers:
     def observe(self, k: int, choice: int, reward: float) -> None:
         self.nodes[k].observe(choice, reward)
         self.settle()
+
+    def groups(self) -> list[list[int]]:
+        """The global clusters of users."""
+        machine = self.federation.machine
+        assert isinstance(machine, ServersCoordinator)
+        if machine.phases is None:
+            return machine.inner.sharing.groups()
+        servers = [node.machine.server for node in self.nodes]
+        local = {g[0]: g for server in servers if isinstance(server, ClusterServer) for g in server.serving.groups()}
+        return sorted(sorted(i for r in merged for i in local[r]) for merged in machine.phases.groups())
 
     @property
     def uploads(self) -> int:

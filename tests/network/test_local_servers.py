@@ -60,10 +60,5 @@ def test_it_is_the_simulator(system: str, keywords: dict[str, Any], crashes: boo
     assert wire.uploads == simulated.uploads
     assert crashes or wire.downloads == simulated.downloads  # what a crash may have lost is sent again
     groups = simulated.groups()
-    if groups is not None and wire.federation.machine.phases is not None:
-        local = {g[0]: g for node in wire.nodes for g in node.machine.server.serving.groups()}
-        found = wire.federation.machine.groups()
-        assert groups == sorted(sorted(i for r in g for i in local[r]) for g in found)
-    elif groups is not None:
-        assert groups == wire.federation.machine.inner.sharing.groups()
+    assert groups == wire.groups()
     assert len(groups or []) > 1 or system == "homo-dc"

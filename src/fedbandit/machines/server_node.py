@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from fedbandit.machines.local_server import LocalServer, Server
 from fedbandit.machines.phases import Renewal
 from fedbandit.machines.servers_coordinator import local_servers
 from fedbandit.messages import Collect, Download, Join, Message, Recall, Receipt, Upload, decode, encode
-from fedbandit.privacy.noise import Source
+from fedbandit.privacy.noise import Source, label_of
 from fedbandit.server_messages import FromServer, ToServer
 from fedbandit.state import State, joined, parts_of
 from fedbandit.structures import Clustering
@@ -65,6 +66,14 @@ class ServerNode:
         else:
             self.server = ClusterServer(member, users, system, world, seed, **options)
         self.member, self.dim = member, world.dim
+        claims = [system.guarantee_of(user) for user in self.server.users]
+        claim = max(claims, key=lambda claim: claim.epsilon)
+        gamma = any(
+            each.stream is not None and each.stream.mechanism.noise == "gamma" for each in self.exchanges.values()
+        )
+        label = None if source is None else "floating-point" if gamma else label_of(source)
+        self.guarantee = claim if label is None else replace(claim, noise=label)
+        """The weakest of what holds for its users, and how noise is drawn."""
         self.users = frozenset(self.server.users)
         self.sequence = 0
         """The number of the last message that has to be acknowledged."""

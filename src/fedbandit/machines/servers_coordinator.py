@@ -141,18 +141,15 @@ class ServersCoordinator(Coordinator):
         """Models say what they have, or ask for something; a server that has missed a renewal is sent it again."""
         server = message.member
         begun, reported = int(self.begun[server]), int(self.reported[server])
-        receipt = Receipt(server, self.applied.get(server, 0))
         call: list[Message] = [self._call(server)] if self.is_asked(server) else []
-        if reported > message.phase and reported not in self.calls:  # it may not know what has come of its report
-            downloads = self.inner.send_shares(self.models_of(server)) if begun == reported else []
-            renewal = ToServer(server, reported, tuple(downloads), renewal=True)  # type: ignore[arg-type]
-            return [receipt, renewal, *call]
-        if message.phase < begun:
-            raise FedbanditError(f"Server {server} is in phase {message.phase}, but has begun {begun}.")
-        answers: list[Message] = []
-        for inner in message.messages:
-            answers += self.inner.receive(inner)
-        return [receipt, *self._to_servers(answers), *call]
+        said: list[Message] = [Receipt(server, self.applied.get(server, 0))]
+        if begun > message.phase:  # it has missed the renewal
+            downloads = self.inner.send_shares(self.models_of(server))
+            return [*said, ToServer(server, begun, tuple(downloads), renewal=True), *call]  # type: ignore[arg-type]
+        if reported > begun and reported not in self.calls:  # it may not know that nothing came of its report
+            said.append(ToServer(server, reported, (), renewal=True))
+        answers = [answer for inner in message.messages for answer in self.inner.receive(inner)]
+        return [*said, *self._to_servers(answers), *call]
 
     def _to_servers(self, answers: Iterable[Message]) -> list[Message]:
         """Messages to models, each in one to its server; what was received is acknowledged to the server."""

@@ -23,7 +23,7 @@ from urllib.parse import quote, urlsplit
 from fedbandit.errors import FedbanditError
 from fedbandit.network.addresses import is_loopback
 from fedbandit.network.client.conversation import PROTOCOL, Conversation, Refused
-from fedbandit.network.client.durable import DurableClient
+from fedbandit.network.client.node import DurableNode
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.resolved import accept
 from fedbandit.network.stores import StoreError
@@ -89,7 +89,10 @@ class Connection:
     """Keeps one client in touch with its coordinator until it is closed."""
 
     def __init__(
-        self, client: DurableClient, lock: Callable[[], contextlib.AbstractContextManager[Any]], address: Address
+        self,
+        client: DurableNode[Any],
+        lock: Callable[[], contextlib.AbstractContextManager[Any]],
+        address: Address | None,
     ) -> None:
         self.client = client
         self.lock = lock
@@ -123,6 +126,10 @@ class Connection:
         from websockets.typing import Subprotocol
 
         self._loop = asyncio.get_running_loop()
+        if self.address is None:  # nothing is exchanged: what waits for the disk is written
+            while not self._closing.is_set():
+                await self._rest(1.0)
+            return
         pause = FIRST_PAUSE
         while not self._closing.is_set():
             began = time.monotonic()
@@ -167,6 +174,7 @@ class Connection:
 
     async def _renew(self) -> None:
         """Ask for the invitation again: the federation's terms have changed."""
+        assert self.address is not None
         try:
             agreement, member = await asyncio.to_thread(self.address.invitation, SECONDS_TO_ANSWER)
             with self.lock():
