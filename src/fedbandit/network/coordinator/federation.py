@@ -309,7 +309,7 @@ class Federation(RecordedFederation):
         aside = 0 if contributions is None else int(contributions.own.n[contributions.aside].sum())
         self.limits.check(upload, int(counts.sum()) + aside - record.observations + own)
         joined = counts[self.machine.joined]
-        self.rules.check(record.name, upload.sums.n, self.dim, own, joined, at - record.enrolled)
+        self.rules.check(record.name, upload.sums.n, self.agreement.world.parameters, own, joined, at - record.enrolled)
 
     def _compare_all(self) -> None:
         """Begin to compare members with one another, if that is a rule."""

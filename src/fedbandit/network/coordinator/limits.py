@@ -13,6 +13,7 @@ from fedbandit.network.refusal import Refusal
 from fedbandit.privacy.bounds import chi_bound, gram_bound, reward_noise_bound
 from fedbandit.privacy.mechanism import Mechanism, noise_std
 from fedbandit.structures import GlobalLocal
+from fedbandit.sums import Form
 from fedbandit.system import System
 from fedbandit.types import Array
 from fedbandit.world import World
@@ -35,7 +36,8 @@ class Limits:
     The second is V ⪰ 0 and, by Cauchy–Schwarz in every direction, |⟨a, b⟩|² ≤ n B² aᵀVa. Noise N in V and h in b moves
     eigenvalues by at most ‖N‖ + ‖h‖: `gram` and `reward` bound these two (0 where nothing is noised, as follows from
     the system's privacy part). n, and everybody's n together, are at most the declared horizon, so that whatever was
-    accepted can be added up and sent. Where B is not finite, |b| ≤ `RESIDUALS` n L is all that is asked.
+    accepted can be added up and sent. With a θ for each action the second holds for each block, the first
+    for all of them together. Where B is not finite, |b| ≤ `RESIDUALS` n L is all that is asked.
     """
 
     dim: int
@@ -44,6 +46,7 @@ class Limits:
     gram: float = 0.0
     reward: float = 0.0
     horizon: int = 2**53 - 1
+    actions: int = 0
 
     @classmethod
     def of(cls, system: System, world: World, reward_bound: float) -> Limits:
@@ -59,13 +62,15 @@ class Limits:
             largest += rule.scale * math.log(world.horizon / FAILURE)
         if isinstance(system.structure, GlobalLocal):
             largest = math.inf
-        return cls(system.structure.shared_dim(world), world.bound, largest, gram, reward, world.horizon)
+        dim = system.structure.shared_dim(world)
+        return cls(dim, world.bound, largest, gram, reward, world.horizon, world.actions)
 
     def check(self, upload: Upload, before: int = 0) -> None:
         """Refuse an upload that no observations can have led to, or one too many after `before` of everybody."""
         V, b, n = upload.sums
-        if b.size != self.dim:
-            raise Refusal("statistics", f"The statistics are of dimension {b.size}, expected {self.dim}.")
+        form = Form(self.dim, self.actions)
+        if not form.fits(upload.sums):
+            raise Refusal("statistics", f"The statistics are {form.said(upload.sums)}.")
         if not (np.isfinite(V).all() and np.isfinite(b).all() and np.isfinite(upload.known)):
             raise Refusal("statistics", "The statistics are not finite.")
         if n > self.horizon:
@@ -80,22 +85,22 @@ class Limits:
             raise Refusal("statistics", "The statistics are of no observation, but are not zero.")
         most = n * self.bound**2
         rounding = 1e-9 * max(1.0, most)
-        trace = float(np.trace(V))
+        trace = float(np.trace(V, axis1=-2, axis2=-1).sum())
         if trace > most + self.dim * self.gram + rounding:
             raise Refusal("statistics", f"The trace is {trace:.6g}, but {n} contexts allow at most {most:.6g}.")
         if math.isinf(self.reward_bound):
-            if float(np.abs(b).max()) > RESIDUALS * n * self.bound:
+            if float(np.abs(b).max(initial=0.0)) > RESIDUALS * n * self.bound:
                 raise Refusal("statistics", f"What is left of rewards cannot have been beyond ±{RESIDUALS:g}.")
             M, slack = V + 0.0, self.gram + rounding
         else:
-            M, slack = np.empty((self.dim + 1, self.dim + 1)), self.gram + self.reward
-            M[:-1, :-1] = V
-            M[-1, :-1] = M[:-1, -1] = b
-            M[-1, -1] = n * self.reward_bound**2
+            M, slack = np.empty((*b.shape[:-1], self.dim + 1, self.dim + 1)), self.gram + self.reward
+            M[..., :-1, :-1] = V
+            M[..., -1, :-1] = M[..., :-1, -1] = b
+            M[..., -1, -1] = n * self.reward_bound**2
             slack += 1e-9 * max(1.0, most, n * self.reward_bound**2)
-        M[np.diag_indices(len(M))] += slack
+        M += slack * np.eye(M.shape[-1])
         if not _is_definite(M):
-            if np.linalg.eigvalsh(V)[0] < -self.gram - rounding:
+            if np.linalg.eigvalsh(V)[..., 0].min() < -self.gram - rounding:
                 raise Refusal("statistics", "The matrix is not positive semi-definite.")
             raise Refusal("statistics", f"The rewards cannot have been within ±{self.reward_bound:g}.")
         if self.gram > 0 and self.reward > 0 and np.linalg.eigvalsh(V)[0] < -self.gram - rounding:
