@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
-from fedbandit.sums import BlockSums, Sums, in_blocks, zero_sums
+from fedbandit.sums import BlockSums, Sums, in_blocks
 from fedbandit.types import Array
 
 COUNT = struct.Struct("<Q")
@@ -67,6 +67,15 @@ def _triangle(dim: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return np.tril_indices(dim)
 
 
+@lru_cache(maxsize=8)
+def _square(dim: int) -> NDArray[np.intp]:
+    """Where each entry of a symmetric matrix stands in its triangle: one gather is faster than two scatters."""
+    rows, columns = _triangle(dim)
+    index = np.empty((dim, dim), dtype=np.intp)
+    index[rows, columns] = index[columns, rows] = np.arange(rows.size)
+    return index
+
+
 def encode_sums(sums: Sums, actions: int = 0) -> bytes:
     """Statistics as bytes; with `actions`, those blocks that are not zero."""
     rows, columns = _triangle(sums.b.shape[-1])
@@ -82,10 +91,7 @@ def decode_sums(data: bytes, dim: int, start: int) -> Sums:
     """The statistics that begin there."""
     (n,) = COUNT.unpack_from(data, start)
     numbers = _finite(data, statistics_scalars(dim), start + COUNT.size)
-    sums = zero_sums(dim)
-    sums.b[:] = numbers[:dim]
-    _fill(sums.V, numbers[dim:], dim)
-    return Sums(sums.V, sums.b, n)
+    return Sums(_squares(numbers[dim:], dim), numbers[:dim].astype(np.float64), n)
 
 
 def decode_blocks(data: bytes, dim: int, start: int) -> tuple[BlockSums, int]:
@@ -97,9 +103,8 @@ def decode_blocks(data: bytes, dim: int, start: int) -> tuple[BlockSums, int]:
     if m and not ((actions[1:] > actions[:-1]).all() and actions[-1] < total):
         raise FedbanditError(f"The message has statistics of actions that are not ascending numbers below {total}.")
     numbers = _finite(data, m * statistics_scalars(dim), begin + 8 * m)
-    V = np.zeros((m, dim, dim))
-    _fill(V, numbers[m * dim :].reshape(m, -1), dim)
-    return BlockSums(V, numbers[: m * dim].reshape(m, dim).copy(), n, actions.astype(np.int64)), total
+    V = _squares(numbers[m * dim :].reshape(m, -1), dim)
+    return BlockSums(V, numbers[: m * dim].reshape(m, dim).astype(np.float64), n, actions.astype(np.int64)), total
 
 
 def all_blocks(sums: BlockSums, actions: int) -> Sums:
@@ -110,12 +115,11 @@ def all_blocks(sums: BlockSums, actions: int) -> Sums:
 
 
 def _finite(data: bytes, count: int, start: int) -> Array:
-    numbers = np.frombuffer(data, "<f8", count, start).astype(np.float64)
+    numbers = np.frombuffer(data, "<f8", count, start)
     if not np.isfinite(numbers).all():
         raise FedbanditError("The message carries statistics that are not finite.")
     return numbers
 
 
-def _fill(V: Array, triangle: Array, dim: int) -> None:
-    rows, columns = _triangle(dim)
-    V[..., rows, columns] = V[..., columns, rows] = triangle
+def _squares(triangles: Array, dim: int) -> Array:
+    return triangles.take(_square(dim), axis=-1).astype(np.float64, copy=False)

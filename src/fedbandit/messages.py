@@ -337,6 +337,7 @@ def decode(data: bytes) -> Message:
 def readdressed(data: bytes, message: Download) -> bytes:
     """The encoded download `data` for another member who is sent the same statistics, without encoding them again.
 
+    >>> from fedbandit.sums import zero_sums
     >>> one, two = (Download(i, 7, 2 * i, zero_sums(2)) for i in (3, 4))
     >>> readdressed(encode(one), two) == encode(two)
     True

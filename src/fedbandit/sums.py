@@ -93,6 +93,8 @@ class Form(NamedTuple):
     def varying(self, length: str) -> dict[str, tuple[type, tuple[int | str, ...]]]:
         """Types and shapes of `arrays_of` statistics whose number of blocks varies, if there are blocks."""
         f, m = self.dim, length
+        if not self.actions:
+            return {}
         return {"V": (np.float64, (m, f, f)), "b": (np.float64, (m, f)), "actions": (np.int64, (m,))}
 
     def said(self, sums: Sums) -> str:

@@ -42,8 +42,8 @@ def drive(link: Link, rounds: int, seed: int = 0, every: bool = True) -> list[in
 def test_arms_are_those_of_the_dense_regression(every: bool) -> None:
     """Everybody always up to date is all data in one place: arm for arm the paper's algorithm on A·f dimensions."""
     oracle = DisjointLinUCB(A, F, alpha=0.3, ridge=0.5)
-    up_to_date = {"gamma_upload": 1.0, "gamma_download": 1.0, "warm_join": True}
-    link = Link(fb.async_linucb(alpha=0.3, ridge=0.5, **up_to_date), world())
+    up_to_date = fb.async_linucb(alpha=0.3, ridge=0.5, gamma_upload=1.0, gamma_download=1.0, warm_join=True)
+    link = Link(up_to_date, world())
     rng = np.random.default_rng(3)
     theta = rng.standard_normal((A, F))
     for t in range(2 * REFRESH_EVERY):

@@ -57,7 +57,7 @@ from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import Store
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.sum_stream import SumStream
-from fedbandit.state import State, Varying, require_like, restoring, unpack, unpack_entry
+from fedbandit.state import State, require_like, restoring, unpack, unpack_entry
 from fedbandit.sums import add, arrays_of, sums_of
 from fedbandit.types import Array
 
@@ -66,7 +66,6 @@ _CHOICE = struct.Struct("<BQQ")  # kind, number, arms chosen so far
 _REWARD = struct.Struct("<BQd")
 _CHOSEN, _REWARDED, _GONE, _MADE, _TOOK, _REDEEMED, _SENDING = 1, 2, 3, 4, 5, 6, 7
 _CHAIN = 16
-_OWN = ("uploaded.", "redeemed")  # arrays of a state that are not the machine's
 MOST_REDEEMED = 50_000
 """Tokens that are remembered, so that none of them is taken twice."""
 
@@ -230,10 +229,8 @@ class DurableClient:
             if self.machine.sequence > self._safe:
                 self._make_safe()
             machine, total = self.machine, self.uploaded
-            stated = Restate(
-                *(machine.member, machine.sequence, self.releases, total, machine.known()), machine.form.actions
-            )
-            self._stated = machine.sequence
+            said = machine.member, machine.sequence, self.releases, total, machine.known(), machine.form.actions
+            stated, self._stated = Restate(*said), machine.sequence
             return [Frame(self._seal(self.chain, encode(stated)), machine.sequence)]
         if self.machine.outbox:
             numbers = [n for n in sorted(self.machine.outbox) if n >= self._applied][:most]
@@ -318,17 +315,13 @@ class DurableClient:
                     f"The client's state in {self.store.where} belongs to a federation with another agreement; "
                     "every federation needs a file of its own."
                 )
-            form, uploaded = self.machine.form, header["uploaded"]
-            fresh = {name: value for name, value in self.state().arrays.items() if name.startswith(_OWN)}
-            mine = {name: arrays.pop(name) for name in fresh}
-            varying: Varying = {"redeemed": (np.int64, ("k",))}
-            if form.actions:
-                varying = {**varying, **{f"uploaded.{name}": rule for name, rule in form.varying("u").items()}}
-            require_like(State({}, mine), State({}, fresh), varying)
+            fresh = {name: a for name, a in self.state().arrays.items() if name.startswith(("uploaded.", "redeemed"))}
+            mine, uploaded = {name: arrays.pop(name) for name in fresh}, header["uploaded"]
+            blocks = {f"uploaded.{name}": rule for name, rule in self.machine.form.varying("u").items()}
+            require_like(State({}, mine), State({}, fresh), {"redeemed": (np.int64, ("k",)), **blocks})
             self.machine.restore(State(header["machine"], arrays))
             self._made = {n: (chain, arrays[f"upload.{n}"].tobytes()) for n, chain in header["chains"]}
-            total = {name.removeprefix("uploaded."): array for name, array in mine.items()}
-            self.uploaded = sums_of(total, uploaded["n"])
+            self.uploaded = sums_of({name.removeprefix("uploaded."): a for name, a in mine.items()}, uploaded["n"])
             self.all_uploads, self.releases = uploaded["all"], uploaded["releases"]
             self._redeemed = dict.fromkeys(mine["redeemed"].tolist())
         self.incarnation, self.epoch, self.chain = header["incarnation"], header["epoch"], header["chain"]
