@@ -33,6 +33,13 @@ def children(pid: int) -> list[int]:
     return [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def replace_fronts(writer: int, count: int) -> None:
+    victims = children(writer)
+    for pid in victims[:count]:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: set(children(writer)) - set(victims))
+
+
 def is_running(pid: int) -> bool:
     status = Path(f"/proc/{pid}/stat")
     return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
@@ -70,10 +77,7 @@ def test_a_federation_behind_fronts_with_tls_loses_nothing_when_they_die(tmp_pat
                 for _ in range(40):
                     client.observe(float(rng.uniform(-1, 1)), client.select(rng.uniform(-0.5, 0.5, (4, 3))))
                 if rounds < 2:
-                    victims = children(writer)
-                    for pid in victims[: rounds + 1]:  # one of them, then all
-                        os.kill(pid, signal.SIGKILL)
-                    until(lambda gone=victims: set(children(writer)) - set(gone))
+                    replace_fronts(writer, rounds + 1)  # one of them, then all
             assert client.flush(120.0)
             uploads = client.status()["uploads"]
         listed = json.loads(ask("/v1/shops/clients"))["clients"][0]
