@@ -5,12 +5,13 @@ Rows are made of sums as they travel, and the other way round.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from fedbandit.engine.fast.packed import pack, unpacked
+from fedbandit.engine.fast.packed import unpacked
 from fedbandit.engine.fast.row import (
     BASE_LOGDET,
     HEAD,
@@ -19,29 +20,25 @@ from fedbandit.engine.fast.row import (
     N_OWN,
     N_PENDING,
     SLACK,
-    UNREFRESHED,
     VERSION,
     N,
     base_b_of,
     base_of,
     empty_rows,
-    listed_of,
     pending_b_of,
     theta_of,
 )
 from fedbandit.engine.fast.statistics import (
-    REFRESH_EVERY,
     add_pending_unpacked,
     add_to_base,
     adopt,
-    include_listed,
     mark_sent,
     refresh,
     scratch_matrix,
     take_over,
 )
 from fedbandit.model import Part
-from fedbandit.sums import EXACT, LARGE, Slack, Sums, added, nothing
+from fedbandit.sums import EXACT, Slack, Sums, nothing
 from fedbandit.types import Array
 
 
@@ -72,46 +69,20 @@ def shared_sums(row: Array, d: int) -> Sums:
 
 
 class GivenRows:
-    """The row that a share is adopted from, made once for all who are sent it.
-
-    Large ones are mostly the last one and a few observations more, and are made of it (as `model.solve` does).
-    """
+    """The row that a share is adopted from, made once for all who are sent it."""
 
     def __init__(self, dim: int, ridge: float) -> None:
         self.dim = dim
         self.ridge = ridge
         self.scratch = scratch_matrix(dim)
-        self._last: tuple[Array, Slack, Array] | None = None
-        self._bound_at = 0  # the observations at which the spectral bound was computed
+        self._last: tuple[weakref.ref[Any], Slack, Array] | None = None
 
     def of(self, sums: Sums, slack: Slack) -> Array:
         """The row of these sums."""
-        if self._last is None or self._last[0] is not sums.V or self._last[1] != slack:
-            row = self._next(sums, slack)
-            if row is None:
-                row = shared_row([sums], slack, self.dim, self.ridge, self.scratch)
-                self._bound_at = sums.n
-            self._last = sums.V, slack, row
+        if self._last is None or self._last[0]() is not sums.V or self._last[1] != slack:
+            row = shared_row([sums], slack, self.dim, self.ridge, self.scratch)
+            self._last = weakref.ref(sums.V), slack, row
         return self._last[2]
-
-    def _next(self, sums: Sums, slack: Slack) -> Array | None:
-        """The last row with what these sums have more, if that is little."""
-        if self.dim < LARGE or self._last is None or self._last[1] != slack:
-            return None
-        V, _, before = self._last
-        more = sums.n - int(before[N])
-        follows = 0 <= more <= self.dim // 16 and sums.n < 1.1 * self._bound_at
-        X = added(sums.V, V, more) if follows and before[UNREFRESHED] + more <= REFRESH_EVERY else None
-        if X is None:
-            return None
-        row = before.copy()
-        pack(np.ascontiguousarray(sums.V), base_of(row, self.dim))
-        base_b_of(row, self.dim)[:] = sums.b
-        row[N], row[N_LISTED] = sums.n, len(X)
-        listed_of(row, self.dim)[: len(X)] = X
-        include_listed(row, row, self.dim, self.scratch)
-        row[N_LISTED] = 0
-        return row
 
 
 class RowModel:
