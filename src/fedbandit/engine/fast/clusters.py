@@ -64,6 +64,7 @@ class ClustersLearner:
             ridge=self.ridge,
             speaks=protocol.says != "nothing",
             fused=True,
+            calls=False,
             counting=protocol.counting,
             warm=True,
             joining_counts=True,
