@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -53,11 +54,15 @@ LARGE = 64
 
 
 class RowsLearner:
-    """The rows of all clients. Either their whole exchange is compiled (the hub), or machines carry it (a link)."""
+    """The rows of all clients. Either their whole exchange is compiled (the hub), or machines carry it (a link).
+
+    Cohorts of the hub do not know whose messages they are: `by_machines` is for who asks.
+    """
 
     def __init__(self, system: System, env: Environment, world: World, seed: int, *, by_machines: bool = False) -> None:
         self._made_of = system, env, world, seed
-        self._begin(system, env, world, seed, fused=is_fused(system, world) and not by_machines)
+        carried = by_machines and system.structure.separate and system.protocol.says != "nothing"
+        self._begin(system, env, world, seed, fused=is_fused(system, world) and not carried)
 
     def _begin(self, system: System, env: Environment, world: World, seed: int, *, fused: bool) -> None:
         self.dim = env.dim
@@ -152,6 +157,13 @@ class RowsLearner:
             return None
         streams, spent = ({}, []) if self.link is None else (self.link.streams(), self.link.exhausted())
         return keep_books(streams, spent, int(self.rules.rewards.clipped[0]))
+
+    @property
+    def by_client(self) -> tuple[Counter[int], Counter[int]] | None:
+        """Messages from and to each client, where machines carry them or there are none."""
+        if self.link is not None:
+            return self.link.sent_by, self.link.received_by
+        return None if self.rules.speaks else (Counter(), Counter())
 
     @property
     def exploring(self) -> bool:
