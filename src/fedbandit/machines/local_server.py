@@ -51,7 +51,7 @@ class Server(ABC):
     ) -> None:
         self.users: list[int] = users.tolist()
         """Their numbers in the world."""
-        self.dim = world.dim
+        self.dim = world.dim + (world.actions > 0)  # of a context; with actions of their own, rows (action, features)
         self._policy = system.policy.told(system.as_seen(world))
         self._key = policy_key(seed)
         rule = system.privacy.reward_rule

@@ -112,6 +112,12 @@ class ServersCoordinator(Coordinator):
         self.applied[message.member] = max(message.sequence, self.applied.get(message.member, 0))
         return [Receipt(message.member, message.sequence), *answers]
 
+    def newcomer(self, member: int) -> list[Message]:
+        """With a server its users join, before they upload anything; local clusters have joined with their phase."""
+        if self.phases is not None:
+            return []
+        return self._to_servers(answer for i in self.models_of(member) for answer in self._inner.receive(Join(i)))
+
     def _check(self, message: FromServer) -> None:
         """Refuse what no server says, before anything has changed."""
         server, phase = message.member, message.phase

@@ -53,7 +53,7 @@ from fedbandit.privacy.noise import Source
 from fedbandit.privacy.sum_stream import SumStream
 from fedbandit.server_messages import FromServer
 from fedbandit.state import State, require_like
-from fedbandit.sums import add, zero_sums
+from fedbandit.sums import add, arrays_of, sums_of
 from fedbandit.types import Array
 
 JOURNAL = KIND
@@ -80,7 +80,7 @@ class DurableClient(DurableNode[ClientMachine]):
         machine.rehearse()
         self.called: Collect | None = None
         """The call to a secure sum that it has not answered."""
-        self.uploaded = zero_sums(machine.dim)
+        self.uploaded = machine.form.zero()
         """The sum of all uploads of this incarnation, if `all_uploads` are in it (not in states of format 1)."""
         self.all_uploads = True
         self.releases = 0
@@ -181,8 +181,8 @@ class DurableClient(DurableNode[ClientMachine]):
             if self.machine.sequence > self._safe:
                 self._make_safe()
             machine, total = self.machine, self.uploaded
-            stated = Restate(machine.member, machine.sequence, self.releases, total, machine.known())
-            self._stated = machine.sequence
+            said = machine.member, machine.sequence, self.releases, total, machine.known(), machine.form.actions
+            stated, self._stated = Restate(*said), machine.sequence
             return [Frame(self._seal(self.chain, encode(stated)), machine.sequence)]
         return super().outgoing(most)
 
@@ -225,17 +225,18 @@ class DurableClient(DurableNode[ClientMachine]):
         """The sum of all uploads, and which tokens were taken."""
         uploaded = {"all": self.all_uploads, "n": self.uploaded.n, "releases": self.releases}
         redeemed = np.array(list(self._redeemed), dtype=np.int64)
-        total = {"uploaded.V": self.uploaded.V, "uploaded.b": self.uploaded.b, "redeemed": redeemed}
-        return State({"uploaded": uploaded}, total)
+        total = {f"uploaded.{name}": array for name, array in arrays_of(self.uploaded).items()}
+        return State({"uploaded": uploaded}, {**total, "redeemed": redeemed})
 
     def take_back(self, state: State) -> None:
         """Go on from there."""
         header, arrays = state
         mine, fresh = {name: arrays.pop(name) for name in self.kept().arrays}, self.kept()
-        require_like(State({}, mine), State({}, fresh.arrays), {"redeemed": (np.int64, ("k",))})
+        blocks = {f"uploaded.{name}": rule for name, rule in self.machine.form.varying("u").items()}
+        require_like(State({}, mine), State({}, fresh.arrays), {"redeemed": (np.int64, ("k",)), **blocks})
         self.machine.restore(State(header["machine"], arrays))
         uploaded = header["uploaded"]
-        self.uploaded = self.uploaded._replace(V=mine["uploaded.V"], b=mine["uploaded.b"], n=uploaded["n"])
+        self.uploaded = sums_of({name.removeprefix("uploaded."): a for name, a in mine.items()}, uploaded["n"])
         self.all_uploads, self.releases = uploaded["all"], uploaded["releases"]
         self._redeemed = dict.fromkeys(mine["redeemed"].tolist())
 

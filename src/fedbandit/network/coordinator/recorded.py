@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fedbandit.encoded_sums import count_blocks
 from fedbandit.errors import FedbanditError, shown
 from fedbandit.machines.servers_coordinator import ServersCoordinator
 from fedbandit.machines.sums.server import OpenedSum
@@ -299,11 +300,13 @@ class RecordedFederation:
 
     def _address(self, answers: list[Message], at: float) -> list[Message]:
         """The messages that may be sent; a member that has not joined yet is sent what it missed when it does."""
-        records, size = self.register.by_number, encoded_size(Download, self.dim)
+        records = self.register.by_number
         known = [message for message in answers if message.member < len(records)]
         messages = [m for m in known if records[m.member].verified and not records[m.member].quarantined]
-        downloads = [message.member for message in messages for _ in range(downloads_in(message))]
-        for member in downloads:
+        downloads = [download for message in messages for download in downloads_in(message)]
+        blocks = count_blocks(downloads[0][1].sums) if downloads and downloads[0][1].actions else None
+        size = encoded_size(Download, self.dim, blocks)
+        for member, _ in downloads:
             records[member].downloads += 1
             records[member].bytes_down += size
         if downloads:
@@ -332,7 +335,7 @@ def coordinator_of(agreement: Agreement, source: Source | None = None) -> Coordi
 
 def most_bytes(agreement: Agreement, dim: int) -> int:
     """Of the longest message: an upload, or a report of so many local clusters as a local server has users."""
-    size, servers = encoded_size(Upload, dim), agreement.servers
+    size, servers = encoded_size(Upload, dim, agreement.world.actions or None), agreement.servers
     return size if servers is None else encoded_size(Join, 0) + int(np.bincount(servers).max()) * (size + 4)
 
 
@@ -343,11 +346,10 @@ def uploads_in(message: Message) -> list[Upload | Restate]:
     return [message] if isinstance(message, Upload | Restate) else []
 
 
-def downloads_in(message: Message) -> int:
-    """How many downloads a message is, or has in it."""
-    if isinstance(message, ToServer):
-        return sum(isinstance(inner, Download) for inner in message.messages)
-    return int(isinstance(message, Download))
+def downloads_in(message: Message) -> list[tuple[int, Download]]:
+    """The downloads that a message is, or has in it, with the node that they go to."""
+    inside = message.messages if isinstance(message, ToServer) else [message]
+    return [(message.member, inner) for inner in inside if isinstance(inner, Download)]
 
 
 def _fitted(stored: NDArray[Any], fresh: NDArray[Any] | None) -> NDArray[Any]:
