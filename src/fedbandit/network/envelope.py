@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fedbandit.errors import FedbanditError
 
@@ -43,6 +44,13 @@ class Envelope:
     chain: int
     """Of an upload: the chain it stands on. Of any other message: the chain after upload `sequence`."""
     terms: bytes = UNSAID
+
+
+class Frame(NamedTuple):
+    """A frame to send, and the upload whose receipt is awaited then: 0 for a greeting, None if no answer is due."""
+
+    data: bytes
+    awaits: int | None
 
 
 def seal(envelope: Envelope, message: bytes) -> bytes:
