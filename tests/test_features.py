@@ -36,7 +36,7 @@ def test_entries_by_hand() -> None:
     for value in ("new", "7"):
         digest = hashlib.sha256(b"tags\0" + value.encode()).digest()
         tags[int(digest[:8].hex(), 16) % 8] += -1 if digest[8] % 2 else 1
-    tags /= max(np.linalg.norm(tags), 1)
+    tags /= max(float(np.linalg.norm(tags)), 1.0)
     expected |= {f"tags#{k}": tag for k, tag in enumerate(tags)}
     expected |= {f"age×tags#{k}": -0.4 * tag for k, tag in enumerate(tags)}
     assert len(x) == SHOP.dim == len(SHOP.names)
@@ -75,7 +75,7 @@ def test_the_encoding_is_one_of_the_terms() -> None:
     again = Agreement.of_json(json.loads(json.dumps(agreement.as_json(), sort_keys=True)))
     assert again == agreement
     assert again.digest == agreement.digest
-    other = Features(SHOP.context, SHOP.action | {"price": {"number": [0, 51]}}, SHOP.interactions)
+    other = Features(SHOP.context, {**SHOP.action, "price": {"number": [0, 51]}}, SHOP.interactions)
     assert Agreement("async-linucb", world=world, schema=Schema.of(other)).digest != agreement.digest
     with pytest.raises(FedbanditError, match="features would mean something else"):
         agreement.require_sound_change(Agreement("async-linucb", world=world, schema=Schema.of(other)))

@@ -148,6 +148,11 @@ class Client:
         schema = self.agreement.schema
         return None if schema is None else schema.encoding
 
+    @property
+    def given(self) -> int:
+        """How many features an arm has: one fewer than the dimension, with an intercept."""
+        return self._scaling.given
+
     # Choosing and learning
 
     def select(self, arms: ArrayLike, *, explore: float = 0.0) -> Arm:
