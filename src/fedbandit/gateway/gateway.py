@@ -212,8 +212,9 @@ class Gateway:
             event = self.events.find(event_id)
             if event is None:
                 raise EventRefusal("unknown", f"There is no event {event_id!r}: it was not ranked here, or long ago.")
-            self._expire([event] if event.deadline is not None and event.deadline <= self.clock() else [])
-            event = self.events.find(event_id) or event
+            if event.state == "waiting" and event.deadline is not None and event.deadline <= self.clock():
+                self._expire([event])
+                event = self.events.find(event_id) or event
             if event.state in ("default", "expired"):
                 learnt = "nothing" if event.reward is None else f"its default reward {event.reward:g}"
                 raise EventRefusal("expired", f"The deadline of event {event_id!r} is over, and {learnt} was learnt.")
