@@ -90,7 +90,7 @@ def resolved(document: dict[str, Any], schema: Any) -> Any:
     return schema
 
 
-KINDS = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "null": type(None), "array": list,
+KINDS: dict[str, Any] = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "null": type(None), "array": list,
          "object": dict}  # fmt: skip
 
 
