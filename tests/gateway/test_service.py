@@ -90,8 +90,8 @@ def resolved(document: dict[str, Any], schema: Any) -> Any:
     return schema
 
 
-KINDS: dict[str, Any] = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "null": type(None), "array": list,
-         "object": dict}  # fmt: skip
+KINDS: dict[str, Any] = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "null": type(None),
+                         "array": list, "object": dict}  # fmt: skip
 
 
 def fits(document: dict[str, Any], schema: Any, value: Any) -> bool:
