@@ -50,9 +50,9 @@ def run(options: argparse.Namespace) -> int:
         import uvicorn
         from threadpoolctl import threadpool_limits
 
-        from fedbandit.cli.serve import log_to_stderr
         from fedbandit.gateway.service import make_app
         from fedbandit.network.addresses import bind, is_loopback
+        from fedbandit.network.logs import log_to_stderr
     except ImportError as error:
         raise FedbanditError(f"A gateway needs {error.name}: pip install 'fedbandit[server]'.") from None
     token = _read(options.access_token_file)
