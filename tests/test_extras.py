@@ -102,6 +102,8 @@ EXTRAS = {
     "frames": ("result.to_frame()", "A data frame needs pandas"),
     "studies": ("user_file.read_experiment(Path('mine.yaml'))", "An experiment in YAML needs PyYAML"),
     "data": ("contexts.tf_idf(np.zeros(1, int), np.zeros(1, int), 1, 1)", "Preparing a data set needs scikit-learn"),
+    "mlflow": ("importlib.import_module('fedbandit.studies.mlflow').write_runs([], 'mine')", "Writing to MLflow needs"),
+    "completion": ("main_module.run_command(['completion', 'bash'])", "Completion of shells needs"),
     "ray": ("importlib.import_module('fedbandit.studies.workers').Workers('ray')", "--workers ray needs Ray"),
 }
 
@@ -115,6 +117,7 @@ from pathlib import Path
 import fedbandit.privacy.bounds
 from fedbandit.environments.datasets import contexts
 from fedbandit.studies import user_file
+from fedbandit.cli import main as main_module
 env = fb.environments.homogeneous(n_clients=2, dim=2, n_arms=2)
 result = fb.simulate(fb.linucb(), env, 10)
 for extra, call in {calls!r}.items():

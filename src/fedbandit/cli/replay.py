@@ -61,17 +61,16 @@ def add_flags(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Evaluate, and say what is estimated."""
-    from tqdm import tqdm
-
     from fedbandit.evaluation import compare
     from fedbandit.files import make_folder
+    from fedbandit.progress import bar
     from fedbandit.studies.specs import SystemSpec
 
     systems = [SystemSpec.parse(text)() for text in options.systems]
     if options.out is not None:
         make_folder(options.out)
     log = _read(options)
-    with tqdm(total=len(systems) * log.n_decisions, unit=" decisions", disable=None, leave=False) as bar:
+    with bar(len(systems) * log.n_decisions, "decisions") as shown:
         found = compare(
             systems,
             log,
@@ -79,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
             seed=options.seed,
             train=options.train,
             greedy=options.greedy,
-            progress=bar.update,
+            progress=shown.update,
         )
     if options.out is not None:
         _report(found, log, options)
