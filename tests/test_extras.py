@@ -15,8 +15,8 @@ from fedbandit.errors import FedbanditError, needs
 
 ROOT = Path(__file__).parents[1]
 ABSENT = (
-    "anyio cryptography dp_accounting llvmlite matplotlib networkx numba opendp pandas psycopg pyarrow ray scipy "
-    "sklearn starlette uvicorn yaml"
+    "anyio cryptography dp_accounting llvmlite matplotlib mlflow networkx numba opendp pandas psycopg pyarrow ray "
+    "scipy shtab sklearn starlette uvicorn xarray yaml"
 )
 """Packages of all extras. None in `sys.modules` is Python's own way to say that a module is not there."""
 
