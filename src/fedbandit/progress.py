@@ -29,5 +29,5 @@ def told(progress: Callable[[int], object] | None, total: int, unit: str) -> Ite
     if progress is not None or not in_notebook():
         yield progress or (lambda _: None)
         return
-    with bar(total, unit, scaled=True) as shown:
+    with bar(total, unit, scaled=total > 10_000) as shown:
         yield shown.update
