@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbandit.messages import Download, Message, decode, encode
-from fedbandit.network.client.durable import DurableClient, Frame
+from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.coordinator.federation import Federation
-from fedbandit.network.envelope import unseal
+from fedbandit.network.envelope import Frame, unseal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
 from fedbandit.state import pack
