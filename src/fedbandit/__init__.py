@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fedbandit import bounds, checks, environments, evaluation, policies, privacy, protocols, structures
     from fedbandit.engine import Result, simulate
     from fedbandit.errors import FedbanditError
+    from fedbandit.features import Features
     from fedbandit.machines.client import ClientMachine
     from fedbandit.network.client.asynchronous import AsyncClient
     from fedbandit.network.client.client import Client
@@ -65,6 +66,7 @@ _NAMES = {
     "simulate": "engine",
     "FedbanditError": "errors",
     "Agreement": "network.invitation",
+    "Features": "features",
     "AsyncClient": "network.client.asynchronous",
     "Client": "network.client.client",
     "LocalServer": "network.client.local_server",
@@ -85,6 +87,7 @@ __all__ = [
     "Client",
     "ClientMachine",
     "Comparison",
+    "Features",
     "FedbanditError",
     "Guarantee",
     "LocalServer",

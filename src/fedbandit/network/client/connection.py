@@ -126,9 +126,9 @@ class Connection:
         from websockets.typing import Subprotocol
 
         self._loop = asyncio.get_running_loop()
-        if self.address is None:  # nothing is exchanged: what waits for the disk is written
-            while not self._closing.is_set():
-                await self._rest(1.0)
+        while self.address is None and not self._closing.is_set():  # it learns alone: only its disk has to be served
+            await self._rest(1.0)
+        if self.address is None:
             return
         pause = FIRST_PAUSE
         while not self._closing.is_set():

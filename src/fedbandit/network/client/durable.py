@@ -46,7 +46,8 @@ from fedbandit.messages import (
 from fedbandit.network.client.choices import not_waiting
 from fedbandit.network.client.features import checked_log
 from fedbandit.network.client.journal import KIND
-from fedbandit.network.client.node import CHAIN, MADE, TOOK, DurableNode, Frame
+from fedbandit.network.client.node import CHAIN, MADE, TOOK, DurableNode
+from fedbandit.network.envelope import Frame
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import Store
 from fedbandit.privacy.noise import Source
@@ -56,7 +57,6 @@ from fedbandit.state import State, require_like
 from fedbandit.sums import add, arrays_of, sums_of
 from fedbandit.types import Array
 
-JOURNAL = KIND
 _CHOICE = struct.Struct("<BQQ")  # kind, number, arms chosen so far
 _REWARD = struct.Struct("<BQd")
 _CHOSEN, _REWARDED, _GONE, _REDEEMED = 1, 2, 3, 6
@@ -85,7 +85,8 @@ class DurableClient(DurableNode[ClientMachine]):
         self.all_uploads = True
         self.releases = 0
         """Uploads that carried something."""
-        self._redeemed: dict[int, None] = {}  # tokens that were taken, the latest last
+        self.redeemed: dict[int, None] = {}
+        """Tokens that were taken, the latest last."""
         self._restating, self._stated = False, 0  # whether the coordinator has lost uploads; up to where it was told
         super().__init__(store, agreement, machine, entropy)
 
@@ -111,10 +112,20 @@ class DurableClient(DurableNode[ClientMachine]):
     def select(self, arms: ArrayLike, explore: float = 0.0) -> Choice:
         """Choose an arm, now and then any of them, and say how probable the choice was."""
         with self.lock:
-            choice = self.machine.select(arms, explore=explore, propensity=True)
-            x = self.machine.waits_for(choice.number)
-            assert x is not None
-            self.journal.add(_CHOICE.pack(_CHOSEN, choice.number, self.machine.steps) + x.tobytes())
+            return self._select(arms, explore)
+
+    def rank(self, arms: Array, explore: float = 0.0) -> tuple[Choice, Array, Array]:
+        """Choose an arm; the probability of each of them, and the reward that is expected of it."""
+        with self.lock:
+            p, means = self.machine.propensities(arms), self.machine.model.means(self.machine.checked(arms))
+            choice = self._select(arms, explore)
+        return choice, explore / len(p) + (1 - explore) * p, means
+
+    def _select(self, arms: ArrayLike, explore: float) -> Choice:
+        choice = self.machine.select(arms, explore=explore, propensity=True)
+        x = self.machine.waits_for(choice.number)
+        assert x is not None
+        self.journal.add(_CHOICE.pack(_CHOSEN, choice.number, self.machine.steps) + x.tobytes())
         return choice
 
     def observe(self, choice: int, reward: float) -> None:
@@ -133,7 +144,7 @@ class DurableClient(DurableNode[ClientMachine]):
         self._check(reward)
         x = self.machine.checked(x[None])[0]
         with self.lock:
-            if choice in self._redeemed:
+            if choice in self.redeemed:
                 raise FedbanditError(f"The reward of choice {choice:016x} has been learnt here already.")
             perceived = self.machine.perceive(reward)
             self.journal.add(_REWARD.pack(_REDEEMED, choice, perceived) + x.tobytes())
@@ -158,8 +169,7 @@ class DurableClient(DurableNode[ClientMachine]):
 
     def learn(self, contexts: Array, rewards: Array) -> None:
         """Learn from past logs: a warm start. Uploads follow when the trigger says so."""
-        machine = self.machine
-        X, y = checked_log(contexts, rewards, machine.context_dim, machine.bound, self.agreement.reward_bound)
+        X, y = checked_log(contexts, rewards, self.machine.context_dim, self.machine.bound, self.agreement.reward_bound)
         with self.lock:
             self.journal.defer()  # one snapshot instead of an entry each
         for x, reward in zip(X, y, strict=True):
@@ -224,7 +234,7 @@ class DurableClient(DurableNode[ClientMachine]):
     def kept(self) -> State:
         """The sum of all uploads, and which tokens were taken."""
         uploaded = {"all": self.all_uploads, "n": self.uploaded.n, "releases": self.releases}
-        redeemed = np.array(list(self._redeemed), dtype=np.int64)
+        redeemed = np.array(list(self.redeemed), dtype=np.int64)
         total = {f"uploaded.{name}": array for name, array in arrays_of(self.uploaded).items()}
         return State({"uploaded": uploaded}, {**total, "redeemed": redeemed})
 
@@ -238,7 +248,7 @@ class DurableClient(DurableNode[ClientMachine]):
         uploaded = header["uploaded"]
         self.uploaded = sums_of({name.removeprefix("uploaded."): a for name, a in mine.items()}, uploaded["n"])
         self.all_uploads, self.releases = uploaded["all"], uploaded["releases"]
-        self._redeemed = dict.fromkeys(mine["redeemed"].tolist())
+        self.redeemed = dict.fromkeys(mine["redeemed"].tolist())
 
     def replay(self, entry: bytes) -> None:
         """Do again what is on record."""
@@ -268,9 +278,9 @@ class DurableClient(DurableNode[ClientMachine]):
     def _redeem(self, choice: int, x: Array, perceived: float, *, speak: bool = True) -> list[Message]:
         self.machine.forget(choice)
         self.machine.learn(x, perceived)
-        self._redeemed[choice] = None
-        if len(self._redeemed) > MOST_REDEEMED:
-            del self._redeemed[next(iter(self._redeemed))]
+        self.redeemed[choice] = None
+        if len(self.redeemed) > MOST_REDEEMED:
+            del self.redeemed[next(iter(self.redeemed))]
         return self.machine.speak() if speak else []
 
     def record(self, message: Upload | FromServer, data: bytes) -> None:

@@ -30,10 +30,11 @@ from fedbandit.machines.local_server import LocalServer as ServingMachine
 from fedbandit.network.client.choices import Arm, id_of, number_of
 from fedbandit.network.client.connection import Address
 from fedbandit.network.client.durable_server import KIND, DurableServer
-from fedbandit.network.client.features import Features, OutOfRange, as_agreed
+from fedbandit.network.client.features import OutOfRange, Scaling, as_agreed
 from fedbandit.network.client.journal import stored_agreement
-from fedbandit.network.client.member import Member, lasting_name
+from fedbandit.network.client.member import Member
 from fedbandit.network.client.noise_source import noise_source
+from fedbandit.network.client.options import lasting_name
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import Store, StoreError, open_store
 from fedbandit.privacy.guarantee import Guarantee
@@ -81,7 +82,7 @@ class LocalServer(Member):
             agreed, member = _agreed(store, address, agreement, number, timeout)
             intercept, longest = as_agreed(agreed.schema, intercept, longest)
             world, system = agreed.world, agreed.build()
-            self._features = Features(
+            self._scaling = Scaling(
                 world.dim, world.bound, intercept=intercept, longest=longest, out_of_range=out_of_range
             )
             source = noise_source(system, report=False, lasts=state is not None)
@@ -103,7 +104,7 @@ class LocalServer(Member):
         """Choose one of the arms for a user, given by their features as a (K, d) array, K as you like."""
         self._check_open()
         self._durable.known(user)
-        choice = self._durable.select(user, self._features.transform(arms))
+        choice = self._durable.select(user, self._scaling.transform(arms))
         return Arm(choice.arm, id_of(choice.number))
 
     def observe(self, reward: float, choice: Arm | str) -> None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
-import secrets
 import threading
 import weakref
 from collections.abc import Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -138,16 +135,3 @@ def _abandon_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_abandon_in_child)
-
-
-def lasting_name(state: str | os.PathLike[str] | None) -> str:
-    """A name for a client that was given none, the same whenever the same state is opened."""
-    if state is None:
-        return f"client-{secrets.token_hex(4)}"
-    path = Path(os.fspath(state) + ".name")
-    try:
-        if not path.exists():
-            path.write_text(json.dumps(f"client-{secrets.token_hex(4)}"))
-        return str(json.loads(path.read_text()))
-    except (OSError, ValueError) as error:
-        raise FedbanditError(f"{str(path)!r} cannot be used: {error}.") from None

@@ -16,7 +16,7 @@ import struct
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Message, Request, Upload, encode
 from fedbandit.network.client.journal import Journal
-from fedbandit.network.envelope import Envelope, extend, seal
+from fedbandit.network.envelope import Envelope, Frame, extend, seal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import Store
 from fedbandit.server_messages import FromServer
@@ -33,13 +33,6 @@ from fedbandit.state import State, require_like, restoring, unpack, unpack_entry
 MADE, TOOK, SENDING = 4, 5, 7
 """Entries that every node has: what it made, with the chain before it; a message it took; what may be sent."""
 CHAIN = 16
-
-
-class Frame(NamedTuple):
-    """A frame to send, and the upload whose receipt is awaited then: 0 for a greeting, None if no answer is due."""
-
-    data: bytes
-    awaits: int | None
 
 
 class Speaker(Protocol):
