@@ -44,11 +44,6 @@ class SumMessage:
     body: bytes
 
 
-def is_sum_message(data: bytes) -> bool:
-    """Whether these bytes belong to a secure sum."""
-    return data[:2] == b"FS"
-
-
 def encode_step(message: SumMessage) -> bytes:
     """The message as bytes."""
     return _HEADER.pack(b"FS", FORMAT, message.step, message.member, message.epoch) + message.body
