@@ -92,7 +92,8 @@ def get_json(url: str) -> Any:
 class Coordinator:
     """A coordinator in a process of its own, to be killed and started again on the same port."""
 
-    def __init__(self, folder: Path, store: str) -> None:
+    def __init__(self, folder: Path, store: str, more: str = "") -> None:
+        self.more = more
         self.config = folder / "federation.toml"
         self.log = folder / "serve.log"
         self.store = store
@@ -101,7 +102,8 @@ class Coordinator:
 
     def start(self) -> str:
         """Start it; its address."""
-        self.config.write_text(CONFIG.format(port=self.port, store=self.store))
+        text = CONFIG.format(port=self.port, store=self.store)
+        self.config.write_text(text.replace("[federations", f"{self.more}\n[federations", 1))
         words = [sys.executable, "-m", "fedbandit", "serve", "--config", str(self.config), "--json"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log)
@@ -114,8 +116,12 @@ class Coordinator:
 
     def kill(self) -> None:
         """End it at once."""
+        self.stop(signal.SIGKILL)
+
+    def stop(self, how: int = signal.SIGTERM) -> None:
+        """Let it end."""
         if self.process is not None:
-            os.kill(self.process.pid, signal.SIGKILL)
+            os.kill(self.process.pid, how)
             self.process.wait()
             assert self.process.stdout is not None
             self.process.stdout.close()

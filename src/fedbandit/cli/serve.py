@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import json
 import logging
+import socket
 import ssl
 import sys
 from collections.abc import Callable, Mapping
@@ -100,18 +101,18 @@ def run(options: argparse.Namespace) -> int:
     guard = Guard(config.connections, config.connections_per_address)
     listener = Listener.around(bind(config.host, config.port), guard)
     threadpool_limits(1)  # matrices are small: more threads of BLAS get in each other's way
+    shown = f"[{config.host}]" if ":" in config.host else config.host
+    address = f"http{'s' if tls else ''}://{shown}:{listener.getsockname()[1]}"
     try:
-        host = Host(config, credentials=credentials)
+        host = Host(config, credentials=credentials, address=address)
     except BaseException:
         listener.close()
         raise
     host.guard = guard
     log_to_stderr()
-    shown = f"[{config.host}]" if ":" in config.host else config.host
-    address = f"http{'s' if tls else ''}://{shown}:{listener.getsockname()[1]}"
     report = {"address": address, "federations": list(config.federations)}
     print(json.dumps(report) if options.json else f"Serving {', '.join(config.federations)} on {address}", flush=True)
-    most = max(hosted.federation.most_bytes for hosted in host.federations.values())
+    most = host.owners.most_bytes()
     serving = uvicorn.Config(
         make_app(host),
         log_config=None,
@@ -126,7 +127,15 @@ def run(options: argparse.Namespace) -> int:
     serving.load()
     if serving.ssl is not None and config.keys is not None:
         host.renew, host.expiry = follow_certificate(serving.ssl, config.keys, tls)
-    uvicorn.Server(serving).run(sockets=[listener])
+
+    class Server(uvicorn.Server):
+        """Gives up its federations before it waits for connections to end, so that others go on at once."""
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            await host.owners.give_up()
+            await super().shutdown(sockets)
+
+    Server(serving).run(sockets=[listener])
     return 0
 
 

@@ -23,9 +23,10 @@ from fedbandit.network.addresses import bind
 from fedbandit.network.certificates import init_keys, renew_certificate
 from fedbandit.network.client.client import Client
 from fedbandit.network.coordinator import listener
-from fedbandit.network.coordinator.host import Host, SendQueue
+from fedbandit.network.coordinator.host import Host
 from fedbandit.network.coordinator.listener import Guard, Listener
 from fedbandit.network.coordinator.pacing import QuietLog
+from fedbandit.network.coordinator.send_queue import SendQueue
 from fedbandit.network.coordinator.service import make_app
 from fedbandit.network.credentials import add_credential
 from tests.network.servers import get_json, make_host
@@ -69,7 +70,7 @@ def test_connections_that_say_nothing_take_nothing_from_others(monkeypatch: pyte
         answered = False
         while not answered and time.monotonic() < deadline:
             with contextlib.suppress(OSError):
-                answered = get_json(f"http://127.0.0.1:{port}/healthz") == {"status": "ok"}
+                answered = get_json(f"http://127.0.0.1:{port}/healthz")["status"] == "ok"
             time.sleep(0.1)
         assert answered
         assert guard.refused >= 70

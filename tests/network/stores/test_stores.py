@@ -54,10 +54,14 @@ def test_one_process_at_a_time(tmp_path: Path, postgres_url: str) -> None:
         SQLiteStore(path)
     first.close()
     SQLiteStore(path).close()
-    held = PostgresStore(postgres_url)
-    with pytest.raises(StoreError, match="another coordinator has it open"):
-        PostgresStore(postgres_url, patience=0.2)
+    held, other = PostgresStore(postgres_url), PostgresStore(postgres_url, patience=0.2)
+    held.append("j", [b"1"])
+    with pytest.raises(StoreError, match="'j' is another coordinator's"):
+        other.read("j")
+    other.append("k", [b"2"])
     held.close()
+    assert other.read("j") == (None, [b"1"])
+    other.close()
 
 
 def test_a_newer_store_is_refused(tmp_path: Path, postgres_url: str) -> None:
@@ -76,7 +80,7 @@ def test_a_newer_store_is_refused(tmp_path: Path, postgres_url: str) -> None:
         other.commit()
         with pytest.raises(StoreError, match="of version 99, newer"):
             open_store(postgres_url)
-        other.execute("UPDATE fedbandit_about SET value = 1")
+        other.execute("UPDATE fedbandit_about SET value = 2")
 
 
 def test_a_connection_that_cannot_be_used_is_closed(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,9 +97,9 @@ def test_a_connection_that_cannot_be_used_is_closed(postgres_url: str, monkeypat
     store = postgres.PostgresStore(postgres_url)
     made[0].execute("DROP TABLE fedbandit_about")
     made[0].close()
-    for _ in range(2):  # at the second use, too, the lock is asked for first
+    for _ in range(2):  # at the second use, too, the version is asked for first
         with pytest.raises(StoreError, match="cannot be read"):
-            store.read("j")
+            store.check()
     assert len(made) == 3
     assert all(db.closed for db in made)
 

@@ -22,7 +22,7 @@ import secrets
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -54,7 +54,9 @@ class Client:
     """A member of a federation, on this device.
 
     `select` and `observe` work whether or not the coordinator can be reached; only the very first start needs it, to
-    learn the agreement. With `state`, a file, everything survives a crash; without it, everything is in memory.
+    learn the agreement. `url` may be several, of coordinators that share a store: the client finds the one that owns
+    the federation, and goes on with another when it is gone. With `state`, a file, everything survives a crash;
+    without it, everything is in memory.
 
     `intercept` adds a constant feature: pass one feature fewer than the federation's dimension. `longest` is the norm
     of the longest feature vector there can be; features are scaled by a constant so that it gets the declared norm L.
@@ -77,7 +79,7 @@ class Client:
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         *,
         federation: str,
         token: str | None = None,

@@ -19,10 +19,12 @@ keywords = {gamma_upload = 2.0, gamma_download = 2.0}
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -43,6 +45,8 @@ _SERVER: dict[str, type | tuple[type, ...]] = {
     "connections": int,
     "connections_per_address": int,
     "connections_per_client": int,
+    "advertise": str,
+    "lease": (int, float),
     "hosts": list,
     "origins": list,
 }
@@ -59,6 +63,13 @@ class FederationConfig:
     round_seconds: float = 1.0
     patience: int = ROUNDS_TO_ANSWER
     rules: Rules = field(default_factory=Rules)
+
+    @property
+    def digest(self) -> str:
+        """By which coordinators of one federation see that they are configured alike."""
+        rules = {f.name: repr(value) for f in fields(Rules) if (value := getattr(self.rules, f.name)) != f.default}
+        told = [self.agreement.as_json(), self.round_seconds, self.patience, rules]
+        return hashlib.blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def __post_init__(self) -> None:
         """Refuse a clock that stands still or runs wild."""
@@ -82,6 +93,10 @@ class ServerConfig:
     """In all; as many as there can be files if it is not said."""
     connections_per_address: int | None = None
     connections_per_client: int = 4
+    advertise: str = ""
+    """The address, such as "https://a.example:8765", that coordinators on the same store send clients to."""
+    lease: float = 5.0
+    """Seconds without a sign of life after which another coordinator on the same store may take over."""
     hosts: tuple[str, ...] = ()
     """Names in a Host header, beside those of loopback and `host`, that are answered without keys."""
     origins: tuple[str, ...] = ()
@@ -94,6 +109,14 @@ class ServerConfig:
         for name in ("connections", "connections_per_address", "connections_per_client"):
             if getattr(self, name) is not None:
                 whole_number(name, getattr(self, name))
+        number(self.lease, "lease", "a number of seconds ≥ 1", at_least=1.0)
+        if self.advertise:
+            require(
+                urlsplit(self.advertise).scheme in ("http", "https"),
+                "advertise",
+                self.advertise,
+                "like https://a.example:8765",
+            )
         for origin in self.origins:
             require(urlsplit(str(origin)).scheme in ("http", "https"), "an origin", origin, "like https://shop.example")
         if not self.federations:

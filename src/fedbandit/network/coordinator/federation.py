@@ -34,7 +34,7 @@ from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.envelope import UNSAID, Envelope, unseal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
-from fedbandit.network.stores import Store, StoreError
+from fedbandit.network.stores import NotOwner, Store, StoreError
 from fedbandit.network.sums import numbers_of
 from fedbandit.sums import Sums
 
@@ -352,6 +352,9 @@ class Federation(RecordedFederation):
                 raise self._unavailable(error) from None
 
     def _unavailable(self, error: StoreError) -> Refusal:
-        """What clients are told: not why, which is an operator's to know."""
+        """What clients are told: not why, which is an operator's to know; but where to go if another is the owner."""
+        if isinstance(error, NotOwner):
+            where = "" if error.owner is None else error.owner.address
+            return Refusal("elsewhere", f"Federation {self.name!r} is another coordinator's now.", where)
         self.events.append(Event("the store fails", {"reason": str(error)}))
         return Refusal("unavailable", "The coordinator cannot write now; try again later.")

@@ -45,9 +45,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from fedbandit.messages import encode
 from fedbandit.network.addresses import is_loopback
 from fedbandit.network.coordinator.backup import write_backup
-from fedbandit.network.coordinator.host import Host, HostedFederation, SendQueue, log, now
+from fedbandit.network.coordinator.host import Host, HostedFederation, log, now
 from fedbandit.network.coordinator.metrics import metrics
 from fedbandit.network.coordinator.overview import clients_page, overview
+from fedbandit.network.coordinator.send_queue import SendQueue
 from fedbandit.network.credentials import Identity, Role
 from fedbandit.network.jsonable import to_json
 from fedbandit.network.refusal import TRANSIENT, Refusal
@@ -188,9 +189,12 @@ def make_app(host: Host) -> Starlette:
         identify(request, "observer")
         return Response(metrics(host), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    async def healthz(_: Request) -> Response:
-        trouble = await host.trouble()
-        return JSONResponse({"status": "failing" if trouble else "ok"}, 503 if trouble else 200)
+    async def healthz(request: Request) -> Response:
+        asked, states, trouble = request.query_params.get("federation"), host.owners.states(), await host.trouble()
+        shown = states if asked is None else {asked: states.get(asked, "unknown")}
+        status = "failing" if trouble else "ok" if "owner" in shown.values() else "standby"
+        well = status == "ok" or (status == "standby" and asked is None)
+        return JSONResponse({"status": status, "federations": shown}, 200 if well else 503)
 
     async def page(_: Request) -> Response:
         text = files("fedbandit.cli.page").joinpath("page.html").read_text(encoding="utf-8")
@@ -298,8 +302,8 @@ async def _listen(
             for message in await hosted.submit(identity, event["bytes"], sending):
                 sending.put(message)
         except Refusal as refusal:
-            sending.tell({"error": str(refusal), "kind": refusal.kind})
-            if refusal.kind not in TRANSIENT:
+            sending.tell(refusal.as_json())
+            if refusal.kind not in TRANSIENT or refusal.kind == "elsewhere":
                 sending.close(refusal.kind)
 
 
@@ -363,4 +367,4 @@ async def _wish(request: Request, *keys: str) -> list[str]:
 
 
 def _refused(refusal: Refusal) -> JSONResponse:
-    return JSONResponse({"error": str(refusal), "kind": refusal.kind}, refusal.status)
+    return JSONResponse(refusal.as_json(), refusal.status)
