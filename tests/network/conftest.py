@@ -35,19 +35,9 @@ class PostgresServer:
         self.folder = Path(tempfile.mkdtemp(prefix="fb-pg-"))
         self.user = "nobody" if os.geteuid() == 0 else None  # the server refuses to run as root
         self.folder.chmod(0o777)
-        words: list[str | Path] = [
-            programs / "initdb",
-            "-D",
-            self.folder / "data",
-            "-U",
-            "fedbandit",
-            "-A",
-            "trust",
-            "--no-sync",
-        ]
-        made = subprocess.run(
-            [*words, "-E", "UTF8"], user=self.user, capture_output=True, text=True, check=False, cwd=self.folder
-        )
+        options = ["-U", "fedbandit", "-A", "trust", "--no-sync", "-E", "UTF8"]
+        words = [programs / "initdb", "-D", self.folder / "data", *options]
+        made = subprocess.run(words, user=self.user, capture_output=True, text=True, check=False, cwd=self.folder)
         if made.returncode != 0:
             shutil.rmtree(self.folder, ignore_errors=True)
             pytest.skip(f"PostgreSQL cannot be set up here: {made.stderr.strip()[-200:]}")
@@ -65,7 +55,7 @@ class PostgresServer:
             "listen_addresses=",
         ]
         self.process = subprocess.Popen(
-            [*words, "-c", "fsync=off"],  # processes are killed here, never the machine
+            [*words, "-c", "listen_addresses=", "-c", "fsync=off"],  # processes are killed here, never the machine
             user=self.user,
             cwd=folder,
             stdout=subprocess.DEVNULL,

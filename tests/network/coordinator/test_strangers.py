@@ -26,8 +26,8 @@ from fedbandit.network.coordinator import listener
 from fedbandit.network.coordinator.host import Host
 from fedbandit.network.coordinator.listener import Guard, Listener
 from fedbandit.network.coordinator.pacing import QuietLog
-from fedbandit.network.coordinator.send_queue import SendQueue
 from fedbandit.network.coordinator.service import make_app
+from fedbandit.network.coordinator.streams import SendQueue
 from fedbandit.network.credentials import add_credential
 from tests.network.servers import get_json, make_host
 

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeAlias, TypeVar
 
 from fedbandit._version import __version__
 from fedbandit.errors import FedbanditError
@@ -23,7 +23,7 @@ from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.listener import Guard
 from fedbandit.network.coordinator.owners import Owners
 from fedbandit.network.coordinator.pacing import QuietLog, RateLimit
-from fedbandit.network.coordinator.send_queue import SendQueue, same_statistics
+from fedbandit.network.coordinator.streams import SendQueue
 from fedbandit.network.coordinator.sums import SumDesk
 from fedbandit.network.coordinator.timings import Timings, timed
 from fedbandit.network.credentials import Credentials, Identity
@@ -37,6 +37,8 @@ MOST_FRAMES = 4096
 """Frames that may wait for a federation's worker: beyond that, clients are asked to try again later."""
 P = ParamSpec("P")
 T = TypeVar("T")
+Outcome: TypeAlias = "list[Message] | Refusal"
+Reply: TypeAlias = Callable[[Outcome], None]
 log = logging.getLogger("fedbandit.coordinator")
 _OFFSET = time.time() - time.monotonic()
 
@@ -44,6 +46,11 @@ _OFFSET = time.time() - time.monotonic()
 def now() -> float:
     """The time of day, by a clock that does not jump while the coordinator runs."""
     return _OFFSET + time.monotonic()
+
+
+def same_statistics(one: Download, other: Download) -> bool:
+    """Whether two downloads differ in nothing but to whom they go, and what they acknowledge."""
+    return one.sums is other.sums and (one.slack, one.own) == (other.slack, other.own)
 
 
 class HostedFederation:
@@ -76,36 +83,38 @@ class HostedFederation:
         self.limits: dict[str, RateLimit] = {}  # by client
         self.sums = SumDesk(federation)
         self._one_at_a_time = asyncio.Lock()
-        self.queue: asyncio.Queue[tuple[str, bytes, asyncio.Future[list[Message] | Refusal]]] = asyncio.Queue()
+        self.queue: asyncio.Queue[tuple[str, bytes, Reply, float]] = asyncio.Queue()
 
-    async def submit(self, identity: Identity, frame: bytes, sending: SendQueue | None = None) -> list[Message]:
-        """Hand a frame to the federation; the answers for its sender, when what it changed is in the store.
+    def post(self, name: str, frame: bytes, reply: Reply) -> None:
+        """Hand a frame to the federation's worker.
 
-        A Join makes `sending` the member's connection; an older one is closed.
+        `reply` gets the answers for its sender, when what it changed is in the store, or why it was refused.
         """
-        name = identity.name
         try:
             self.limit(name)
         except Refusal as refusal:
             self.refuse(name, refusal)
             raise
-        begun = time.perf_counter()
-        future: asyncio.Future[list[Message] | Refusal] = asyncio.get_running_loop().create_future()
-        self.queue.put_nowait((name, frame, future))
+        self.queue.put_nowait((name, frame, reply, time.perf_counter()))
+
+    async def submit(self, identity: Identity, frame: bytes) -> list[Message]:
+        """Post a frame, and wait for its answers."""
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self.post(identity.name, frame, lambda outcome: None if future.done() else future.set_result(outcome))
         outcome = await future
         if isinstance(outcome, Refusal):
-            self._log(name, outcome)
             raise outcome
-        self.timings.frames.add(time.perf_counter() - begun)
+        return outcome
+
+    def connect(self, name: str, frame: bytes, sending: SendQueue) -> None:
+        """After a Join, messages to its member go to this connection; an older one is closed."""
         member = self.federation.register.by_name[name].member
-        if sending is not None and self.connections.get(member) is not sending and is_a(Join, unseal(frame)[1]):
+        if self.connections.get(member) is not sending and is_a(Join, unseal(frame)[1]):
             if member in self.connections:
                 self.connections[member].close("another session of this client has joined")
             self.connections[member] = sending
             facts = {"federation": self.federation.name, "client": name}
             log.info("join", extra={**facts, "address": self.addresses.get(name)})
-        self.push(message for message in outcome if message.member != member)
-        return [message for message in outcome if message.member == member]
 
     def limit(self, name: str) -> None:
         """Refuse a client that sends too much, and every client while the queue is full or another is the owner."""
@@ -134,12 +143,10 @@ class HostedFederation:
         """The federation is another coordinator's: whoever waits or is connected is told where to go."""
         self._ended = refusal
         while not self.queue.empty():
-            *_, future = self.queue.get_nowait()
-            if not future.done():
-                future.set_result(refusal)
+            _, _, reply, _ = self.queue.get_nowait()
+            reply(refusal)
         for sending in self.connections.values():
-            sending.tell(refusal.as_json())
-            sending.close(refusal.kind)
+            sending.refuse(refusal)
 
     def leave(self, sending: SendQueue) -> None:
         """A connection has ended."""
@@ -196,23 +203,36 @@ class HostedFederation:
             batch = [await self.queue.get()]
             while len(batch) < MOST_AT_ONCE and not self.queue.empty():
                 batch.append(self.queue.get_nowait())
-            frames = [(name, frame) for name, frame, _ in batch]
+            frames = [(name, frame) for name, frame, _, _ in batch]
             try:
                 outcomes = await self.do(self.federation.receive, frames, now())
             except Refusal as refusal:
                 outcomes = [refusal] * len(batch)
             except asyncio.CancelledError:
-                for *_, future in batch:
-                    if not future.done():
-                        future.set_result(Refusal("unavailable", "The coordinator is stopping; try again."))
+                for _, _, reply, _ in batch:
+                    reply(Refusal("unavailable", "The coordinator is stopping; try again."))
                 raise
             except Exception:
                 log.exception("a fault in the coordinator", extra={"federation": self.federation.name})
                 outcomes = [Refusal("unavailable", "The coordinator has a fault; it has been logged.")] * len(batch)
             self.push(self._unsent())
-            for (_, _, future), outcome in zip(batch, outcomes, strict=True):
-                if not future.done():
-                    future.set_result(outcome)
+            for (name, _, reply, begun), outcome in zip(batch, outcomes, strict=True):
+                try:
+                    reply(self._answers(name, outcome, begun))
+                except Exception:  # one client's answer, and nobody else's
+                    log.exception("a fault in the coordinator", extra={"federation": self.federation.name})
+
+    def _answers(self, name: str, outcome: Outcome, begun: float) -> Outcome:
+        """What its sender is answered; what others are to be sent is on its way."""
+        if isinstance(outcome, Refusal):
+            self._log(name, outcome)
+            return outcome
+        self.timings.frames.add(time.perf_counter() - begun)
+        member = self.federation.register.by_name[name].member
+        own = [message for message in outcome if message.member == member]
+        if len(own) < len(outcome):
+            self.push(message for message in outcome if message.member != member)
+        return own
 
     async def count_rounds(self) -> None:
         """Tell the federation, for ever, when the time of a round has passed; by a clock that does not jump."""
