@@ -51,7 +51,7 @@ _SERVER: dict[str, type | tuple[type, ...]] = {
     "origins": list,
 }
 _NEEDED = ("system", "clients", "dim", "horizon")
-_OPTIONAL = ("noise", "bound", "reward_bound", "seed", "round_seconds", "patience", "keywords", "schema",
+_OPTIONAL = ("actions", "noise", "bound", "reward_bound", "seed", "round_seconds", "patience", "keywords", "schema",
              "retract", "weight", "client_rate", "robust")  # fmt: skip
 
 
@@ -206,6 +206,7 @@ def _federation(name: str, table: dict[str, Any]) -> FederationConfig:
             n_clients=whole_number("clients", table["clients"]),
             dim=whole_number("dim", table["dim"]),
             horizon=whole_number("horizon", table["horizon"]),
+            actions=whole_number("actions", table.get("actions", 0), 0),
             noise=number(table.get("noise", 0.1), "noise", "a finite number ≥ 0", at_least=0.0),
             bound=number(table.get("bound", 1.0), "bound", "a finite number > 0", at_least=0.0),
         )
