@@ -36,7 +36,7 @@ class PostgresServer:
         self.user = "nobody" if os.geteuid() == 0 else None  # the server refuses to run as root
         self.folder.chmod(0o777)
         options = ["-U", "fedbandit", "-A", "trust", "--no-sync", "-E", "UTF8"]
-        words = [programs / "initdb", "-D", self.folder / "data", *options]
+        words: list[str | Path] = [programs / "initdb", "-D", self.folder / "data", *options]
         made = subprocess.run(words, user=self.user, capture_output=True, text=True, check=False, cwd=self.folder)
         if made.returncode != 0:
             shutil.rmtree(self.folder, ignore_errors=True)
