@@ -16,6 +16,7 @@ STATUS = {
     "terms": 409,
     "horizon": 409,
     "sum": 409,
+    "erasure": 409,
     "size": 413,
     "elsewhere": 421,
     "statistics": 422,

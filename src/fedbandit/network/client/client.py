@@ -99,6 +99,7 @@ class Client:
         if token is None and name is None:
             name = _lasting_name(state)
         self._address = Address(url, federation, token, name, ca)
+        self._state = None if state is None or "://" in os.fspath(state) else os.fspath(state)
         self._store = open_store(state)
         try:
             agreement, member = stored_agreement(self._store) or self._address.invitation(timeout)
@@ -262,6 +263,21 @@ class Client:
             self._connection.settled.clear()
         self._connection.wake()
         return not waits or self._connection.settled.wait(timeout)
+
+    def erase(self, timeout: float = 60.0) -> dict[str, Any]:
+        """Have everything that this client has uploaded erased at the coordinator, and its own state; a receipt.
+
+        The client is closed then. With a new state it begins anew, unless the federation bounds what one client may
+        contribute in its life. What others have learnt meanwhile, and backups, are not undone (docs/network.md).
+        """
+        self._check_open()
+        receipt = self._address.erase(timeout)
+        self.close()
+        if self._state is not None:
+            for path in (self._state, f"{self._state}-wal", f"{self._state}-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
+        return receipt
 
     def close(self) -> None:
         """Stop talking and close the state; what was not sent is sent when the state is opened again."""

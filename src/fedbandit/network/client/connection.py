@@ -102,11 +102,26 @@ class Address:
         return True
 
     def invitation(self, timeout: float) -> tuple[Agreement, int]:
-        """Ask for the agreement and the member number, until one of the coordinators has an answer."""
+        """Ask for the agreement and the member number."""
+        try:
+            return accept(self.ask("GET", "/invitation", timeout))
+        except FedbanditError:
+            raise
+        except (KeyError, TypeError, ValueError) as error:
+            raise FedbanditError(f"{self.url} does not answer like a coordinator: {error}.") from None
+
+    def erase(self, timeout: float) -> dict[str, Any]:
+        """Ask for what this client has uploaded to be erased; a receipt."""
+        name = self.ask("GET", "/invitation", timeout)["name"]  # which a token does not tell
+        receipt: dict[str, Any] = self.ask("DELETE", f"/clients/{quote(name, safe='')}", timeout)
+        return receipt
+
+    def ask(self, method: str, path: str, timeout: float) -> Any:
+        """What one of the coordinators answers, in JSON: that one which owns the federation."""
         deadline = time.monotonic() + timeout
         while True:
             try:
-                return self._invitation(timeout)
+                return self._ask(method, path, timeout)
             except _TryAgain as again:
                 if time.monotonic() > deadline or not again.soon:
                     raise FedbanditError(str(again)) from None
@@ -114,29 +129,24 @@ class Address:
                     self.turn()
                 time.sleep(FIRST_PAUSE)
 
-    def _invitation(self, timeout: float) -> tuple[Agreement, int]:
-        request = urllib.request.Request(f"{self.url}{self.path}/invitation", headers=self.headers)
+    def _ask(self, method: str, path: str, timeout: float) -> Any:
+        request = urllib.request.Request(f"{self.url}{self.path}{path}", headers=self.headers, method=method)
+        what = "an invitation" if path == "/invitation" else "that"
         several = len(self.urls) > 1 or self.url not in self.urls
         try:
             with urllib.request.urlopen(request, timeout=timeout, context=self.ssl) as response:
-                answer = json.load(response)
+                return json.load(response)
         except urllib.error.HTTPError as error:
             with error:
                 body = error.read()
-                sentence = f"The coordinator refuses an invitation: {_sentence(body)}"
+                sentence = f"The coordinator refuses {what}: {_sentence(body)}"
                 if error.code == ELSEWHERE:
                     raise _TryAgain(sentence, _owner(body), soon=True) from None
                 raise FedbanditError(sentence) from None
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
-            sentence = f"There is no answer from {self.url}, and no state to go on from: {reason}."
-            raise _TryAgain(sentence, soon=several) from None
-        try:
-            return accept(answer)
-        except FedbanditError:
-            raise
-        except (KeyError, TypeError, ValueError) as error:
-            raise FedbanditError(f"{self.url} does not answer like a coordinator: {error}.") from None
+            without = ", and no state to go on from" if path == "/invitation" else ""
+            raise _TryAgain(f"There is no answer from {self.url}{without}: {reason}.", soon=several) from None
 
 
 class _TryAgain(Exception):

@@ -52,7 +52,7 @@ _SERVER: dict[str, type | tuple[type, ...]] = {
 }
 _NEEDED = ("system", "clients", "dim", "horizon")
 _OPTIONAL = ("actions", "noise", "bound", "reward_bound", "seed", "round_seconds", "patience", "keywords", "schema",
-             "retract", "weight", "client_rate", "robust")  # fmt: skip
+             "retract", "weight", "client_rate", "robust", "erasure")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -169,8 +169,9 @@ def _store(where: str, path: Path) -> str:
 
 
 def _rules(table: Mapping[str, Any]) -> Rules:
-    given = {key: table[key] for key in ("retract", "weight", "client_rate") if key in table}
-    require(isinstance(given.get("retract", True), bool), "retract", given.get("retract"), "true or false")
+    given = {key: table[key] for key in ("retract", "weight", "client_rate", "erasure") if key in table}
+    for key in ("retract", "erasure"):
+        require(isinstance(given.get(key, True), bool), key, given.get(key), "true or false")
     for key in ("weight", "client_rate"):
         if key in given:
             given[key] = number(given[key], key, "a number > 0", at_least=0.0)

@@ -148,6 +148,12 @@ class HostedFederation:
         for sending in self.connections.values():
             sending.refuse(refusal)
 
+    def disconnect(self, name: str, reason: str) -> None:
+        """End a client's connection, if there is one."""
+        sending = self.connections.get(self.federation.register.record(name).member)
+        if sending is not None:
+            sending.close(reason)
+
     def leave(self, sending: SendQueue) -> None:
         """A connection has ended."""
         for member, mine in list(self.connections.items()):

@@ -69,7 +69,7 @@ class Owners:
 
     def _note_owner(self, name: str, error: NotOwner, *, refuse: bool = False) -> None:
         owner, mine = error.owner, self.host.config.federations[name].digest
-        self.elsewhere[name] = "" if owner is None else owner.address
+        self.elsewhere[name] = error.address
         if owner is None or owner.configuration in ("", mine):
             self._followed[name] = mine
             return

@@ -9,6 +9,7 @@
 | GET  /v1/{federation}/clients        | observer | a page of clients: ?search=, ?page=, ?size=                        |
 | POST /v1/{federation}/quarantine     | admin    | {"client": name, "reason": text}; an empty reason ends it          |
 | POST /v1/{federation}/free           | admin    | {"client": name}: takes its place from it                          |
+| DELETE /v1/{federation}/clients/{name} | admin or that client | erases what it has uploaded; a receipt              |
 | GET  /api/backup                     | admin    | all federations, as a file that `fedbandit restore` takes          |
 | GET  /api/overview, /metrics         | observer | what the live page shows, and the same for Prometheus              |
 | GET  /, /healthz                     | –        | the live page (without data), and whether the coordinator is well  |
@@ -44,6 +45,7 @@ from fedbandit.messages import encode
 from fedbandit.network.coordinator import admission
 from fedbandit.network.coordinator.admission import Pass, address_of, offered_protocols
 from fedbandit.network.coordinator.backup import write_backup
+from fedbandit.network.coordinator.erasure import compact
 from fedbandit.network.coordinator.host import Host, log, now
 from fedbandit.network.coordinator.metrics import metrics
 from fedbandit.network.coordinator.overview import clients_page, overview
@@ -52,6 +54,7 @@ from fedbandit.network.credentials import Identity, Role
 from fedbandit.network.jsonable import to_json
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.resolved import invitation as make_invitation
+from fedbandit.network.stores import NotOwner, StoreError
 
 _LENGTH = struct.Struct("<I")
 BODY_SECONDS = 30.0
@@ -113,6 +116,23 @@ def make_app(host: Host) -> Starlette:
         register = hosted.federation.register
         return JSONResponse({"client": client, "free": register.n_members - len(register.by_name)})
 
+    async def erase(request: Request) -> Response:
+        client = request.path_params["client"]
+        try:
+            by = identify(request, "client")
+        except Refusal as refusal:
+            if refusal.kind != "role":
+                raise
+            by = identify(request, "admin")
+        if by.role == "client" and by.name != client:
+            raise Refusal("role", f"{by.name!r} can erase itself, but not {client!r}.")
+        hosted = host.hosted(request.path_params["federation"])
+        answers, receipt = await hosted.do(hosted.federation.erase, client, now(), by.name)
+        hosted.disconnect(client, "the client was erased")
+        hosted.push(answers)
+        await hosted.do(compact, hosted.federation)
+        return JSONResponse(receipt)
+
     async def backup(request: Request) -> Response:
         admin = identify(request, "admin")
         async with contextlib.AsyncExitStack() as stack:
@@ -168,6 +188,11 @@ def make_app(host: Host) -> Starlette:
                                            "x-content-type-options": "nosniff"})  # fmt: skip
 
     async def refuse(_: Request, error: Exception) -> Response:
+        if isinstance(error, NotOwner):
+            error = Refusal("elsewhere", str(error), error.address)
+        elif isinstance(error, StoreError):
+            log.warning("the store fails", extra={"reason": str(error)})
+            error = Refusal("unavailable", "The coordinator cannot write now; try again later.")
         assert isinstance(error, Refusal)
         return refused(error)
 
@@ -179,6 +204,7 @@ def make_app(host: Host) -> Starlette:
         Route("/api/backup", backup),
         Route("/v1/{federation}/invitation", invitation),
         Route("/v1/{federation}/clients", show_clients),
+        Route("/v1/{federation}/clients/{client:path}", erase, methods=["DELETE"]),
         Route("/v1/{federation}/messages", messages, methods=["POST"]),
         Route("/v1/{federation}/sums", sums, methods=["POST"]),
         Route("/v1/{federation}/quarantine", quarantine, methods=["POST"]),
@@ -190,7 +216,12 @@ def make_app(host: Host) -> Starlette:
         allowed = ["authorization", "content-type", "x-fedbandit-name"]
         origins = list(host.config.origins)
         middleware.append(Middleware(CORSMiddleware, allow_origins=origins, allow_headers=allowed))
-    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={Refusal: refuse}, middleware=middleware)
+    return Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        exception_handlers={Refusal: refuse, StoreError: refuse},
+        middleware=middleware,
+    )
 
 
 class Guarded:

@@ -37,9 +37,10 @@ class NotOwner(StoreError):
     """The journal is another process's, which is `owner` as far as that is known; nothing was changed."""
 
     def __init__(self, journal: str, owner: Owner | None = None) -> None:
-        at = f" at {owner.address}" if owner is not None and owner.address else ""
-        super().__init__(f"Federation {journal!r} is another coordinator's{at}, and not this one's.")
         self.owner = owner
+        self.address = "" if owner is None else owner.address
+        at = f" at {self.address}" if self.address else ""
+        super().__init__(f"Federation {journal!r} is another coordinator's{at}, and not this one's.")
 
 
 class Journal(typing.NamedTuple):
