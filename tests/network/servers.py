@@ -102,8 +102,9 @@ class Coordinator:
 
     def start(self) -> str:
         """Start it; its address."""
-        text = CONFIG.format(port=self.port, store=self.store)
-        self.config.write_text(text.replace("[federations", f"{self.more}\n[federations", 1))
+        self.config.write_text(
+            CONFIG.format(port=self.port, store=self.store).replace("[server]", f"[server]\n{self.more}")
+        )
         words = [sys.executable, "-m", "fedbandit", "serve", "--config", str(self.config), "--json"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log)

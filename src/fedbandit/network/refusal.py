@@ -45,7 +45,8 @@ class Refusal(FedbanditError):
         self.owner = owner
         """Elsewhere: the address of the coordinator to ask instead, empty if it is not known."""
 
-    def as_json(self) -> dict[str, str]:
-        """As a client is told."""
-        owner = {"owner": self.owner} if self.owner else {}
-        return {"error": str(self), "kind": self.kind, **owner}
+
+def as_json(refusal: Refusal) -> dict[str, str]:
+    """A refusal as clients read it."""
+    owner = {"owner": refusal.owner} if refusal.owner else {}
+    return {"error": str(refusal), "kind": refusal.kind, **owner}

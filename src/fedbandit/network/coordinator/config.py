@@ -47,6 +47,7 @@ _SERVER: dict[str, type | tuple[type, ...]] = {
     "connections_per_client": int,
     "advertise": str,
     "lease": (int, float),
+    "fronts": int,
     "hosts": list,
     "origins": list,
 }
@@ -97,6 +98,8 @@ class ServerConfig:
     """The address, such as "https://a.example:8765", that coordinators on the same store send clients to."""
     lease: float = 5.0
     """Seconds without a sign of life after which another coordinator on the same store may take over."""
+    fronts: int = 0
+    """Processes for TLS, tokens and WebSockets, beside the one that checks, sums and writes; 0: one does it all."""
     hosts: tuple[str, ...] = ()
     """Names in a Host header, beside those of loopback and `host`, that are answered without keys."""
     origins: tuple[str, ...] = ()
@@ -117,6 +120,7 @@ class ServerConfig:
                 self.advertise,
                 "like https://a.example:8765",
             )
+        require(0 <= self.fronts <= 64, "fronts", self.fronts, "a number of processes from 0 to 64")
         for origin in self.origins:
             require(urlsplit(str(origin)).scheme in ("http", "https"), "an origin", origin, "like https://shop.example")
         if not self.federations:
