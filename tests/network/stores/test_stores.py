@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 
 from fedbandit.network.stores import StoreError, open_store
+from fedbandit.network.stores.postgres import PostgresStore
 from fedbandit.network.stores.sqlite import SQLiteStore
 
 
@@ -135,4 +138,21 @@ except StoreError as error:
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 60_000
     store = open_store(tmp_path / "s.db")
     assert store.read("j")[1][0] == b"kept"
+    store.close()
+
+
+def test_a_backend_that_hangs_is_given_up(postgres_url: str) -> None:
+    """It is stopped, not killed: its socket stays open and nobody answers."""
+    store = PostgresStore(postgres_url, patience=0.2, hanging=1.0)
+    store.replace("hangs", b"0")
+    (backend,) = store._connection().execute("SELECT pg_backend_pid()").fetchone()
+    os.kill(backend, signal.SIGSTOP)
+    try:
+        with pytest.raises(StoreError, match="cannot be written"):
+            store.append("hangs", [b"1"])
+        store.append("hangs", [b"2"])  # in a new session, of a new term: what the old one may still do is refused
+    finally:
+        os.kill(backend, signal.SIGCONT)
+    store.append("hangs", [b"3"])
+    assert store.read("hangs") == (b"0", [b"2", b"3"])
     store.close()

@@ -149,6 +149,14 @@ class Address:
             raise _TryAgain(f"There is no answer from {self.url}{without}: {reason}.", soon=several) from None
 
 
+def require_one(url: str | Sequence[str] | None, agreement: Agreement | None) -> None:
+    """Refuse neither a coordinator nor an agreement, or both."""
+    if (url is None) == (agreement is None):
+        raise FedbanditError("A client needs the URL of a coordinator, or an agreement to learn alone by.")
+    if agreement is not None and agreement.build().protocol.says != "nothing":
+        raise FedbanditError(f"Clients of {agreement.system} talk to a coordinator; to learn alone take linucb.")
+
+
 class _TryAgain(Exception):
     """Another coordinator may have an answer, perhaps the `owner`; or this one, `soon`."""
 
@@ -175,7 +183,7 @@ class Connection:
     """Keeps one client in touch with its coordinator until it is closed."""
 
     def __init__(
-        self, client: DurableClient, lock: Callable[[], contextlib.AbstractContextManager[Any]], address: Address
+        self, client: DurableClient, lock: Callable[[], contextlib.AbstractContextManager[Any]], address: Address | None
     ) -> None:
         self.client = client
         self.lock = lock
@@ -209,6 +217,10 @@ class Connection:
         from websockets.typing import Subprotocol
 
         self._loop = asyncio.get_running_loop()
+        while self.address is None and not self._closing.is_set():  # it learns alone: only its disk has to be served
+            await self._rest(1.0)
+        if self.address is None:
+            return
         pause, tried = FIRST_PAUSE, 0
         while not self._closing.is_set():
             began, owner, tried = time.monotonic(), "", tried + 1
@@ -260,6 +272,7 @@ class Connection:
 
     async def _renew(self) -> None:
         """Ask for the invitation again: the federation's terms have changed."""
+        assert self.address is not None
         try:
             agreement, member = await asyncio.to_thread(self.address.invitation, SECONDS_TO_ANSWER)
             with self.lock():

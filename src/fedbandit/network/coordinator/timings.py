@@ -105,6 +105,10 @@ class TimedStore:
         """Let others open it."""
         self.store.close()
 
+    def remove(self) -> None:
+        """Leave nothing of it."""
+        self.store.remove()
+
     def abandon(self) -> None:
         """Never touch it again."""
         self.store.abandon()

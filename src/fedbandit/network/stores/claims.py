@@ -42,8 +42,8 @@ def lock_number(journal: str) -> int:
 class Claims:
     """The journals that this process owns. `connect` makes a session; a thread keeps the one with the locks alive."""
 
-    def __init__(self, psycopg: Any, connect: Callable[[], Any], lease: float, watch: Callable[[], None]) -> None:
-        self._psycopg, self._connect, self.lease, self._watch = psycopg, connect, lease, watch
+    def __init__(self, psycopg: Any, connect: Callable[[], Any], lease: float) -> None:
+        self._psycopg, self._connect, self.lease = psycopg, connect, lease
         self.holder = secrets.randbits(62)
         self.terms: dict[str, int] = {}
         """The term of each journal that is this process's."""
@@ -159,7 +159,6 @@ class Claims:
     def _keep_alive(self) -> None:
         """Five times in a lease: show that this process lives, and see whether everything is still its own."""
         while not self._stopping.wait(self.lease / 5):
-            self._watch()
             try:
                 with self._one_at_a_time:
                     self._look()

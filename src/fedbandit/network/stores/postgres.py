@@ -14,6 +14,7 @@ from typing import Any
 from fedbandit.errors import needs
 from fedbandit.network.stores.claims import Claims
 from fedbandit.network.stores.store import Journal, NotOwner, Owner, StoreError
+from fedbandit.network.stores.watchdog import Watchdog
 
 VERSION = 2
 """Of the tables. 1 had no owners: one process held the whole database, by the lock `_FIRST_LOCK`."""
@@ -29,7 +30,10 @@ CREATE TABLE IF NOT EXISTS fedbandit_owners (journal TEXT PRIMARY KEY, term BIGI
 
 
 STATEMENT_SECONDS = 30
-"""After this a statement is given up: a server that hangs must not hang its coordinator."""
+"""After this a statement is given up by the server."""
+
+HANGING_SECONDS = STATEMENT_SECONDS + 5
+"""After this by us: a server process that is stopped, or its machine, gives up nothing, and answers keep-alives."""
 
 
 def connect(psycopg: Any, url: str) -> Any:
@@ -61,6 +65,7 @@ def dump(db: Any) -> list[Journal]:
     ]
 
 
+TABLES = ("fedbandit_snapshots", "fedbandit_entries")
 LEASE = 5.0
 """Seconds after which an owner that shows no sign of life may be followed by another."""
 
@@ -74,14 +79,16 @@ class PostgresStore:
 
     where = "PostgreSQL"
 
-    def __init__(self, url: str, patience: float = 10.0, lease: float = LEASE) -> None:
+    def __init__(
+        self, url: str, patience: float = 10.0, lease: float = LEASE, hanging: float = HANGING_SECONDS
+    ) -> None:
         self._psycopg = needs("psycopg", "postgres", "PostgreSQL")
         self.url = url
         self._patience = patience
         self._db: Any = None
-        self._busy_since: float | None = None
         self._one_at_a_time = threading.RLock()
-        self.claims = Claims(self._psycopg, lambda: connect(self._psycopg, url), lease, self._give_up_hanging)
+        self._watchdog = Watchdog(hanging, self._hang_up)
+        self.claims = Claims(self._psycopg, lambda: connect(self._psycopg, url), lease)
         with self._explained("opened"):
             self._connect()
 
@@ -140,19 +147,18 @@ class PostgresStore:
 
     def compact(self) -> None:
         """Write the tables anew, without what was deleted or replaced. Needs the role that made them."""
-        tables = ("fedbandit_snapshots", "fedbandit_entries")
-        where = "SELECT " + ", ".join(f"pg_relation_filenode('{table}')" for table in tables)
+        where = "SELECT " + ", ".join(f"pg_relation_filenode('{table}')" for table in TABLES)
         # A row version that an older transaction may still look at would be copied.
         others = """SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
             AND pid <> pg_backend_pid() AND backend_xmin IS NOT NULL"""
-        with self._explained("compacted"):
+        with self._one_at_a_time, self._reasons("compacted"):  # however long it takes
             db, deadline = self._connection(), time.monotonic() + self._patience
             while db.execute(others).fetchone()[0] and time.monotonic() < deadline:
                 time.sleep(0.05)
             before = db.execute(where).fetchone()
             db.execute("SET statement_timeout = 0")
             try:
-                for table in tables:
+                for table in TABLES:
                     db.execute(f"VACUUM FULL {table}")
             finally:
                 with suppress(self._psycopg.Error):
@@ -173,8 +179,24 @@ class PostgresStore:
     def close(self) -> None:
         """End the connections."""
         self.claims.close()
+        self._watchdog.end()
         if self._db is not None:
             self._db.close()
+
+    def _hang_up(self) -> None:
+        """Shut the socket down: whoever waits on it is told that the connection is broken."""
+        with suppress(self._psycopg.Error, OSError), socket.socket(fileno=os.dup(self._db.fileno())) as line:
+            line.shutdown(socket.SHUT_RDWR)
+
+    def remove(self) -> None:
+        """Delete the journals that are or were this process's, if nobody else has them, and close."""
+        for journal in {*self.claims.terms, *self.claims.lost}:
+            self.claim(journal)
+            with self._transaction(journal, "written"):
+                for table in TABLES:
+                    self._db.execute(f"DELETE FROM {table} WHERE journal = %s", (journal,))
+        self.compact()
+        self.close()
 
     def abandon(self) -> None:
         """In a child that was forked: the connections are the parent's."""
@@ -244,25 +266,10 @@ class PostgresStore:
                     raise
                 time.sleep(0.1)
 
-    def _give_up_hanging(self) -> None:
-        """Cut a connection on which a statement outlasts every time-out, so that whoever waits for it can go on."""
-        since, db = self._busy_since, self._db
-        if since is None or time.monotonic() - since < STATEMENT_SECONDS + 10 or db is None or db.closed:
-            return
-        with suppress(OSError, self._psycopg.Error), socket.socket(fileno=os.dup(db.fileno())) as line:
-            line.shutdown(socket.SHUT_RDWR)
-
     @contextmanager
     def _explained(self, verb: str) -> Iterator[None]:
-        with self._one_at_a_time, self._reasons(verb):
-            outermost = self._busy_since is None
-            if outermost:
-                self._busy_since = time.monotonic()
-            try:
-                yield
-            finally:
-                if outermost:
-                    self._busy_since = None
+        with self._one_at_a_time, self._watchdog.watching(), self._reasons(verb):
+            yield
 
     @contextmanager
     def _reasons(self, verb: str) -> Iterator[None]:

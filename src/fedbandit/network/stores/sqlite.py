@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from fedbandit.network.stores.store import VERSION, Journal, OneProcess, StoreError
 
@@ -95,6 +95,13 @@ class SQLiteStore(OneProcess):
     def close(self) -> None:
         """Close the file."""
         self._db.close()
+
+    def remove(self) -> None:
+        """Close the file and remove it."""
+        self.close()
+        for path in (self.path, f"{self.path}-wal", f"{self.path}-shm"):
+            with suppress(FileNotFoundError):
+                os.unlink(path)
 
     def abandon(self) -> None:
         """In a child that was forked: never touch the file, which is the parent's; closing it would end its log."""

@@ -105,6 +105,10 @@ class Store(typing.Protocol):
         """Let others open it."""
         ...
 
+    def remove(self) -> None:
+        """Close it, if it is open, and leave nothing of it."""
+        ...
+
     def abandon(self) -> None:
         """Never touch it again, not even to close it: this process is a fork of the one that opened it."""
         ...
@@ -164,6 +168,10 @@ class MemoryStore(OneProcess):
 
     def close(self) -> None:
         """Nothing to do."""
+
+    def remove(self) -> None:
+        """Forget everything."""
+        self.journals.clear()
 
     def abandon(self) -> None:
         """Nothing to do."""
