@@ -28,7 +28,7 @@ from tests.network.servers import served
 __all__ = ["built", "pytestmark"]
 
 T, KINDS = 45, ("python", "node", "browser")
-KEYWORDS = {"gamma_upload": 1.3, "gamma_download": 1.3}
+KEYWORDS: dict[str, Any] = {"gamma_upload": 1.3, "gamma_download": 1.3}
 Obey = Callable[[dict[str, Any]], dict[str, Any]]
 
 
