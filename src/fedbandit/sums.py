@@ -129,6 +129,11 @@ def add(one: Sums, other: Sums) -> Sums:
     return BlockSums(V, b, one.n + other.n, actions)
 
 
+def without(sums: Sums, part: Sums) -> Sums:
+    """The statistics that are left."""
+    return Sums(sums.V - part.V, sums.b - part.b, max(sums.n - part.n, 0))
+
+
 def zero_sums(dim: int) -> Sums:
     """The statistics of no observations."""
     return Sums(np.zeros((dim, dim)), np.zeros(dim), 0)

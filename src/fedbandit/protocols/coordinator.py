@@ -32,10 +32,10 @@ from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Contribution, Download, Join, Message, Upload
-from fedbandit.model import LogDet
 from fedbandit.protocols.contributions import Contributing, check_upload, is_retry
 from fedbandit.protocols.pool import Pool, Privatiser
 from fedbandit.sharing import NEVER, Groups, Noise, Share, Sharing, no_members
+from fedbandit.solving import LogDet
 from fedbandit.state import State, StateError, require_like
 from fedbandit.sums import Form, Sums
 from fedbandit.types import Ints
@@ -211,6 +211,7 @@ class Coordinator(Contributing):
         if is_retry(upload, self.applied.get(member, 0)):
             return False
         check_upload(upload, self.form)
+        sums = self.in_units(sums, upload.round)
         stream = self._stream(member)
         if stream is not None and sums.n > 0:
             sums = stream.release(sums)
@@ -305,7 +306,7 @@ class Coordinator(Contributing):
         sums, slack, own = share
         last = self.applied if self.pool is None else self.pool.included
         A = self.form.actions
-        return [Download(i, self.version, last.get(i, 0), sums, slack, own, A) for i in at.tolist()]
+        return [Download(i, self.version, last.get(i, 0), sums, slack, own, A, self.date) for i in at.tolist()]
 
     def send_shares(self, who: Iterable[int]) -> Messages:
         """Send each of these members its share; those who get the same one, in the same version."""
@@ -351,6 +352,7 @@ class Coordinator(Contributing):
             "calls": {str(epoch): [call.members, sorted(call.missing)] for epoch, call in self.calls.items()},
             "owed": {str(i): n for i, n in self.owed.items()},
             "sharing": self.sharing.state(),
+            **({} if self.date is None else {"round": self.date}),
         }
         arrays: dict[str, NDArray[Any]] = {
             name: array.astype(np.int64 if array.dtype == bool else array.dtype) for name, array in self.kept().items()
@@ -372,6 +374,7 @@ class Coordinator(Contributing):
         for name, array in self.kept().items():
             array[:] = arrays[name]
         self.members.forget_shares()
+        self.members.round = header.get("round", 0)
         if self.contributions is not None:
             self.contributions.restore_lost(arrays)
         self.streams = {}
