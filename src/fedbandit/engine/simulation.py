@@ -68,7 +68,8 @@ def simulate(
     With `checkpoint`, the state is saved to that file about every `checkpoint_every` rounds; if the file is there
     already, the simulation goes on from it (and refuses a file of other arguments).
 
-    With `per_client`, `result.by_client` has regret and reward of each client and, with the plain engine, its messages.
+    With `per_client`, `result.by_client` has regret, reward and messages of each client; users of local servers have
+    messages with the plain engine only.
     `watch` is a list of rounds after which θ̂ of each client is noted (`result.estimates`); it needs the plain engine.
 
     >>> import fedbandit as fb
@@ -122,7 +123,7 @@ class Simulation:
             raise FedbanditError("Estimates are watched of models with one θ; here each action has its own.")
         if self.watch and engine == "fast":
             raise FedbanditError("The fast engine cannot watch estimates; use engine='plain', or 'auto'.")
-        self.asked, self._world = engine, world
+        self.asked, self._world, self._per_client = engine, world, per_client
         self.use_engine("plain" if self.watch else engine)
         self.done = 0  # interactions
         self.totals = outcome(horizon, self.interactions)  # regret and reward are curves in the end
@@ -140,7 +141,7 @@ class Simulation:
         from fedbandit.engine import fast  # here: it needs a compiler
 
         self._blocks.kernels = fast.drawing_kernels()  # half of the time otherwise
-        return fast.make_learner(self.system, self.env, self._world, self.seed)
+        return fast.make_learner(self.system, self.env, self._world, self.seed, by_client=self._per_client)
 
     @property
     def round(self) -> int:
@@ -211,9 +212,7 @@ class Simulation:
         if self._acted is None:
             return None
         clients, regrets, rewards = (np.concatenate(parts) for parts in zip(*self._acted, strict=True))
-        sent = self.learner.federation if isinstance(self.learner, PlainLearner) else None
-        counts = () if sent is None else (sent.sent_by, sent.received_by)
-        N = self.env.n_clients
+        counts, N = self.learner.by_client or (), self.env.n_clients
         messages = [np.array([count[i] for i in range(N)], dtype=np.int64) for count in counts]
         return ByClient(N, clients, regrets, rewards, *messages)
 

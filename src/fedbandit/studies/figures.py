@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fedbandit.engine.plot import require_matplotlib
+from fedbandit.engine.plot import draw_bound, require_matplotlib
 from fedbandit.errors import FedbanditError, unknown
 from fedbandit.files import writing
 from fedbandit.studies.axes import is_spread, scale_costs, scale_y, thousands
@@ -112,11 +112,26 @@ class Panel:
         return {name: line for name, line in lines.items() if line}
 
 
+class Overlay(NamedTuple):
+    """What a theorem says of a series: how its curve may grow, as a function of rounds such as those of `bounds`.
+
+    It is scaled to meet the mean of the series at the horizon, since theorems hold up to a constant.
+    """
+
+    series: str
+    name: str
+    bound: Callable[[Ints], Array]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Curves(Panel):
-    """A measure over rounds: means with bands, one standard error wide unless `band` says otherwise."""
+    """A measure over rounds: means with bands, one standard error wide unless `band` says otherwise.
+
+    bounds: theorems to draw beside them, dotted and grey.
+    """
 
     band: Band = "error"
+    bounds: tuple[Overlay, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a band that does not exist."""
@@ -134,6 +149,8 @@ class Curves(Panel):
             name = label.series if label.value == "" else f"{label.series}, {format_value(label.value)}"
             draw_band(ax, rounds, curves, look, name, self.band)
             ends.append(float(curves.mean(axis=0)[-1]))
+            for k, overlay in enumerate(one for one in self.bounds if one.series == label.series):
+                draw_bound(ax, rounds, overlay.bound, ends[-1], overlay.name, k)
         if is_spread(ends, self.log):
             ax.set_yscale("log")
             positive = [end for end in ends if end > 0]

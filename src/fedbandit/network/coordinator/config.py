@@ -43,6 +43,7 @@ _SERVER: dict[str, type | tuple[type, ...]] = {
     "connections": int,
     "connections_per_address": int,
     "connections_per_client": int,
+    "fronts": int,
     "hosts": list,
     "origins": list,
 }
@@ -82,6 +83,8 @@ class ServerConfig:
     """In all; as many as there can be files if it is not said."""
     connections_per_address: int | None = None
     connections_per_client: int = 4
+    fronts: int = 0
+    """Processes for TLS, tokens and WebSockets, beside the one that checks, sums and writes; 0: one does it all."""
     hosts: tuple[str, ...] = ()
     """Names in a Host header, beside those of loopback and `host`, that are answered without keys."""
     origins: tuple[str, ...] = ()
@@ -94,6 +97,7 @@ class ServerConfig:
         for name in ("connections", "connections_per_address", "connections_per_client"):
             if getattr(self, name) is not None:
                 whole_number(name, getattr(self, name))
+        require(0 <= self.fronts <= 64, "fronts", self.fronts, "a number of processes from 0 to 64")
         for origin in self.origins:
             require(urlsplit(str(origin)).scheme in ("http", "https"), "an origin", origin, "like https://shop.example")
         if not self.federations:
