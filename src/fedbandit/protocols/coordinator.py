@@ -63,9 +63,7 @@ class Coordinator(Contributing):
         self.slot_of: Ints = sharing.group_of if isinstance(sharing, Groups) else np.arange(N)  # −1: no member
         self.form = Form(dim, world.actions)
         self.members = no_members(N, self.form, int(self.slot_of.max()) + 1)
-        self.dim = dim
-        self.ridge = ridge
-        self.noise = noise
+        self.dim, self.ridge, self.noise = dim, ridge, noise
         self.applied: dict[int, int] = {}  # the last upload that was applied, of each member
         self.joined = np.zeros(N, dtype=np.bool_)
         self.sent = np.zeros(N, dtype=np.int64)  # the version of the last download of each
@@ -305,8 +303,8 @@ class Coordinator(Contributing):
         self.mixed[at] = self.has_others(at, share)
         sums, slack, own = share
         last = self.applied if self.pool is None else self.pool.included
-        A = self.form.actions
-        return [Download(i, self.version, last.get(i, 0), sums, slack, own, A, self.date) for i in at.tolist()]
+        form = self.form.actions, self.date
+        return [Download(i, self.version, last.get(i, 0), sums, slack, own, *form) for i in at.tolist()]
 
     def send_shares(self, who: Iterable[int]) -> Messages:
         """Send each of these members its share; those who get the same one, in the same version."""
@@ -352,8 +350,7 @@ class Coordinator(Contributing):
             "calls": {str(epoch): [call.members, sorted(call.missing)] for epoch, call in self.calls.items()},
             "owed": {str(i): n for i, n in self.owed.items()},
             "sharing": self.sharing.state(),
-            **({} if self.date is None else {"round": self.date}),
-        }
+        } | ({} if self.date is None else {"round": self.date})
         arrays: dict[str, NDArray[Any]] = {
             name: array.astype(np.int64 if array.dtype == bool else array.dtype) for name, array in self.kept().items()
         }

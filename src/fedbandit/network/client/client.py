@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedbandit.actions import as_rows
 from fedbandit.errors import FedbanditError
 from fedbandit.network.client.choices import Arm, Exported, id_of, is_token, number_of, sign, verify
 from fedbandit.network.client.connection import Address, Connection
@@ -137,21 +138,25 @@ class Client:
 
     # Choosing and learning
 
-    def select(self, arms: ArrayLike, *, explore: float = 0.0) -> Arm:
+    def select(self, arms: ArrayLike, *, actions: ArrayLike | None = None, explore: float = 0.0) -> Arm:
         """Choose one of the arms, given by their features as a (K, d) array, K as you like.
+
+        Where each action has a θ of its own, `actions` are the numbers of the arms' actions. Features (d,) are those of
+        a situation, the same for all of them; without `actions`, for all there are: then the arm is the action.
 
         With probability `explore` any arm is chosen instead: a policy without chance, such as UCB, then leaves a log by
         which others can be evaluated.
         """
         self._check_open()
-        X, policy = self._features.transform(arms), self._durable.machine.chooser
+        X, policy = self._rows(arms, actions), self._durable.machine.chooser
         choice = self._durable.select(X, explore)
         arm = Arm(choice.arm, id_of(choice.number), choice.propensity)
         if self._decisions is not None:
             known = policy.randomness != "unknown"
             self._decisions.decided(
-                arm.id, X, int(arm), arm.propensity, known=known, policy=policy.name, at=time.time()
-            )
+                *(arm.id, X, int(arm), arm.propensity), known=known, policy=policy.name, at=time.time(),
+                actions=self._durable.machine.actions,
+            )  # fmt: skip
         return arm
 
     def observe(self, reward: float, choice: Arm | str) -> None:
@@ -198,10 +203,10 @@ class Client:
         self._check_open()
         self._durable.forget(number_of(choice))
 
-    def learn(self, contexts: ArrayLike, rewards: ArrayLike) -> None:
-        """A warm start from past logs: features (n, d) of what was chosen, and rewards (n,). Do it once."""
+    def learn(self, contexts: ArrayLike, rewards: ArrayLike, *, actions: ArrayLike | None = None) -> None:
+        """A warm start from past logs: features (n, d) of what was chosen, its actions, rewards (n,). Do it once."""
         self._check_open()
-        X, y = self._features.transform(contexts), np.asarray(rewards, dtype=np.float64)
+        X, y = self._rows(contexts, actions), np.asarray(rewards, dtype=np.float64)
         with self._locked():
             self._durable.learn(X, y)
         self._connection.settled.clear()
@@ -290,6 +295,17 @@ class Client:
         self.close()
 
     # How
+
+    def _rows(self, arms: ArrayLike, actions: ArrayLike | None) -> Array:
+        """Arms as the machine takes them: contexts, or rows (action, features)."""
+        known = self._durable.machine.actions
+        if known:
+            situation = isinstance(arms, list | tuple | np.ndarray) and len(arms) > 0 and np.ndim(arms[0]) == 0
+            rows: Any = [arms] if situation else arms
+            return as_rows(self._features.transform(rows), actions, known)
+        if actions is not None:
+            raise FedbanditError("actions was given, but all arms of this federation share one θ.")
+        return self._features.transform(arms)
 
     def _check_open(self) -> None:
         if os.getpid() != self._process:
