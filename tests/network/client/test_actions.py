@@ -63,7 +63,7 @@ def test_clients_of_a_federation_with_actions(tmp_path: Path) -> None:
         assert gathered.n == sum(record.observations for record in federation.register.by_number)
     log = read_decision_log(tmp_path / "log")
     assert (log.n_actions, log.dim, log.n_decisions) == (A, F, 40)
-    assert evaluate_frozen(fb.linucb(), log).decisions == 20
+    assert evaluate_frozen(fb.uniform(), log).decisions == 20
 
 
 def test_what_is_refused() -> None:
