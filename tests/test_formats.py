@@ -12,7 +12,7 @@ import pytest
 import fedbandit as fb
 from fedbandit.engine.checkpoint import read_checkpoint
 from fedbandit.engine.simulation import Simulation
-from fedbandit.network.client.durable import JOURNAL
+from fedbandit.network.client.journal import KIND as JOURNAL
 from fedbandit.network.stores import MemoryStore
 from fedbandit.state import READERS
 from tests.fixtures.make_formats import (

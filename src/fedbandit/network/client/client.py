@@ -15,29 +15,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import secrets
 import threading
 import time
 import weakref
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedbandit.actions import as_rows
 from fedbandit.errors import FedbanditError
-from fedbandit.network.client.choices import Arm, Exported, id_of, is_token, number_of, sign, verify
+from fedbandit.features import Features
+from fedbandit.network.client.choices import Arm, Exported, Ranking, id_of, is_token, number_of, sign, verify
 from fedbandit.network.client.connection import Address, Connection
 from fedbandit.network.client.durable import DurableClient
-from fedbandit.network.client.features import Features, OutOfRange, as_agreed
+from fedbandit.network.client.features import OutOfRange, Scaling, as_agreed, rows_of
 from fedbandit.network.client.journal import stored_agreement
 from fedbandit.network.client.noise_source import noise_source
+from fedbandit.network.client.options import decision_log, lasting_name, signing_key
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import StoreError, open_store
 from fedbandit.privacy.guarantee import Guarantee
@@ -45,7 +44,6 @@ from fedbandit.privacy.require import Require
 from fedbandit.types import Array
 
 if TYPE_CHECKING:
-    from fedbandit.environments.decision_log import DecisionLog
     from fedbandit.network.client.sums import SumTalk
 
 log = logging.getLogger("fedbandit.client")
@@ -66,11 +64,13 @@ class Client:
     proven one with ε ≤ 10, δ ≤ 1/n for the n interactions of a client, and secure noise (`fb.Require`).
 
     `out_of_range` says what becomes of a feature vector that is longer than declared: `"refuse"`, `"clip"` or `"scale"`
-    (`Features`). `choice_key`, a secret of 16 bytes or more that all workers have, signs tokens (`export`).
+    (`Scaling`). `choice_key`, a secret of 16 bytes or more that all workers have, signs tokens (`export`).
 
     `decisions`, a folder, keeps a log of every choice with its contexts, propensity and reward on this device, for
     `fedbandit replay`; it is never sent. It holds raw data, also in a private federation: what the guarantee says of
     what leaves the client it does not say of this folder.
+
+    With an `agreement` in place of a URL the client learns alone: a system whose clients exchange nothing (`linucb`).
 
     Methods may be called from any thread. A client belongs to the process that opened it: after a fork, and after
     `close`, it refuses to choose and to learn.
@@ -78,9 +78,10 @@ class Client:
 
     def __init__(
         self,
-        url: str,
+        url: str | None,
         *,
-        federation: str,
+        federation: str = "",
+        agreement: Agreement | None = None,
         token: str | None = None,
         state: str | os.PathLike[str] | None = None,
         name: str | None = None,
@@ -94,26 +95,31 @@ class Client:
         require: Require | None = None,
         timeout: float = 10.0,
     ) -> None:
-        self._key = _key(choice_key)
+        self._key = signing_key(choice_key)
         if token is None and name is None:
-            name = _lasting_name(state)
-        self._address = Address(url, federation, token, name, ca)
+            name = lasting_name(state)
+        self._address = None if url is None else Address(url, federation, token, name, ca)
+        _require_one(url, agreement)
         self._store = open_store(state)
         try:
-            agreement, member = stored_agreement(self._store) or self._address.invitation(timeout)
-            intercept, longest = as_agreed(agreement.schema, intercept, longest)
-            world = agreement.world
-            self._features = Features(
+            if agreement is not None:
+                agreed, member = agreement, 0
+            else:
+                assert self._address is not None
+                agreed, member = stored_agreement(self._store) or self._address.invitation(timeout)
+            intercept, longest = as_agreed(agreed.schema, intercept, longest)
+            world = agreed.world
+            self._scaling = Scaling(
                 world.dim, world.bound, intercept=intercept, longest=longest, out_of_range=out_of_range
             )
-            source = noise_source(agreement.build(), report=report, lasts=state is not None)
-            self._durable = DurableClient(self._store, agreement, member, lambda: secrets.randbits(63), source)
+            source = noise_source(agreed.build(), report=report, lasts=state is not None)
+            self._durable = DurableClient(self._store, agreed, member, lambda: secrets.randbits(63), source)
             if require is not None or self.guarantee.private:
                 (require or Require()).check(self.guarantee, world)
         except BaseException:
             self._store.close()
             raise
-        self._decisions = _decision_log(decisions, name if name is not None else f"member-{member}")
+        self._decisions = decision_log(decisions, name if name is not None else f"member-{member}")
         self._one_at_a_time = threading.RLock()  # for whatever touches the disk; select does not
         self.reward = 0.0
         self.facts: dict[str, float] = {}
@@ -122,7 +128,7 @@ class Client:
         if report:
             self._connection.report = self._report
         self._sums: SumTalk | None = None
-        if self._durable.machine.secure_sums:
+        if self._durable.machine.secure_sums and self._address is not None:
             from fedbandit.network.client.sums import SumKeys, SumTalk  # here: it needs the extra `secure`
 
             self._sums = SumTalk(self._durable, self._locked, self._address, SumKeys(state))
@@ -135,6 +141,17 @@ class Client:
     def agreement(self) -> Agreement:
         """What all members of the federation have agreed on."""
         return self._durable.agreement
+
+    @property
+    def features(self) -> Features | None:
+        """How named values become features, if the federation has agreed on that."""
+        schema = self.agreement.schema
+        return None if schema is None else schema.encoding
+
+    @property
+    def given(self) -> int:
+        """How many features an arm has: one fewer than the dimension, with an intercept."""
+        return self._scaling.given
 
     # Choosing and learning
 
@@ -159,6 +176,13 @@ class Client:
             )  # fmt: skip
         return arm
 
+    def rank(self, arms: ArrayLike, *, actions: ArrayLike | None = None, explore: float = 0.0) -> Ranking:
+        """Choose as `select` does, and say of every arm how probable it was and which reward is expected."""
+        self._check_open()
+        choice, propensities, means = self._durable.rank(self._rows(arms, actions), explore)
+        arm = Arm(choice.arm, id_of(choice.number), choice.propensity)
+        return Ranking(arm, propensities, means, self._durable.machine.chooser)
+
     def observe(self, reward: float, choice: Arm | str) -> None:
         """Learn the reward of a choice, whenever it comes: of an arm, of its id, or of a token.
 
@@ -166,15 +190,32 @@ class Client:
         everything is written as soon as there is room again.
         """
         self._check_open()
+        if is_token(choice):
+            dim = self._durable.machine.context_dim
+            number, x = verify(self._signing_key(), self._terms, str(choice), dim)
+            self._take(number, reward, lambda: self._durable.redeem(number, x, reward))
+        else:
+            number = number_of(choice)
+            self._take(number, reward, lambda: self._durable.observe(number, reward))
+
+    def redeem(self, reward: float, choice: Arm | str, features: ArrayLike) -> bool:
+        """Learn the reward of the arm with these features in place of the one that was chosen, or after a long time.
+
+        A service that keeps the features of its choices may wait for rewards for as long as it likes; one that
+        overrules a choice says which arm was taken. Each is learnt once: False if it was before (of the last 50,000).
+        """
+        self._check_open()
+        number, x = number_of(choice), self._scaling.transform(np.atleast_2d(np.asarray(features)))[0]
+        if number in self._durable.redeemed:
+            return False
+        self._take(number, reward, lambda: self._durable.redeem(number, x, reward))
+        return True
+
+    def _take(self, number: int, reward: float, learn: Callable[[], None]) -> None:
         with self._locked():
             before = self._durable.machine.sequence
             try:
-                if is_token(choice):
-                    number, x = verify(self._signing_key(), self._terms, str(choice), self._durable.machine.context_dim)
-                    self._durable.redeem(number, x, reward)
-                else:
-                    number = number_of(choice)
-                    self._durable.observe(number, reward)
+                learn()
             except StoreError as error:
                 self._trouble(error)
             self.reward += float(reward)
@@ -244,7 +285,7 @@ class Client:
                 "pending": machine.pending,
                 "outbox": sum(upload.sums.n for upload in machine.outbox.values()),
                 "uploads": machine.sequence,
-                "out_of_range": self._features.changed,
+                "out_of_range": self._scaling.changed,
                 "connected": self.connected,
                 "problem": self.problem,
             }
@@ -297,15 +338,7 @@ class Client:
     # How
 
     def _rows(self, arms: ArrayLike, actions: ArrayLike | None) -> Array:
-        """Arms as the machine takes them: contexts, or rows (action, features)."""
-        known = self._durable.machine.actions
-        if known:
-            situation = isinstance(arms, list | tuple | np.ndarray) and len(arms) > 0 and np.ndim(arms[0]) == 0
-            rows: Any = [arms] if situation else arms
-            return as_rows(self._features.transform(rows), actions, known)
-        if actions is not None:
-            raise FedbanditError("actions was given, but all arms of this federation share one θ.")
-        return self._features.transform(arms)
+        return rows_of(self._scaling, arms, actions, self._durable.machine.actions)
 
     def _check_open(self) -> None:
         if os.getpid() != self._process:
@@ -360,29 +393,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_abandon_in_child)
 
 
-def _key(choice_key: str | bytes | None) -> bytes | None:
-    key = choice_key.encode() if isinstance(choice_key, str) else choice_key
-    if key is not None and not (isinstance(key, bytes) and len(key) >= 16):
-        raise FedbanditError("choice_key must be a secret of 16 bytes or more, the same for all workers.")
-    return key
-
-
-def _decision_log(folder: str | os.PathLike[str] | None, client: str) -> DecisionLog | None:
-    if folder is None:
-        return None
-    from fedbandit.environments.decision_log import DecisionLog  # which a device that keeps none need not load
-
-    return DecisionLog(folder, client=client)
-
-
-def _lasting_name(state: str | os.PathLike[str] | None) -> str:
-    """A name for a client that was given none, the same whenever the same state is opened."""
-    if state is None:
-        return f"client-{secrets.token_hex(4)}"
-    path = Path(os.fspath(state) + ".name")
-    try:
-        if not path.exists():
-            path.write_text(json.dumps(f"client-{secrets.token_hex(4)}"))
-        return str(json.loads(path.read_text()))
-    except (OSError, ValueError) as error:
-        raise FedbanditError(f"{str(path)!r} cannot be used: {error}.") from None
+def _require_one(url: str | None, agreement: Agreement | None) -> None:
+    if (url is None) == (agreement is None):
+        raise FedbanditError("A client needs the URL of a coordinator, or an agreement to learn alone by.")
+    if agreement is not None and agreement.build().protocol.says != "nothing":
+        raise FedbanditError(f"Clients of {agreement.system} talk to a coordinator; to learn alone take linucb.")

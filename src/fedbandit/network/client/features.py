@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedbandit.actions import as_rows
 from fedbandit.errors import FedbanditError, require, shown, unknown
 from fedbandit.machines.client import ClientMachine
 from fedbandit.network.invitation import Schema
@@ -15,7 +16,7 @@ from fedbandit.types import Array
 OutOfRange = Literal["refuse", "clip", "scale"]
 
 
-class Features:
+class Scaling:
     """How features become contexts.
 
     `intercept` adds a constant; `longest` is the norm of the longest feature vector there can be: it is scaled to the
@@ -27,7 +28,7 @@ class Features:
 
     Where it is not refused, NaN counts as 0 and an infinite feature as a very large one.
 
-    >>> Features(2, 1.0, out_of_range="scale").transform([[3.0, 4.0], [0.5, 0.0]]).round(3).tolist()
+    >>> Scaling(2, 1.0, out_of_range="scale").transform([[3.0, 4.0], [0.5, 0.0]]).round(3).tolist()
     [[0.6, 0.8], [0.5, 0.0]]
     """
 
@@ -104,6 +105,17 @@ def as_agreed(schema: Schema | None, intercept: bool, longest: float | None) -> 
         if given and given != agreed:
             raise FedbanditError(f"{name} is {given}, but the federation's schema of features has {agreed}.")
     return schema.intercept, schema.longest
+
+
+def rows_of(scaling: Scaling, arms: ArrayLike, actions: ArrayLike | None, known: int) -> Array:
+    """Arms as a machine takes them: contexts, or rows (action, features) where `known` actions have a θ each."""
+    if known:
+        situation = isinstance(arms, list | tuple | np.ndarray) and len(arms) > 0 and np.ndim(arms[0]) == 0
+        rows: Any = [arms] if situation else arms
+        return as_rows(scaling.transform(rows), actions, known)
+    if actions is not None:
+        raise FedbanditError("actions was given, but all arms of this federation share one θ.")
+    return scaling.transform(arms)
 
 
 def checked_log(machine: ClientMachine, contexts: Array, rewards: Array, most: float) -> tuple[Array, Array]:
