@@ -152,7 +152,8 @@ class Threshold:
 class Contribution:
     """Client → coordinator: my part of the secure sum of this epoch; of `n` interactions, counting all before.
 
-    On a network `words` are masked, so that nothing but the sum over many clients can be read (`machines.secure_sum`).
+    On a network `words` are masked, so that nothing but the sum over many clients can be read (`machines.sums`), and of
+    `excess`, portions of the noise in `words`, that is told which is too much for the sum as it turned out.
     """
 
     kind: ClassVar[int] = 10
@@ -160,6 +161,7 @@ class Contribution:
     epoch: int
     n: int
     words: NDArray[np.uint64]
+    excess: NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +253,9 @@ def encode(message: Message) -> bytes:
             return _header(message, member, sequence)
         case Collect(member, epoch, included):
             return _header(message, member, epoch, included)
-        case Contribution(member, epoch, n, words):
-            header = _header(message, member, epoch, dim=dim_of(words.size))
-            return header + _COUNT.pack(n) + words.astype("<u8").tobytes()
+        case Contribution(member, epoch, n, words, excess):
+            header = _header(message, member, epoch, len(excess), dim=dim_of(words.size))
+            return header + _COUNT.pack(n) + words.astype("<u8").tobytes() + excess.astype("<u8").tobytes()
         case Ask(member, estimator, epoch, hops):
             return _header(message, member, epoch, estimator, float(hops))
         case Tell(member, estimator, sequence, hops, sums):
@@ -286,10 +288,11 @@ def decode(data: bytes) -> Message:
         raise FedbanditError(f"The message carries the number {real}, which is not finite.")
     if kind not in KINDS:
         raise FedbanditError(f"The message is of kind {kind}, expected one of {sorted(KINDS)}.")
-    if len(data) != encoded_size(KINDS[kind], dim):
-        raise FedbanditError(
-            f"A {KINDS[kind].__name__} of dimension {dim} has {encoded_size(KINDS[kind], dim)} bytes, got {len(data)}."
-        )
+    size = encoded_size(KINDS[kind], dim)
+    if kind == Contribution.kind:
+        size += 8 * second * statistics_scalars(dim)
+    if len(data) != size:
+        raise FedbanditError(f"A {KINDS[kind].__name__} of dimension {dim} has {size} bytes, got {len(data)}.")
     if kind in (Ask.kind, Tell.kind) and not (real.is_integer() and 0 < real < 2**16):
         raise FedbanditError(f"The message has {real:g} hops left, expected a whole number from 1 to 65535.")
     if kind == Ask.kind:
@@ -306,8 +309,8 @@ def decode(data: bytes) -> Message:
         return Collect(member, first, second)
     if kind == Contribution.kind:
         (n,) = _COUNT.unpack_from(data, _HEADER.size)
-        words = np.frombuffer(data, "<u8", statistics_scalars(dim), _HEADER.size + _COUNT.size)
-        return Contribution(member, first, n, words.astype(np.uint64))
+        rows = np.frombuffer(data, "<u8", offset=_HEADER.size + _COUNT.size).reshape(1 + second, -1).astype(np.uint64)
+        return Contribution(member, first, n, rows[0], rows[1:])
     if kind == Threshold.kind:
         return Threshold(member, real)
     if kind == Recall.kind:

@@ -18,7 +18,8 @@ from fedbandit.privacy.calibration import gaussian_epsilon, special_functions
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.private_statistics import PrivateStatistics
 from fedbandit.privacy.published_total import PublishedTotal
-from fedbandit.privacy.sum_stream import SumStream, SumTerms
+from fedbandit.privacy.sum_stream import SumStream
+from fedbandit.privacy.sum_terms import SumTerms
 from fedbandit.streams import Purpose, generator
 from fedbandit.sums import Sums
 

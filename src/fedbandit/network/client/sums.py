@@ -16,9 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.sums.client import SumClient
 from fedbandit.machines.sums.masks import Identity
@@ -121,13 +118,13 @@ class SumTalk:
         if to_send:  # what unmasks
             self._post(to_send[0])
 
-    def _contribution(self, epoch: int, included: int) -> tuple[int, NDArray[np.uint64]]:
+    def _contribution(self, epoch: int, included: int) -> Contribution:
         """What goes into the sum: in the store, as spent, before anything of it can leave."""
         with self.lock():
             made = self.durable.contribute(epoch, included)
         if not isinstance(made, Contribution):
             raise FedbanditError(f"This client has nothing more to contribute in epoch {epoch}: its budget is spent.")
-        return made.n, made.words
+        return made
 
     def _post(self, message: SumMessage | None) -> list[SumMessage]:
         body = b"" if message is None else encode_step(message)

@@ -263,7 +263,7 @@ class RecordedFederation:
             record = self.register.by_number[member]
             record.last_heard, record.uploads, record.releases = at, record.uploads + 1, record.releases + 1
             record.observations = n
-        return self._go_on(self.machine.take_sum(opened.epoch, opened.words, opened.counts), at)
+        return self._go_on(self.machine.take_sum(opened.epoch, opened.words, opened.counts, len(opened.returned)), at)
 
     def is_present(self, member: int) -> bool:
         """Whether an answer of this member is worth waiting for; one that never asked for an invitation has none."""
