@@ -13,6 +13,8 @@ class NoisyTotals(Groups):
     place of it, or learns from nothing else.
     """
 
+    as_it_is = False
+
     def share(self, member: int, members: Members, noise: Noise | None, ridge: float) -> Share:  # noqa: ARG002
         """The group's sum as it is, and the variance of its noise."""
         g = int(self.group_of[member])

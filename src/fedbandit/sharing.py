@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -299,6 +299,8 @@ class Groups(Sharing):
     """
 
     disjoint = True
+    as_it_is: ClassVar[bool] = True
+    """Whether without noise a share is the slot as it is."""
 
     def __init__(self, group_of: Ints, n_clients: int) -> None:
         self.group_of: Ints = np.resize(group_of, n_clients)

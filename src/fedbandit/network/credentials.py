@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import secrets
 import sqlite3
@@ -48,6 +49,8 @@ class Identity(NamedTuple):
     role: str
     federation: str = ""
     """The only federation that the token is good for; empty: all of them."""
+    until: float = math.inf
+    """When the token expires."""
 
     def require(self, role: Role, federation: str = "") -> None:
         """Refuse an identity with another role, or of another federation; an empty one asks about all of them."""
@@ -81,8 +84,10 @@ class Credentials:
         self.folder = folder
         self._changed: tuple[int, ...] | None = None
         self._looked = -1.0
+        self.changes = 0
+        """How often the table has been read."""
         self._by_hash: dict[str, Token] = {}
-        self._look()
+        self.look()
 
     def identify(self, authorization: str | None, claimed: str | None) -> Identity:
         """Who sends this `Authorization: Bearer …` header."""
@@ -90,7 +95,7 @@ class Credentials:
             if not claimed or len(claimed) > 100 or not claimed.isprintable():
                 raise Refusal("credentials", "Without keys a client must say its name, at most 100 characters.")
             return Identity(claimed, "anyone")
-        self._look()
+        self.look()
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise Refusal("credentials", "There is no token; send 'Authorization: Bearer …'.")
@@ -100,9 +105,10 @@ class Credentials:
         state = entry.state(time.time())
         if state != "valid":
             raise Refusal("credentials", f"The token of {entry.name!r} has {_HAS[state]}.")
-        return Identity(entry.name, entry.role, entry.federation)
+        return Identity(entry.name, entry.role, entry.federation, entry.expires)
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Read the table again if it has changed; at most twice a second."""
         if self.folder is None or time.monotonic() - self._looked < _LOOK_EVERY:
             return
         self._looked = time.monotonic()
@@ -112,6 +118,7 @@ class Credentials:
         if changed != self._changed:
             self._by_hash = {token.hash: token for token in list_tokens(self.folder)}
             self._changed = changed
+            self.changes += 1
 
 
 _HAS = {"revoked": "been revoked", "expired": "expired"}

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fedbandit.errors import FedbanditError
 
@@ -31,8 +31,7 @@ UNSAID = bytes(16)
 """Terms that were not said: frames of format 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(NamedTuple):
     """The sender: which opening of which state, after which uploads, under which terms."""
 
     incarnation: int

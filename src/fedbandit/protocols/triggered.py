@@ -27,7 +27,8 @@ from fedbandit.protocols.factors import (
 from fedbandit.protocols.gammas import GAMMA_RULES
 from fedbandit.protocols.protocol import MessageProtocol
 from fedbandit.protocols.trigger import CountGrowth, Growth, Joining, Reads
-from fedbandit.sharing import Noise, Share, Sharing
+from fedbandit.sharing import Groups, Noise, Share, Sharing
+from fedbandit.state import State
 from fedbandit.sums import Sums
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
@@ -184,6 +185,7 @@ class Star(Coordinator):
         self.warm = warm
         self.counting = counting
         self.known = np.full(world.n_clients, NOTHING_COUNTED if counting else 0.0)
+        self._fresh: dict[int, Fresh] = {}  # by slot, since nobody was stale
 
     def kept(self) -> dict[str, NDArray[Any]]:
         """Also how much each member has."""
@@ -193,6 +195,7 @@ class Star(Coordinator):
         """Apply a Join or an Upload."""
         match message:
             case Join():
+                self._fresh.clear()  # one more may be stale
                 return self.welcome(message)
             case Upload(member, sequence, _, known):
                 self.check_member(member)
@@ -204,9 +207,12 @@ class Star(Coordinator):
                 self.joined[member] = True
                 called = self.is_awaited(member)
                 answers = self.answered(member)
-                if not called and not self.calls:  # while a call is open, `collected` will look at everybody
-                    group = np.asarray(self.sharing.affected(member))
-                    answers = self._refresh(group[self.joined[group]])
+                if not called and not self.calls and not self._nobody_is_stale(member):
+                    group = np.asarray(self.sharing.affected(member))  # while a call is open, `collected` will look
+                    group = group[self.joined[group]]
+                    answers = self._refresh(group)
+                    if not answers:
+                        self._note_fresh(member, group)
                 return [Receipt(member, sequence), *answers]
             case _:
                 raise not_taken(message)
@@ -222,6 +228,7 @@ class Star(Coordinator):
 
     def collected(self, members: list[int]) -> Messages:
         """All is in: regroup."""
+        self._fresh.clear()
         before = [self._sum(j) for j in members]
         if self.sharing.regroup(self.members, self.done, self.noise):
             moved = [j for j, V in zip(members, before, strict=True) if not np.array_equal(self._sum(j), V)]
@@ -234,6 +241,7 @@ class Star(Coordinator):
         """Whoever is sent a share has that."""
         if len(who) > 0:
             self.known[who] = self._measure(int(who[0]), share)
+            self._fresh.clear()
         return super().send(who, share)
 
     def _sum(self, member: int) -> Array:
@@ -256,6 +264,29 @@ class Star(Coordinator):
             sent += self.send([j], share) if self._measure(j, share) > limit else []
         return sent
 
+    def _nobody_is_stale(self, member: int) -> bool:
+        """Whether that is certain after this member's upload, without a determinant."""
+        slot = int(self.slot_of[member])
+        if slot not in self._fresh:
+            return False
+        fresh = self._fresh[slot]
+        fresh.due = min(fresh.due, float(self.known[member] + self.log_gamma[member]))
+        return fresh.bound(self.members.V[slot]) < fresh.due
+
+    def _note_fresh(self, member: int, group: Ints) -> None:
+        """Nobody of a group was stale."""
+        if isinstance(self.sharing, Groups) and self.sharing.as_it_is and self.noise is None and not self.counting:
+            share, slot = self.share(member), int(self.slot_of[member])
+            due = float((self.known[group] + self.log_gamma[group]).min())
+            inverse = np.linalg.inv(share.sums.V + self.ridge * np.eye(self.dim))
+            constant = self.logdet(share) - self.dim + self.ridge * float(np.trace(inverse))
+            self._fresh[slot] = Fresh(due, inverse.astype(np.float64, copy=False), constant)
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        super().restore(state)
+        self._fresh.clear()
+
     def _measure(self, member: int, share: Share) -> float:
         """How much a member would have with this share and its own data."""
         if self.counting:
@@ -264,6 +295,27 @@ class Star(Coordinator):
             return self.logdet(share)
         V, b, n = share.sums
         return self.logdet(share._replace(sums=Sums(V + self.members.V[member], b, n)))
+
+
+@dataclass(eq=False)
+class Fresh:
+    """A time when nobody of a group was stale, and the measure at which the first will be.
+
+    log det is concave, so with A = V₀ + λI of that time, whatever V is now,
+
+        log det V(λ)/λᵈ ≤ log det A/λᵈ + tr A⁻¹(V(λ) − A)
+
+    which takes d² operations instead of d³: most uploads make nobody stale.
+    """
+
+    due: float
+    inverse: Array
+    constant: float
+
+    def bound(self, V: Array) -> float:
+        """The right-hand side, rounded up."""
+        bound = self.constant + float(np.vdot(self.inverse, V))
+        return bound + TIE * (1.0 + abs(bound))
 
 
 def _log_count(n: int) -> float:

@@ -12,7 +12,7 @@ import pytest
 import fedbandit as fb
 from fedbandit.errors import FedbanditError
 from fedbandit.network.coordinator.config import on_a_network
-from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.coordinator.federation import Federation, Read
 from fedbandit.network.coordinator.journal import Entry
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import MemoryStore, open_store
@@ -107,10 +107,10 @@ def test_a_fault_in_the_middle_of_a_batch_takes_back_what_was_not_written(monkey
     (frame,) = clients[0].outgoing()
     honest = Federation._take
 
-    def faulty(self: Federation, name: str, data: bytes, at: float, entries: list[Entry]) -> object:
+    def faulty(self: Federation, name: str, read: Read, at: float, entries: list[Entry]) -> object:
         if name == "client-1":
             raise np.linalg.LinAlgError
-        return honest(self, name, data, at, entries)
+        return honest(self, name, read, at, entries)
 
     monkeypatch.setattr(Federation, "_take", faulty)
     with pytest.raises(np.linalg.LinAlgError):

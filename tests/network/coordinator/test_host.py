@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from fedbandit.messages import Download, Receipt, decode
-from fedbandit.network.coordinator.host import MOST_FRAMES, MOST_UNSENT, HostedFederation, SendQueue
+from fedbandit.network.coordinator.host import MOST_FRAMES, HostedFederation
+from fedbandit.network.coordinator.streams import MOST_UNSENT, SendQueue
 from fedbandit.network.credentials import Identity
 from fedbandit.network.refusal import Refusal
 from fedbandit.sums import zero_sums

@@ -59,3 +59,28 @@ def test_declared_noise_gives_slack() -> None:
     with pytest.raises(Refusal):
         Limits(3, 1.0, 1.0).check(noisy)
     Limits(3, 1.0, 1.0, gram=1.0, reward=1.0).check(noisy)
+
+
+@pytest.mark.parametrize("reward_bound", [1.0, np.inf])
+def test_each_of_many_uploads_is_judged_as_if_it_were_alone(
+    reward_bound: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = Limits(3, 1.0, reward_bound, horizon=100)
+    good = Sums(np.diag([1.0, 0.5, 0.2]), np.array([0.5, 0.2, 0.1]), 3)
+    bad = (
+        Sums(-good.V, good.b, 3),
+        Sums(10 * good.V, good.b, 3),
+        Sums(good.V, 1e8 * good.b, 3),
+        Sums(good.V, good.b, 0),
+        Sums(good.V, good.b, 101),
+        Sums(np.eye(2), np.ones(2), 3),
+        Sums(np.full((3, 3), np.inf), good.b, 3),
+        Sums(good.V, np.array([np.nan, 0.0, 0.0]), 3),
+    )
+    nothing = Sums(np.zeros((3, 3)), np.zeros(3), 0)
+    uploads = [Upload(k, 1, sums, 0.0) for k, sums in enumerate([good, *bad, nothing, good, good])]
+    together = list(map(str, limits.faults(uploads)))
+    assert [k for k, fault in enumerate(together) if fault != "None"] == list(range(1, 1 + len(bad)))
+    assert len(set(together)) >= 7
+    monkeypatch.setattr("fedbandit.network.coordinator.limits.AT_ONCE", 1)
+    assert together == list(map(str, limits.faults(uploads)))

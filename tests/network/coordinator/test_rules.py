@@ -52,7 +52,7 @@ def test_one_client_cannot_end_a_federation(system: str) -> None:
     ):
         attacker = Envelope(99, 1, 1, 0, 0, federation.digest)
         outcome(federation, 0, seal(attacker, encode(clients[0].machine.join()[0])))
-        frame = seal(replace(attacker, sequence=1), encode(Upload(0, 1, sums, 0.0)))
+        frame = seal(attacker._replace(sequence=1), encode(Upload(0, 1, sums, 0.0)))
         assert isinstance(outcome(federation, 0, frame), Refusal)
     for share in federation.machine.send_shares(range(3)):
         decode(encode(share))

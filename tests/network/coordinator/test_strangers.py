@@ -23,10 +23,11 @@ from fedbandit.network.addresses import bind
 from fedbandit.network.certificates import init_keys, renew_certificate
 from fedbandit.network.client.client import Client
 from fedbandit.network.coordinator import listener
-from fedbandit.network.coordinator.host import Host, SendQueue
+from fedbandit.network.coordinator.host import Host
 from fedbandit.network.coordinator.listener import Guard, Listener
 from fedbandit.network.coordinator.pacing import QuietLog
 from fedbandit.network.coordinator.service import make_app
+from fedbandit.network.coordinator.streams import SendQueue
 from fedbandit.network.credentials import add_credential
 from tests.network.servers import get_json, make_host
 

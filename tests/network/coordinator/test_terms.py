@@ -55,7 +55,7 @@ def test_a_private_federation_never_takes_what_was_made_under_other_terms() -> N
     assert "invited under other terms" in str(refused)
     assert greeting is not None
     envelope, data = unseal(greeting)
-    unsaid = refusal(private, 0, seal(replace(envelope, terms=UNSAID), data))
+    unsaid = refusal(private, 0, seal(envelope._replace(terms=UNSAID), data))
     assert "does not say under which terms" in str(unsaid)
     while not client.machine.outbox:
         client.observe(client.select(np.eye(3)).number, 0.5)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fedbandit.errors import FedbanditError, whole_number
@@ -53,6 +53,15 @@ class Refused(NamedTuple):
     kind: str
 
 
+class Read(NamedTuple):
+    """A frame that could be decoded, and why no observations can have led to its statistics, if so."""
+
+    envelope: Envelope
+    data: bytes
+    message: Message
+    fault: Refusal | None = None
+
+
 class Federation(RecordedFederation):
     """A federation that goes on where its store left off."""
 
@@ -70,6 +79,7 @@ class Federation(RecordedFederation):
         self.refusals: Counter[str] = Counter()
         self.unsent: list[Message] = []
         """Messages that are no answers to what was received, to be sent by the host."""
+        self._counted: int | None = None  # everybody's observations, while uploads are all that comes
         super().__init__(name, agreement, store, snapshot_every, Rules() if rules is None else rules)
 
     def recover(self) -> None:
@@ -122,9 +132,10 @@ class Federation(RecordedFederation):
         self._catch_up_with_store()
         outcomes: list[list[Message] | Refusal] = []
         entries: list[Entry] = []
-        for name, frame in frames:
+        self._counted = None
+        for (name, frame), read in zip(frames, self._read(frame for _, frame in frames), strict=True):
             try:
-                answers, changed = self._take(name, frame, at, entries)
+                answers, changed = self._take(name, read, at, entries)
             except Refusal as refusal:
                 self.note_refusal(name, refusal, at)
                 outcomes.append(refusal)
@@ -211,14 +222,26 @@ class Federation(RecordedFederation):
 
     # How it is done
 
-    def _take(self, name: str, frame: bytes, at: float, entries: list[Entry]) -> tuple[list[Message], bool]:
+    def _read(self, frames: Iterable[bytes]) -> list[Read | Refusal]:
+        """Decode frames, and look at all their statistics together: one factorisation of many matrices."""
+        read = [self._decode(frame) for frame in frames]
+        carrying = [one.message for one in read if isinstance(one, Read) and isinstance(one.message, Upload | Restate)]
+        faults = dict(zip(map(id, carrying), self.limits.faults(carrying), strict=True))
+        return [one._replace(fault=faults.get(id(one.message))) if isinstance(one, Read) else one for one in read]
+
+    def _decode(self, frame: bytes) -> Read | Refusal:
         if len(frame) > self.most_bytes:
-            raise Refusal("size", f"The frame has {len(frame)} bytes, but {self.most_bytes} are the most.")
+            return Refusal("size", f"The frame has {len(frame)} bytes, but {self.most_bytes} are the most.")
         try:
             envelope, data = unseal(frame)
-            message = decode(data)
+            return Read(envelope, data, decode(data))
         except FedbanditError as error:
-            raise Refusal("malformed", str(error)) from None
+            return Refusal("malformed", str(error))
+
+    def _take(self, name: str, read: Read | Refusal, at: float, entries: list[Entry]) -> tuple[list[Message], bool]:
+        if isinstance(read, Refusal):
+            raise read
+        envelope, data, message, _ = read
         record = self._record(name, envelope, message, at, entries)
         if record.quarantined:
             raise Refusal("quarantined", f"Client {name!r} is in quarantine: {record.quarantined}")
@@ -228,7 +251,7 @@ class Federation(RecordedFederation):
             )
         self._check_terms(name, envelope, message)
         applied = self.machine.applied.get(record.member, 0)
-        self._check(record, envelope, message, data, applied, at)
+        self._check(record, read, applied, at)
         if isinstance(message, Upload | Restate) and message.sequence <= applied:
             record.verified = record.verified or message.sequence == applied
             record.last_heard = at
@@ -236,6 +259,10 @@ class Federation(RecordedFederation):
         if isinstance(message, Upload) and message.sums.n > 0:
             self._compare(record, message.sums, at, entries)
         session = (record.incarnation, record.epoch, record.nonce, record.absent)
+        if isinstance(message, Upload) and self._counted is not None and self.comparison is None:
+            self._counted += message.sums.n
+        else:
+            self._counted = None
         try:
             answers, moved = self.apply(record, envelope, message, data, at)
         except Refusal:
@@ -270,11 +297,9 @@ class Federation(RecordedFederation):
                 f"({self.digest.hex()[:8]}); it has to ask for an invitation again.",
             )
 
-    def _check(
-        self, record: MemberRecord, envelope: Envelope, message: Message, data: bytes, applied: int, at: float
-    ) -> None:
+    def _check(self, record: MemberRecord, read: Read, applied: int, at: float) -> None:
         """Refuse a message of another session, of another history, or with statistics that cannot be."""
-        name = record.name
+        name, (envelope, data, message, fault) = record.name, read
         match message:
             case Join():
                 if max(message.version, message.epoch) >= LARGEST:
@@ -291,25 +316,32 @@ class Federation(RecordedFederation):
                     )
                 record.check_history(envelope, message, data, applied)
                 if message.sequence > applied:
-                    self._check_sums(record, message, record.observations, at)
+                    self._check_sums(record, message.sums.n, record.observations, fault, at)
             case Restate():
                 record.check_session(envelope)
                 if message.sequence != envelope.sequence or message.releases > message.sequence:
                     raise Refusal("order", f"Client {name!r} states {message.sequence} of {envelope.sequence} uploads.")
-                stated = Upload(record.member, message.sequence, message.sums, message.known)
-                self._check_sums(record, stated, 0, at)
+                self._check_sums(record, message.sums.n, 0, fault, at)
             case Request():
                 record.check_session(envelope)
             case _:
                 raise Refusal("malformed", f"A coordinator does not take a {type(message).__name__}.")
 
-    def _check_sums(self, record: MemberRecord, upload: Upload, own: int, at: float) -> None:
+    def _check_sums(self, record: MemberRecord, n: int, own: int, fault: Refusal | None, at: float) -> None:
         """Refuse statistics that cannot be, or are more than a member may contribute that has `own` observations."""
-        counts, contributions = self.machine.members.n, self.machine.contributions
-        aside = 0 if contributions is None else int(contributions.own.n[contributions.aside].sum())
-        self.limits.check(upload, int(counts.sum()) + aside - record.observations + own)
-        joined = counts[self.machine.joined]
-        self.rules.check(record.name, upload.sums.n, self.dim, own, joined, at - record.enrolled)
+        if fault is not None:
+            raise fault
+        self.limits.check_horizon(n, self._observations() - record.observations + own)
+        counts = self.machine.members.n[self.machine.joined] if self.rules.compares else None
+        self.rules.check(record.name, n, self.dim, own, counts, at - record.enrolled)
+
+    def _observations(self) -> int:
+        """Of everybody, whether they are set aside or not; counted once for many uploads."""
+        if self._counted is None:
+            contributions = self.machine.contributions
+            aside = 0 if contributions is None else int(contributions.own.n[contributions.aside].sum())
+            self._counted = int(self.machine.members.n.sum()) + aside
+        return self._counted
 
     def _compare_all(self) -> None:
         """Begin to compare members with one another, if that is a rule."""

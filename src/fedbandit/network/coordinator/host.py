@@ -7,22 +7,22 @@ write to the store, and only then passes the answers on: to the senders, and to 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeAlias, TypeVar
 
 from fedbandit._version import __version__
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.sums.messages import encode_step
-from fedbandit.messages import Download, Join, Message, encode, is_a, readdressed
+from fedbandit.messages import Download, Join, Message, is_a, readdressed
 from fedbandit.network.coordinator.config import ServerConfig
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.listener import Guard
 from fedbandit.network.coordinator.pacing import QuietLog, RateLimit
+from fedbandit.network.coordinator.streams import SendQueue
 from fedbandit.network.coordinator.sums import SumDesk
 from fedbandit.network.coordinator.timings import Timings, timed
 from fedbandit.network.credentials import Credentials, Identity
@@ -34,10 +34,10 @@ MOST_AT_ONCE = 256
 """Frames that share one write to the store."""
 MOST_FRAMES = 4096
 """Frames that may wait for a federation's worker: beyond that, clients are asked to try again later."""
-MOST_UNSENT = 1000
-"""Messages that may wait on one connection: a client that does not read is disconnected, and asks when it is back."""
 P = ParamSpec("P")
 T = TypeVar("T")
+Outcome: TypeAlias = "list[Message] | Refusal"
+Reply: TypeAlias = Callable[[Outcome], None]
 log = logging.getLogger("fedbandit.coordinator")
 _OFFSET = time.time() - time.monotonic()
 
@@ -50,60 +50,6 @@ def now() -> float:
 def same_statistics(one: Download, other: Download) -> bool:
     """Whether two downloads differ in nothing but to whom they go, and what they acknowledge."""
     return one.sums is other.sums and (one.slack, one.own) == (other.slack, other.own)
-
-
-class SendQueue:
-    """The messages that wait to be sent on one connection; a newer download replaces an older one."""
-
-    def __init__(self) -> None:
-        self.waiting: deque[bytes | str] = deque()
-        self.download: bytes | None = None
-        self.closing: str | None = None
-        self._event = asyncio.Event()
-
-    def put(self, message: Message, data: bytes | None = None) -> None:
-        """Send a message, perhaps encoded already, as soon as possible.
-
-        One that cannot be encoded ends this connection, and nobody else's.
-        """
-        try:
-            data = encode(message) if data is None else data
-        except Exception:
-            log.exception("a message cannot be encoded", extra={"kind": type(message).__name__})
-            self.close("the coordinator has a fault")
-            return
-        if isinstance(message, Download):
-            self.download = data
-        else:
-            self._append(data)
-        self._event.set()
-
-    def tell(self, text: dict[str, Any]) -> None:
-        """Send a JSON object."""
-        self._append(json.dumps(text))
-        self._event.set()
-
-    def _append(self, message: bytes | str) -> None:
-        if len(self.waiting) < MOST_UNSENT:
-            self.waiting.append(message)
-        else:
-            self.close("the client does not read")
-
-    def close(self, reason: str) -> None:
-        """Close the connection after what is waiting has been sent."""
-        self.closing = reason
-        self._event.set()
-
-    async def next(self) -> list[bytes | str]:
-        """Wait for messages, and take all there are; none if the connection is to be closed."""
-        await self._event.wait()
-        self._event.clear()
-        messages = list(self.waiting)
-        self.waiting.clear()
-        if self.download is not None:
-            messages.append(self.download)
-            self.download = None
-        return messages
 
 
 class HostedFederation:
@@ -126,36 +72,38 @@ class HostedFederation:
         self.limits: dict[str, RateLimit] = {}  # by client
         self.sums = SumDesk(federation)
         self._one_at_a_time = asyncio.Lock()
-        self.queue: asyncio.Queue[tuple[str, bytes, asyncio.Future[list[Message] | Refusal]]] = asyncio.Queue()
+        self.queue: asyncio.Queue[tuple[str, bytes, Reply, float]] = asyncio.Queue()
 
-    async def submit(self, identity: Identity, frame: bytes, sending: SendQueue | None = None) -> list[Message]:
-        """Hand a frame to the federation; the answers for its sender, when what it changed is in the store.
+    def post(self, name: str, frame: bytes, reply: Reply) -> None:
+        """Hand a frame to the federation's worker.
 
-        A Join makes `sending` the member's connection; an older one is closed.
+        `reply` gets the answers for its sender, when what it changed is in the store, or why it was refused.
         """
-        name = identity.name
         try:
             self.limit(name)
         except Refusal as refusal:
             self.refuse(name, refusal)
             raise
-        begun = time.perf_counter()
-        future: asyncio.Future[list[Message] | Refusal] = asyncio.get_running_loop().create_future()
-        self.queue.put_nowait((name, frame, future))
+        self.queue.put_nowait((name, frame, reply, time.perf_counter()))
+
+    async def submit(self, identity: Identity, frame: bytes) -> list[Message]:
+        """Post a frame, and wait for its answers."""
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self.post(identity.name, frame, lambda outcome: None if future.done() else future.set_result(outcome))
         outcome = await future
         if isinstance(outcome, Refusal):
-            self._log(name, outcome)
             raise outcome
-        self.timings.frames.add(time.perf_counter() - begun)
+        return outcome
+
+    def connect(self, name: str, frame: bytes, sending: SendQueue) -> None:
+        """After a Join, messages to its member go to this connection; an older one is closed."""
         member = self.federation.register.by_name[name].member
-        if sending is not None and self.connections.get(member) is not sending and is_a(Join, unseal(frame)[1]):
+        if self.connections.get(member) is not sending and is_a(Join, unseal(frame)[1]):
             if member in self.connections:
                 self.connections[member].close("another session of this client has joined")
             self.connections[member] = sending
             facts = {"federation": self.federation.name, "client": name}
             log.info("join", extra={**facts, "address": self.addresses.get(name)})
-        self.push(message for message in outcome if message.member != member)
-        return [message for message in outcome if message.member == member]
 
     def limit(self, name: str) -> None:
         """Refuse a client that sends too much, and every client while the queue is full."""
@@ -231,7 +179,7 @@ class HostedFederation:
             batch = [await self.queue.get()]
             while len(batch) < MOST_AT_ONCE and not self.queue.empty():
                 batch.append(self.queue.get_nowait())
-            frames = [(name, frame) for name, frame, _ in batch]
+            frames = [(name, frame) for name, frame, _, _ in batch]
             try:
                 outcomes = await self.do(self.federation.receive, frames, now())
             except Refusal as refusal:
@@ -240,9 +188,23 @@ class HostedFederation:
                 log.exception("a fault in the coordinator", extra={"federation": self.federation.name})
                 outcomes = [Refusal("unavailable", "The coordinator has a fault; it has been logged.")] * len(batch)
             self.push(self._unsent())
-            for (_, _, future), outcome in zip(batch, outcomes, strict=True):
-                if not future.done():
-                    future.set_result(outcome)
+            for (name, _, reply, begun), outcome in zip(batch, outcomes, strict=True):
+                try:
+                    reply(self._answers(name, outcome, begun))
+                except Exception:  # one client's answer, and nobody else's
+                    log.exception("a fault in the coordinator", extra={"federation": self.federation.name})
+
+    def _answers(self, name: str, outcome: Outcome, begun: float) -> Outcome:
+        """What its sender is answered; what others are to be sent is on its way."""
+        if isinstance(outcome, Refusal):
+            self._log(name, outcome)
+            return outcome
+        self.timings.frames.add(time.perf_counter() - begun)
+        member = self.federation.register.by_name[name].member
+        own = [message for message in outcome if message.member == member]
+        if len(own) < len(outcome):
+            self.push(message for message in outcome if message.member != member)
+        return own
 
     async def count_rounds(self) -> None:
         """Tell the federation, for ever, when the time of a round has passed; by a clock that does not jump."""

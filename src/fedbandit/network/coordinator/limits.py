@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
-from fedbandit.messages import Upload
+from fedbandit.messages import Restate, Upload
 from fedbandit.network.refusal import Refusal
 from fedbandit.privacy.bounds import chi_bound, gram_bound, reward_noise_bound
 from fedbandit.privacy.mechanism import Mechanism, noise_std
 from fedbandit.structures import GlobalLocal
+from fedbandit.sums import Sums
 from fedbandit.system import System
 from fedbandit.types import Array
 from fedbandit.world import World
@@ -22,6 +25,12 @@ FAILURE = 1e-9
 
 RESIDUALS = 1e6
 """Of a model of two parts: what is left of a reward after the personal part's estimate is no larger than this."""
+
+AT_ONCE = 2**16
+"""Numbers in matrices that are looked at together: as many as a cache has room for."""
+
+_NOT_FINITE = "The statistics are not finite."
+_INDEFINITE = "The matrix is not positive semi-definite."
 
 
 @dataclass(frozen=True)
@@ -63,43 +72,83 @@ class Limits:
 
     def check(self, upload: Upload, before: int = 0) -> None:
         """Refuse an upload that no observations can have led to, or one too many after `before` of everybody."""
-        V, b, n = upload.sums
-        if b.size != self.dim:
-            raise Refusal("statistics", f"The statistics are of dimension {b.size}, expected {self.dim}.")
-        if not (np.isfinite(V).all() and np.isfinite(b).all() and np.isfinite(upload.known)):
-            raise Refusal("statistics", "The statistics are not finite.")
-        if n > self.horizon:
-            raise Refusal("statistics", f"The statistics are of {n} observations, but horizon = {self.horizon}.")
+        (fault,) = self.faults([upload])
+        if fault is not None:
+            raise fault
+        self.check_horizon(upload.sums.n, before)
+
+    def check_horizon(self, n: int, before: int) -> None:
+        """Refuse n more observations than everybody's `before`, if they are too many."""
         if before + n > self.horizon:
             raise Refusal(
                 "horizon",
                 f"The federation has {before} observations and cannot take {n} more, because horizon = {self.horizon}; "
                 "its operator can raise that.",
             )
+
+    def faults(self, uploads: Sequence[Upload | Restate]) -> list[Refusal | None]:
+        """Of each upload: why no observations can have led to it, if so. Their matrices are looked at together."""
+        sentences = [self._fault(upload) for upload in uploads]
+        left = [k for k, upload in enumerate(uploads) if not sentences[k] and upload.sums.n > 0]
+        size = max(1, AT_ONCE // (self.dim + 1) ** 2)
+        for first in range(0, len(left), size):
+            part = left[first : first + size]
+            for k, sentence in zip(part, self._impossible([uploads[k].sums for k in part]), strict=True):
+                sentences[k] = sentence
+        return [Refusal("statistics", sentence) if sentence else None for sentence in sentences]
+
+    def _fault(self, upload: Upload | Restate) -> str:
+        V, b, n = upload.sums
+        if b.size != self.dim:
+            return f"The statistics are of dimension {b.size}, expected {self.dim}."
+        if not math.isfinite(upload.known):
+            return _NOT_FINITE
+        if n > self.horizon:
+            return f"The statistics are of {n} observations, but horizon = {self.horizon}."
         if n == 0 and (V.any() or b.any()):
-            raise Refusal("statistics", "The statistics are of no observation, but are not zero.")
+            return "The statistics are of no observation, but are not zero."
+        return ""
+
+    def _impossible(self, sums: Sequence[Sums]) -> list[str]:
+        d, n = self.dim, np.array([float(s.n) for s in sums])
+        M = np.empty((len(sums), d + 1, d + 1))  # [[V, b], [bᵀ, n B²]]
+        V, b = M[:, :d, :d], M[:, d, :d]
+        for k, one in enumerate(sums):
+            V[k], b[k] = one.V, one.b
         most = n * self.bound**2
-        rounding = 1e-9 * max(1.0, most)
-        trace = float(np.trace(V))
-        if trace > most + self.dim * self.gram + rounding:
-            raise Refusal("statistics", f"The trace is {trace:.6g}, but {n} contexts allow at most {most:.6g}.")
+        rounding = 1e-9 * np.maximum(1.0, most)
+        trace = np.einsum("kii->k", V) + 0.0
+        sentences = [""] * len(sums)
+
+        def say(wrong: NDArray[np.bool_], sentence: Callable[[int], str]) -> None:
+            for k in np.flatnonzero(wrong).tolist():
+                sentences[k] = sentences[k] or sentence(k)
+
+        with np.errstate(over="ignore", invalid="ignore"):
+            say(~np.isfinite(M[:, :, :d].sum(axis=(1, 2))), lambda _: _NOT_FINITE)
+        say(
+            trace > most + self.dim * self.gram + rounding,
+            lambda k: f"The trace is {trace[k]:.6g}, but {sums[k].n} contexts allow at most {most[k]:.6g}.",
+        )
         if math.isinf(self.reward_bound):
-            if float(np.abs(b).max()) > RESIDUALS * n * self.bound:
-                raise Refusal("statistics", f"What is left of rewards cannot have been beyond ±{RESIDUALS:g}.")
-            M, slack = V + 0.0, self.gram + rounding
+            beyond = np.abs(b).max(axis=1) > RESIDUALS * n * self.bound
+            say(beyond, lambda _: f"What is left of rewards cannot have been beyond ±{RESIDUALS:g}.")
+            b[:], largest, noise = 0.0, np.ones(len(sums)), self.gram
         else:
-            M, slack = np.empty((self.dim + 1, self.dim + 1)), self.gram + self.reward
-            M[:-1, :-1] = V
-            M[-1, :-1] = M[:-1, -1] = b
-            M[-1, -1] = n * self.reward_bound**2
-            slack += 1e-9 * max(1.0, most, n * self.reward_bound**2)
-        M[np.diag_indices(len(M))] += slack
-        if not _is_definite(M):
-            if np.linalg.eigvalsh(V)[0] < -self.gram - rounding:
-                raise Refusal("statistics", "The matrix is not positive semi-definite.")
-            raise Refusal("statistics", f"The rewards cannot have been within ±{self.reward_bound:g}.")
-        if self.gram > 0 and self.reward > 0 and np.linalg.eigvalsh(V)[0] < -self.gram - rounding:
-            raise Refusal("statistics", "The matrix is not positive semi-definite.")
+            largest, noise = n * self.reward_bound**2, self.gram + self.reward
+        slack = noise + 1e-9 * np.maximum(np.maximum(1.0, most), largest)
+        M[:, :d, d], M[:, d, d] = b, largest
+        np.einsum("kii->ki", M)[:] += slack[:, None]
+        lowest = -self.gram - rounding
+        for k in () if _are_definite(M) else range(len(sums)):
+            if not sentences[k] and not _are_definite(M[k]):
+                possible = np.linalg.eigvalsh(sums[k].V)[0] >= lowest[k]
+                sentences[k] = (
+                    f"The rewards cannot have been within ±{self.reward_bound:g}." if possible else _INDEFINITE
+                )
+        if self.gram > 0 and self.reward > 0:
+            say(np.linalg.eigvalsh(V)[:, 0] - slack < lowest, lambda _: _INDEFINITE)
+        return sentences
 
 
 def declared_noise(system: System, world: World) -> tuple[float, float]:
@@ -137,8 +186,8 @@ def _no_source(_: int) -> np.random.Generator:
     raise FedbanditError("Nothing is drawn to know how large noise can be.")
 
 
-def _is_definite(M: Array) -> bool:
-    """Whether a Cholesky factorisation succeeds, which costs a tenth of the eigenvalues."""
+def _are_definite(M: Array) -> bool:
+    """Whether the Cholesky factorisation of each matrix succeeds, which costs a tenth of the eigenvalues."""
     try:
         np.linalg.cholesky(M)
     except np.linalg.LinAlgError:

@@ -90,9 +90,16 @@ class Rules:
             3 <= world.n_clients <= MOST_COMPARED, "clients", world.n_clients, f"from 3 to {MOST_COMPARED} with robust"
         )
 
-    def check(self, name: str, n: int, dim: int, own: int, counts: Ints, seconds: float) -> None:
-        """Refuse n more observations of a client that has `own` since it joined `seconds` ago; `counts` are all's."""
-        everybody = int(counts.sum())
+    @property
+    def compares(self) -> bool:
+        """Whether a rule looks at what others have."""
+        return self.weight < 1.0 or self.robust is not None
+
+    def check(self, name: str, n: int, dim: int, own: int, counts: Ints | None, seconds: float) -> None:
+        """Refuse n more observations of a client that has `own` since it joined `seconds` ago.
+
+        `counts` are all members', if a rule looks at them.
+        """
         most = self.client_rate * (max(seconds, 0.0) + IN_ADVANCE)
         if own + n > most:
             raise Refusal(
@@ -100,6 +107,9 @@ class Rules:
                 f"Client {name!r} would have {own + n} observations {seconds:.0f} s after it joined, more than "
                 f"client_rate = {self.client_rate:g} a second allows.",
             )
+        if counts is None:
+            return
+        everybody = int(counts.sum())
         if own + n > max(self.weight * (everybody + n), FREE * dim):
             raise Refusal(
                 "weight",

@@ -23,14 +23,12 @@ for another host than this one: names that a stranger has let point here.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from importlib.resources import files
 from typing import Any
-from urllib.parse import urlsplit
 
 import anyio
 from starlette.applications import Starlette
@@ -40,24 +38,23 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket
 
 from fedbandit.messages import encode
-from fedbandit.network.addresses import is_loopback
+from fedbandit.network.coordinator import admission
+from fedbandit.network.coordinator.admission import Pass, address_of, offered_protocols
 from fedbandit.network.coordinator.backup import write_backup
-from fedbandit.network.coordinator.host import Host, HostedFederation, SendQueue, log, now
+from fedbandit.network.coordinator.host import Host, log, now
 from fedbandit.network.coordinator.metrics import metrics
 from fedbandit.network.coordinator.overview import clients_page, overview
+from fedbandit.network.coordinator.streams import SendQueue, Stream, converse
 from fedbandit.network.credentials import Identity, Role
 from fedbandit.network.jsonable import to_json
-from fedbandit.network.refusal import TRANSIENT, Refusal
+from fedbandit.network.refusal import Refusal
 from fedbandit.network.resolved import invitation as make_invitation
 
 _LENGTH = struct.Struct("<I")
-REPORT_KEYS = ("observed", "reward", "regret", "alone")
-PROTOCOL = "fedbandit.v1"
 BODY_SECONDS = 30.0
-Identify = Callable[[HTTPConnection, Role], Identity]
 
 
 def make_app(host: Host) -> Starlette:
@@ -70,23 +67,7 @@ def make_app(host: Host) -> Starlette:
         await host.close()
 
     def identify(connection: HTTPConnection, role: Role) -> Identity:
-        try:
-            _check_origin(host, connection)
-            headers, said = connection.headers, dict(_said(connection))
-            claimed = headers.get("x-fedbandit-name") or said.get("name")
-            if claimed is None and role != "client":
-                claimed = "observer"
-            token = said.get("token")
-            authorization = headers.get("authorization") or (None if token is None else f"Bearer {token}")
-            identity = host.credentials.identify(authorization, claimed)
-            identity.require(role, connection.path_params.get("federation", ""))
-        except Refusal as refusal:
-            host.unauthenticated += 1
-            if host.quiet.says(f"{_address(connection)}/{refusal.kind}"):
-                log.warning("not let in", extra={"address": _address(connection), "kind": refusal.kind,
-                                                 "path": connection.url.path})  # fmt: skip
-            raise
-        return identity
+        return admission.identify(host, connection, role)
 
     async def invitation(request: Request) -> Response:
         identity = identify(request, "client")
@@ -142,33 +123,19 @@ def make_app(host: Host) -> Starlette:
         return Response(data, media_type="application/vnd.sqlite3")
 
     async def stream(ws: WebSocket) -> None:
+        sending = SendQueue()
         try:
-            offered = _offered(ws)
-            identity = identify(ws, "client")
-            hosted = host.hosted(ws.path_params["federation"])
-            hosted.limit_streams(identity.name)
+            offered_protocols(ws)
+            access = Pass(host, ws)
+            hosted, software = host.hosted(ws.path_params["federation"]), ws.headers.get("user-agent", "")
+            taker = Stream(hosted, access.identity.name, sending, address_of(ws), software)
         except Refusal as refusal:
-            await ws.send_denial_response(_refused(refusal))
+            await ws.send_denial_response(refused(refusal))
             return
-        await ws.accept(subprotocol=PROTOCOL if offered else None)
-        sending, name = SendQueue(), identity.name
-        hosted.addresses[name], hosted.versions[name] = _address(ws), ws.headers.get("user-agent", "")[:60]
-        hosted.streams[name] += 1
         try:
-            async with anyio.create_task_group() as group:
-
-                async def until_it_ends(one: Awaitable[None]) -> None:
-                    with contextlib.suppress(RuntimeError, WebSocketDisconnect):  # the client has gone
-                        await one
-                    group.cancel_scope.cancel()
-
-                group.start_soon(until_it_ends, _listen(ws, hosted, identity, sending, identify))
-                group.start_soon(until_it_ends, _send(ws, sending, identify))
+            await converse(ws, access, sending, taker)
         finally:
-            hosted.streams[name] -= 1
-            hosted.leave(sending)
-        with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-            await ws.close(1008 if sending.closing else 1000)
+            taker.end()
 
     async def show_overview(request: Request) -> Response:
         identify(request, "observer")
@@ -199,7 +166,7 @@ def make_app(host: Host) -> Starlette:
 
     async def refuse(_: Request, error: Exception) -> Response:
         assert isinstance(error, Refusal)
-        return _refused(error)
+        return refused(error)
 
     routes = [
         Route("/", page),
@@ -238,95 +205,7 @@ class Guarded:
             await self.app(scope, receive, send)
 
 
-def _offered(ws: WebSocket) -> list[str]:
-    """The subprotocols that a WebSocket offers, this one's among them; none is as good."""
-    offered: list[str] = ws.scope.get("subprotocols") or []
-    if offered and PROTOCOL not in offered:
-        raise Refusal("version", f"This coordinator speaks {PROTOCOL}, and not {', '.join(offered)[:200]}.")
-    return offered
-
-
-def _said(connection: HTTPConnection) -> list[tuple[str, str]]:
-    """A token or name among the subprotocols that a WebSocket offers."""
-    found = []
-    for offered in connection.scope.get("subprotocols") or []:
-        if offered.startswith("fedbandit.token."):
-            found.append(("token", offered.removeprefix("fedbandit.token.")))
-        elif offered.startswith("fedbandit.name."):
-            text = offered.removeprefix("fedbandit.name.")
-            with contextlib.suppress(ValueError):
-                found.append(("name", base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()))
-    return found
-
-
-def _check_origin(host: Host, connection: HTTPConnection) -> None:
-    """Refuse pages of other origins, and without keys names of hosts that are not this one's."""
-    config, asked = host.config, connection.headers.get("host", "")
-    origin = connection.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != asked and origin not in config.origins:
-        raise Refusal("role", f"A page of {origin} may not speak to this coordinator; see origins.")
-    name = urlsplit(f"//{asked}").hostname or ""
-    known = {config.host, *config.hosts}
-    if host.credentials.folder is None and not (is_loopback(name) or name in known):
-        raise Refusal("role", f"This coordinator has no keys and is not {name!r}; see hosts.")
-
-
-def _address(connection: HTTPConnection) -> str:
-    return "" if connection.client is None else connection.client.host
-
-
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:"
-
-
-async def _listen(
-    ws: WebSocket,
-    hosted: HostedFederation,
-    identity: Identity,
-    sending: SendQueue,
-    identify: Identify,
-) -> None:
-    """Take what a client sends until it leaves, or is made to."""
-    while True:
-        event = await ws.receive()
-        if event["type"] == "websocket.disconnect":
-            return
-        try:
-            identify(ws, "client")  # the token may have been revoked since
-            if event.get("bytes") is None:
-                _take_report(hosted, identity.name, str(event.get("text")))
-                continue
-            for message in await hosted.submit(identity, event["bytes"], sending):
-                sending.put(message)
-        except Refusal as refusal:
-            sending.tell({"error": str(refusal), "kind": refusal.kind})
-            if refusal.kind not in TRANSIENT:
-                sending.close(refusal.kind)
-
-
-async def _send(ws: WebSocket, sending: SendQueue, identify: Identify) -> None:
-    """Send what waits until the connection is to be closed."""
-    while True:
-        waiting = await sending.next()
-        if not sending.closing:
-            try:
-                identify(ws, "client")  # the token may have been revoked since
-            except Refusal as refusal:
-                sending.close(refusal.kind)
-                return
-        for message in waiting:
-            await (ws.send_text(message) if isinstance(message, str) else ws.send_bytes(message))
-        if sending.closing:
-            return
-
-
-def _take_report(hosted: HostedFederation, name: str, text: str) -> None:
-    """A client's voluntary report: only known keys, only numbers."""
-    hosted.limit(name)
-    try:
-        told = json.loads(text)["report"]
-        hosted.reports[name] = {key: float(told[key]) for key in REPORT_KEYS if isinstance(told.get(key), int | float)}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
-        raise Refusal("malformed", 'A text message must be {"report": {…}}.') from None
 
 
 async def _body(request: Request, most: int, kind: str) -> bytes:
@@ -362,5 +241,6 @@ async def _wish(request: Request, *keys: str) -> list[str]:
         raise Refusal("malformed", f"The body must be {{{shape}}}.") from None
 
 
-def _refused(refusal: Refusal) -> JSONResponse:
+def refused(refusal: Refusal) -> JSONResponse:
+    """A refusal as an answer."""
     return JSONResponse({"error": str(refusal), "kind": refusal.kind}, refusal.status)
