@@ -22,6 +22,15 @@ STEP_SECONDS = 20.0
 """How long a coordinator waits for the answers of a step before it goes on without whoever is late."""
 
 
+SESSION_HEADER = "Fedbandit-Session"
+"""Which opening of which state sends a step: of two copies only one takes part."""
+
+
+def session_of(incarnation: int, epoch: int, nonce: int) -> str:
+    """The value of that header."""
+    return f"{incarnation:x}.{epoch}.{nonce:x}"
+
+
 def mask_terms(system: System, agreement: Agreement) -> MaskTerms:
     """What members of this federation agree on for their sums; every key in them is bound to the federation's terms."""
     privacy = system.privacy

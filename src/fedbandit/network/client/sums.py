@@ -24,7 +24,7 @@ from fedbandit.machines.sums.terms import NO_CERTIFICATE, Acquaintances
 from fedbandit.messages import Contribution
 from fedbandit.network.client.connection import Address
 from fedbandit.network.client.durable import DurableClient
-from fedbandit.network.sums import STEP_SECONDS, mask_terms
+from fedbandit.network.sums import SESSION_HEADER, STEP_SECONDS, mask_terms, session_of
 
 POLL_SECONDS = 0.2
 _LENGTH = 4
@@ -128,7 +128,9 @@ class SumTalk:
 
     def _post(self, message: SumMessage | None) -> list[SumMessage]:
         body = b"" if message is None else encode_step(message)
-        headers = {**self.address.headers, "Content-Type": "application/octet-stream"}
+        durable = self.durable
+        session = session_of(durable.incarnation, durable.epoch, durable.nonce)
+        headers = {**self.address.headers, "Content-Type": "application/octet-stream", SESSION_HEADER: session}
         request = urllib.request.Request(
             f"{self.address.url}{self.address.path}/sums", data=body, headers=headers, method="POST"
         )
