@@ -4,8 +4,11 @@ Machines (client and coordinator) take messages and return messages; they do no 
 a given dimension d, so that a simulation can count the bytes it did not send:
 
     magic "FB" · format version · kind · d · member · two whole numbers · one float     (40 bytes, little endian)
-    then, for messages that carry statistics: n, b (d floats), the lower triangle of V (d(d+1)/2 floats),
-    and in downloads the six numbers of `Slack`; in contributions n and d(d+3)/2 whole numbers modulo 2⁶⁴
+    then, for messages that carry statistics: n, b and the lower triangle of V (`encoded_sums`), and in downloads the
+    six numbers of `Slack`; in contributions n and d(d+3)/2 whole numbers modulo 2⁶⁴
+
+With `IN_BLOCKS` added to the kind, statistics are those of some actions, each with a θ of its own, and as long as there
+are blocks that are not zero; with `DATED`, the round in whose units they are (u64) stands before them.
 
 Statistics are counted as the papers do (one upload = 1, one download = 1), as scalars (b and the triangle of V), and as
 encoded bytes. Joining and receipts are not counted.
@@ -16,12 +19,22 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedbandit.encoded_sums import (
+    COUNT,
+    all_blocks,
+    blocks_in,
+    decode_blocks,
+    decode_sums,
+    dim_of,
+    encode_sums,
+    statistics_scalars,
+    sums_size,
+)
 from fedbandit.errors import FedbanditError
 from fedbandit.sums import EXACT, Slack, Sums
 
@@ -29,8 +42,9 @@ FORMAT = 3
 READABLE = (2, 3)
 """Formats that are read: 2 has the same layout, and uploads of that format stand on another hash chain (`envelope`)."""
 _HEADER = struct.Struct("<2sBBIQQQd")
-_COUNT = struct.Struct("<Q")
 _SLACK = struct.Struct("<6d")
+IN_BLOCKS, DATED = 32, 64
+"""Added to the kind of a message: what its statistics look like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +68,9 @@ class Upload:
     `sequence` numbers a client's uploads 1, 2, …; a repeated number is a retry and is applied once. `known` measures
     what client and coordinator will have in common once this is applied (log det or log count, as the protocol's
     downloads need), so that the coordinator keeps no matrix per client.
+
+    actions: how many actions have a θ of their own, 0 if all arms share one. round: where models forget, the round in
+    whose units the statistics are.
     """
 
     kind: ClassVar[int] = 2
@@ -61,6 +78,8 @@ class Upload:
     sequence: int
     sums: Sums
     known: float
+    actions: int = 0
+    round: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +107,8 @@ class Download:
     sums: Sums
     slack: Slack = EXACT
     own: bool = True
+    actions: int = 0
+    round: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +207,8 @@ class Restate:
     releases: int
     sums: Sums
     known: float
+    actions: int = 0
+    round: int | None = None
 
 
 Message: TypeAlias = (
@@ -200,33 +223,18 @@ KINDS: dict[int, type[Message]] = {
 }
 
 
-def statistics_scalars(dim: int) -> int:
-    """Numbers in one transfer of statistics: b and the triangle of V.
-
-    >>> statistics_scalars(25)
-    350
-    """
-    return dim * (dim + 1) // 2 + dim
+_MARKED = (Upload, Download, Restate)
 
 
-def dim_of(scalars: int) -> int:
-    """The d with so many numbers in a transfer of statistics.
-
-    >>> dim_of(350)
-    25
-    """
-    return (math.isqrt(9 + 8 * scalars) - 3) // 2
-
-
-def encoded_size(kind: type[Message], dim: int) -> int:
-    """Bytes of an encoded message of this kind.
+def encoded_size(kind: type[Message], dim: int, blocks: int | None = None) -> int:
+    """Bytes of an encoded message of this kind; with one θ for each action, and so many blocks in it.
 
     >>> encoded_size(Request, 25), encoded_size(Upload, 25)
     (40, 2848)
     """
     if kind in (Upload, Download, Tell, Contribution, Restate):
         slack = _SLACK.size if kind is Download else 0
-        return _HEADER.size + _COUNT.size + 8 * statistics_scalars(dim) + slack
+        return _HEADER.size + sums_size(dim, blocks) + slack
     return _HEADER.size
 
 
@@ -245,28 +253,29 @@ def encode(message: Message) -> bytes:
     """The message as bytes."""
     match message:
         case Upload(member, sequence, sums, known):
-            return _header(message, member, sequence, 0, on_grid(known), sums.b.size) + _encode_sums(sums)
+            return _header(message, member, sequence, 0, on_grid(known), sums.b.shape[-1]) + _statistics(message)
         case Download(member, version, acknowledged, sums, slack, own):
-            header = _header(message, member, version, acknowledged, float(own), sums.b.size)
-            return header + _encode_sums(sums) + _SLACK.pack(*slack)
+            header = _header(message, member, version, acknowledged, float(own), sums.b.shape[-1])
+            return header + _statistics(message) + _SLACK.pack(*slack)
         case Receipt(member, sequence):
             return _header(message, member, sequence)
         case Collect(member, epoch, included):
             return _header(message, member, epoch, included)
         case Contribution(member, epoch, n, words, excess):
             header = _header(message, member, epoch, len(excess), dim=dim_of(words.size))
-            return header + _COUNT.pack(n) + words.astype("<u8").tobytes() + excess.astype("<u8").tobytes()
+            return header + COUNT.pack(n) + words.astype("<u8").tobytes() + excess.astype("<u8").tobytes()
         case Ask(member, estimator, epoch, hops):
             return _header(message, member, epoch, estimator, float(hops))
         case Tell(member, estimator, sequence, hops, sums):
             header = _header(message, member, sequence, estimator, float(hops), sums.b.size)
-            return header + _encode_sums(sums)
+            return header + encode_sums(sums)
         case Join(member, version, epoch):
             return _header(message, member, version, epoch)
         case Recall(member, sequence):
             return _header(message, member, sequence)
         case Restate(member, sequence, releases, sums, known):
-            return _header(message, member, sequence, releases, on_grid(known), sums.b.size) + _encode_sums(sums)
+            header = _header(message, member, sequence, releases, on_grid(known), sums.b.shape[-1])
+            return header + _statistics(message)
         case Threshold(member, threshold):
             return _header(message, member, real=threshold)
         case Request(member, growth):
@@ -286,37 +295,46 @@ def decode(data: bytes) -> Message:
         raise FedbanditError(f"The message starts with {magic!r} format {version}, expected b'FB' format {FORMAT}.")
     if not math.isfinite(real):
         raise FedbanditError(f"The message carries the number {real}, which is not finite.")
-    if kind not in KINDS:
-        raise FedbanditError(f"The message is of kind {kind}, expected one of {sorted(KINDS)}.")
-    size = encoded_size(KINDS[kind], dim)
+    in_blocks, dated, marked = bool(kind & IN_BLOCKS), bool(kind & DATED), kind
+    kind &= ~(IN_BLOCKS | DATED)
+    if kind not in KINDS or (marked != kind and KINDS[kind] not in _MARKED):
+        raise FedbanditError(f"The message is of kind {marked}, expected one of {sorted(KINDS)}.")
+    start = _HEADER.size + COUNT.size * dated
+    size = encoded_size(KINDS[kind], dim, blocks_in(data, start) if in_blocks else None) + COUNT.size * dated
     if kind == Contribution.kind:
         size += 8 * second * statistics_scalars(dim)
     if len(data) != size:
         raise FedbanditError(f"A {KINDS[kind].__name__} of dimension {dim} has {size} bytes, got {len(data)}.")
+    actions, at = 0, COUNT.unpack_from(data, _HEADER.size)[0] if dated else None
+    if in_blocks:
+        some, actions = decode_blocks(data, dim, start)
+        sums = all_blocks(some, actions) if kind == Download.kind else some
+    elif KINDS[kind] in (*_MARKED, Tell):
+        sums = decode_sums(data, dim, start)
     if kind in (Ask.kind, Tell.kind) and not (real.is_integer() and 0 < real < 2**16):
         raise FedbanditError(f"The message has {real:g} hops left, expected a whole number from 1 to 65535.")
     if kind == Ask.kind:
         return Ask(member, second, first, int(real))
     if kind == Tell.kind:
-        return Tell(member, second, first, int(real), _decode_sums(data, dim))
+        return Tell(member, second, first, int(real), sums)
     if kind == Upload.kind:
-        return Upload(member, first, _decode_sums(data, dim), real)
+        return Upload(member, first, sums, real, actions, at)
     if kind == Download.kind:
-        return Download(member, first, second, _decode_sums(data, dim), _decode_slack(data), real == 1.0)
+        return Download(member, first, second, sums, _decode_slack(data), real == 1.0, actions, at)
     if kind == Receipt.kind:
         return Receipt(member, first)
     if kind == Collect.kind:
         return Collect(member, first, second)
     if kind == Contribution.kind:
-        (n,) = _COUNT.unpack_from(data, _HEADER.size)
-        rows = np.frombuffer(data, "<u8", offset=_HEADER.size + _COUNT.size).reshape(1 + second, -1).astype(np.uint64)
+        (n,) = COUNT.unpack_from(data, _HEADER.size)
+        rows = np.frombuffer(data, "<u8", offset=_HEADER.size + COUNT.size).reshape(1 + second, -1).astype(np.uint64)
         return Contribution(member, first, n, rows[0], rows[1:])
     if kind == Threshold.kind:
         return Threshold(member, real)
     if kind == Recall.kind:
         return Recall(member, first)
     if kind == Restate.kind:
-        return Restate(member, first, second, _decode_sums(data, dim), real)
+        return Restate(member, first, second, sums, real, actions, at)
     return Join(member, first, second) if kind == Join.kind else Request(member, real)
 
 
@@ -338,39 +356,23 @@ def is_a(kind: type[Message], data: bytes) -> bool:
     >>> is_a(Join, encode(Join(3))), is_a(Join, encode(Receipt(3, 1)))
     (True, False)
     """
-    return data[3:4] == bytes([kind.kind])
+    return len(data) > 3 and data[3] & ~(IN_BLOCKS | DATED) == kind.kind
 
 
 def _header(message: Message, member: int, first: int = 0, second: int = 0, real: float = 0.0, dim: int = 0) -> bytes:
-    return _HEADER.pack(b"FB", FORMAT, message.kind, dim, member, first, second, real)
+    return _HEADER.pack(b"FB", FORMAT, message.kind + _marks(message), dim, member, first, second, real)
 
 
-@lru_cache(maxsize=8)
-def _triangle(dim: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    return np.tril_indices(dim)
+def _marks(message: Message) -> int:
+    """What the kind says beside what kind it is."""
+    if not isinstance(message, _MARKED):
+        return 0
+    return IN_BLOCKS * (message.actions > 0) + DATED * (message.round is not None)
 
 
-@lru_cache(maxsize=8)
-def _square(dim: int) -> NDArray[np.intp]:
-    """Where each entry of a symmetric matrix stands in its triangle: one gather is faster than two scatters."""
-    rows, columns = _triangle(dim)
-    index = np.empty((dim, dim), dtype=np.intp)
-    index[rows, columns] = index[columns, rows] = np.arange(rows.size)
-    return index
-
-
-def _encode_sums(sums: Sums) -> bytes:
-    lower = _triangle(sums.b.size)
-    return _COUNT.pack(sums.n) + sums.b.astype("<f8").tobytes() + sums.V[lower].astype("<f8").tobytes()
-
-
-def _decode_sums(data: bytes, dim: int) -> Sums:
-    (n,) = _COUNT.unpack_from(data, _HEADER.size)
-    start = _HEADER.size + _COUNT.size
-    numbers = np.frombuffer(data, "<f8", statistics_scalars(dim), start)
-    if not np.isfinite(numbers).all():
-        raise FedbanditError("The message carries statistics that are not finite.")
-    return Sums(numbers[dim:].take(_square(dim)).astype(np.float64, copy=False), numbers[:dim].astype(np.float64), n)
+def _statistics(message: Upload | Download | Restate) -> bytes:
+    date = b"" if message.round is None else COUNT.pack(message.round)
+    return date + encode_sums(message.sums, message.actions)
 
 
 def _decode_slack(data: bytes) -> Slack:

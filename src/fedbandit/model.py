@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, ClassVar, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -50,11 +50,19 @@ class Part(Protocol):
     """θ̂."""
     inverse: Array
     """V(λ)⁻¹."""
-    logdet: float
-    """log det V(λ)/det λI, and more where V does not show all that is known (`Slack.offset`)."""
     slack: Slack
     partial_noise: float
     """What is added to σ, where observations are themselves estimates."""
+
+    @property
+    def stacked(self) -> bool:
+        """Whether each context has a θ of its own: θ̂, V, V(λ)⁻¹ and logdet are then stacked, one for each context."""
+        ...
+
+    @property
+    def logdet(self) -> float | Array:
+        """log det V(λ)/det λI, and more where V does not show all that is known (`Slack.offset`)."""
+        ...
 
     @property
     def V(self) -> Array:
@@ -137,6 +145,30 @@ def invert(V: Array, ridge: float) -> tuple[Array, float]:
     return inverse, float(logdet) - d * math.log(ridge)
 
 
+class LogDet:
+    """log det V(λ)/det λI of one V after another; whoever is measured is often sent what was measured.
+
+    Of a V with a block for each action only those blocks are looked at that differ from the last one's.
+    """
+
+    def __init__(self, ridge: float) -> None:
+        self.ridge = ridge
+        self._last: tuple[Array, Array] = np.zeros(0), np.zeros(())
+
+    def __call__(self, V: Array) -> float:
+        """Of this one."""
+        before, logdets = self._last
+        if before is not V:
+            unit = np.eye(V.shape[-1])
+            if V.ndim > 2 and before.shape == V.shape:
+                logdets, changed = logdets.copy(), (before != V).any(axis=(1, 2))
+                logdets[changed] = np.linalg.slogdet(V[changed] / self.ridge + unit)[1]
+            else:
+                logdets = np.asarray(np.linalg.slogdet(V / self.ridge + unit)[1])
+            self._last = V, logdets
+        return float(logdets.sum())
+
+
 _solved: dict[tuple[int, float], tuple[weakref.ref[Any], Solved]] = {}
 
 
@@ -159,6 +191,7 @@ def solve(sums: Sums, ridge: float) -> Solved:
 class LinearModel:
     """A model of one part that has θ̂ and V(λ)⁻¹ at hand: what a policy asks of them."""
 
+    stacked: ClassVar[bool] = False
     theta: Array
     inverse: Array
 

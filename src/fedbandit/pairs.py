@@ -12,7 +12,7 @@ from typing import NoReturn
 from fedbandit.errors import FedbanditError
 from fedbandit.privacy import Privacy, PrivateStatistics
 from fedbandit.protocols import MessageProtocol, Scheduled, ServerQueue, Synchronous
-from fedbandit.structures import Alone, Clustering, Everyone, FixedGroups, GlobalLocal, OnGraph, Structure
+from fedbandit.structures import Alone, Central, Clustering, Everyone, FixedGroups, GlobalLocal, OnGraph, Structure
 
 Part = MessageProtocol | Structure | Privacy
 
@@ -33,6 +33,22 @@ def check_pairs(protocol: MessageProtocol, structure: Structure, privacy: Privac
             _check_private_statistics(structure, protocol, privacy)
         case "reward sums":
             _check_reward_sums(structure, protocol, privacy)
+
+
+def check_actions(protocol: MessageProtocol, structure: Structure, privacy: Privacy) -> None:
+    """Refuse parts that do not know models with one θ for each action, where the world has such actions."""
+    if not isinstance(structure, Everyone | FixedGroups | Central):
+        raise _one_theta(structure, "groups, parts or kernels are those of one θ", "Everyone, FixedGroups or Central")
+    if protocol.says == "gossip":
+        raise _one_theta(protocol, "peers tell one another sums of one θ", "a protocol with a coordinator")
+    if privacy.perturbs in ("statistics", "reward sums"):
+        raise _one_theta(privacy, "its noise is calibrated for the sums of one θ", "NoisyRewards, which noises rewards")
+
+
+def _one_theta(part: Part, why: str, instead: str) -> FedbanditError:
+    return FedbanditError(
+        f"{type(part).__name__} is refused where each action has a θ of its own: {why}; use {instead}."
+    )
 
 
 def refuse(one: Part, other: Part, why: str, instead: str) -> NoReturn:

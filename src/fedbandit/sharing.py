@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from fedbandit.model import Growing, Model
-from fedbandit.sums import EXACT, Slack, Sums, nothing
+from fedbandit.sums import EXACT, Form, Slack, Sums, nothing, place
 from fedbandit.types import Array, Ints
 
 NEVER = 2**62
@@ -70,8 +70,8 @@ class Members:
     V and b stand in slots: one a member, or where groups never change one a group (`Groups`).
     """
 
-    V: Array  # (slots, d, d)
-    b: Array  # (slots, d)
+    V: Array  # (slots, d, d), or with a θ for each action (slots, A, f, f)
+    b: Array  # (slots, d), or (slots, A, f)
     n: Ints  # (N,)
     releases: Ints  # (N,) uploads that carried something
     variance: float | None = None  # of an entry of V, where the noise is in one total of everybody's
@@ -80,10 +80,11 @@ class Members:
 
     def add(self, member: int, slot: int, sums: Sums) -> None:
         """A member releases these statistics."""
-        if sums is nothing(sums.b.size):
+        if sums.n == 0 and sums is nothing(len(sums.b)):
             return
-        self.V[slot] += sums.V
-        self.b[slot] += sums.b
+        at = place(slot, sums)
+        self.V[at] += sums.V
+        self.b[at] += sums.b
         self.n[member] += sums.n
         self.releases[member] += sums.n > 0
         self.forget_shares()
@@ -108,11 +109,11 @@ class Share(NamedTuple):
     own: bool = True  # what the member itself released is in it
 
 
-def no_members(n_clients: int, dim: int, slots: int | None = None) -> Members:
+def no_members(n_clients: int, form: Form, slots: int | None = None) -> Members:
     """Nobody has released anything."""
-    S = n_clients if slots is None else slots
+    shape = (n_clients if slots is None else slots, *form.blocks, form.dim)
     counts = np.zeros(n_clients, dtype=np.int64)
-    return Members(np.zeros((S, dim, dim)), np.zeros((S, dim)), counts, counts.copy())
+    return Members(np.zeros((*shape, form.dim)), np.zeros(shape), counts, counts.copy())
 
 
 def usable(sums: Sums, group: Sequence[int], members: Members, noise: Noise | None, ridge: float) -> Share:

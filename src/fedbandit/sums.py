@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedbandit.types import Array
+from fedbandit.types import Array, Ints
 
 
 class Slack(NamedTuple):
@@ -32,11 +33,75 @@ EXACT = Slack()
 
 
 class Sums(NamedTuple):
-    """Sufficient statistics as they travel: V = Σ x xᵀ (without ridge), b = Σ x y, and how many observations."""
+    """Sufficient statistics as they travel: V = Σ x xᵀ (without ridge), b = Σ x y, and how many observations.
+
+    Where each of A actions has a θ of its own, V is (A, f, f) and b is (A, f): one block for each action.
+    """
 
     V: Array
     b: Array
     n: int
+
+
+class BlockSums(Sums):
+    """The blocks of some actions, V (m, f, f) and b (m, f); those of the others are zero.
+
+    What one client has observed since its last upload concerns few of a thousand actions: nobody sends, keeps or adds
+    the rest. `actions` are in ascending order, none twice.
+    """
+
+    actions: Ints
+
+    def __new__(cls, V: Array, b: Array, n: int, actions: Ints) -> BlockSums:
+        sums = super().__new__(cls, V, b, n)
+        sums.actions = actions
+        return sums
+
+
+class Form(NamedTuple):
+    """What statistics look like: one V of dim × dim, or one for each of so many actions.
+
+    >>> Form(2).zero().V.shape, Form(2, actions=5).zero().V.shape, Form(2, actions=5).blocks
+    ((2, 2), (0, 2, 2), (5,))
+    """
+
+    dim: int
+    actions: int = 0
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """What comes before the shape of one V."""
+        return (self.actions,) if self.actions else ()
+
+    def zero(self) -> Sums:
+        """The statistics of no observations."""
+        if not self.actions:
+            return zero_sums(self.dim)
+        return BlockSums(np.zeros((0, self.dim, self.dim)), np.zeros((0, self.dim)), 0, np.zeros(0, dtype=np.int64))
+
+    def nothing(self) -> Sums:
+        """The same, not to be written to."""
+        return self.zero() if self.actions else nothing(self.dim)
+
+    def fits(self, sums: Sums) -> bool:
+        """Whether statistics have this form."""
+        if not isinstance(sums, BlockSums):
+            return sums.b.shape == (*self.blocks, self.dim) and sums.V.shape == (*sums.b.shape, self.dim)
+        known = sums.actions.size == 0 or int(sums.actions[-1]) < self.actions
+        return known and sums.b.shape[1:] == (self.dim,) and sums.V.shape[1:] == (self.dim, self.dim)
+
+    def varying(self, length: str) -> dict[str, tuple[type, tuple[int | str, ...]]]:
+        """Types and shapes of `arrays_of` statistics whose number of blocks varies, if there are blocks."""
+        f, m = self.dim, length
+        if not self.actions:
+            return {}
+        return {"V": (np.float64, (m, f, f)), "b": (np.float64, (m, f)), "actions": (np.int64, (m,))}
+
+    def said(self, sums: Sums) -> str:
+        """In words, what the form of statistics is that do not have this one."""
+        if isinstance(sums, BlockSums) and sums.b.shape[1:] == (self.dim,) and self.actions:
+            return f"of action {int(sums.actions[-1])}, expected actions below {self.actions}"
+        return f"of dimension {sums.b.shape[-1]}, expected {self.dim}"
 
 
 def add(one: Sums, other: Sums) -> Sums:
@@ -44,8 +109,24 @@ def add(one: Sums, other: Sums) -> Sums:
 
     >>> add(Sums(np.eye(2), np.ones(2), 2), Sums(np.eye(2), np.ones(2), 3)).n
     5
+    >>> at_3 = BlockSums(np.eye(2)[None], np.ones((1, 2)), 2, np.array([3]))
+    >>> add(at_3, BlockSums(np.eye(2)[None], np.ones((1, 2)), 1, np.array([1]))).actions.tolist()
+    [1, 3]
     """
-    return Sums(one.V + other.V, one.b + other.b, one.n + other.n)
+    if not isinstance(other, BlockSums):
+        return Sums(one.V + other.V, one.b + other.b, one.n + other.n)
+    if not isinstance(one, BlockSums):
+        V, b = one.V.copy(), one.b.copy()
+        V[other.actions] += other.V
+        b[other.actions] += other.b
+        return Sums(V, b, one.n + other.n)
+    actions = np.union1d(one.actions, other.actions)
+    V, b = np.zeros((actions.size, *one.V.shape[1:])), np.zeros((actions.size, *one.b.shape[1:]))
+    for part in (one, other):
+        at = np.searchsorted(actions, part.actions)
+        V[at] += part.V
+        b[at] += part.b
+    return BlockSums(V, b, one.n + other.n, actions)
 
 
 def zero_sums(dim: int) -> Sums:
@@ -62,3 +143,29 @@ def nothing(dim: int) -> Sums:
     sums = zero_sums(dim)
     sums.V.flags.writeable = sums.b.flags.writeable = False
     return sums
+
+
+def place(slot: int, sums: Sums) -> tuple[Any, ...]:
+    """Where statistics belong in arrays that have a V, or one for each action, in each slot."""
+    return (slot, sums.actions) if isinstance(sums, BlockSums) else (slot,)
+
+
+def in_blocks(sums: Sums) -> BlockSums:
+    """Statistics with one block for each action, those blocks alone that are not zero."""
+    if isinstance(sums, BlockSums):
+        return sums
+    actions = np.flatnonzero(sums.b.any(axis=1) | sums.V.any(axis=(1, 2)))
+    return BlockSums(sums.V[actions], sums.b[actions], sums.n, actions)
+
+
+def arrays_of(sums: Sums) -> dict[str, Array | Ints]:
+    """Statistics as they are kept, but for n; `sums_of` reads them."""
+    blocks = {"actions": sums.actions} if isinstance(sums, BlockSums) else {}
+    return {"V": sums.V, "b": sums.b, **blocks}
+
+
+def sums_of(arrays: Mapping[str, Any], n: int) -> Sums:
+    """What `arrays_of` gave, of n observations."""
+    if "actions" in arrays:
+        return BlockSums(arrays["V"], arrays["b"], n, arrays["actions"])
+    return Sums(arrays["V"], arrays["b"], n)

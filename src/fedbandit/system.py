@@ -11,7 +11,7 @@ from types import FunctionType
 from fedbandit.errors import FedbanditError, number
 from fedbandit.model import RidgeModel
 from fedbandit.noisy_totals import NoisyTotals
-from fedbandit.pairs import check_pairs
+from fedbandit.pairs import check_actions, check_pairs
 from fedbandit.policies import UCB, Policy, Uniform, Widest
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
 from fedbandit.privacy.noise import Source
@@ -97,6 +97,8 @@ class System:
         if self.world is world:
             return self
         self._check_bound(world)
+        if world.actions:
+            check_actions(self.protocol, self.structure, self.privacy)
         seen = world
         spectrum = self.privacy.spectrum(world) or (self.ridge, self.ridge)
         world = replace(world, estimators=self.protocol.period, spectrum=spectrum)

@@ -23,6 +23,8 @@ class World:
     It is the system that tells how a graph structure mixes users into one model (`mixing`), how many estimators a
     client has (`estimators`), and between which numbers the regulariser of V is: λ, or what noise makes of it
     (`spectrum`, FedUCB's ρ_min and ρ_max).
+    `actions`: every arm is one of so many actions, numbered from 0, each with a θ of its own; `dim` is then the number
+    of its features. 0: all arms share one θ.
     `measured_bound`: the bound was read off the data, and so tells about them.
     """
 
@@ -36,9 +38,15 @@ class World:
     server_of: tuple[int, ...] = ()
     d_global: int | None = None
     mixing: NDArray[np.float64] | None = None
+    actions: int = 0
     measured_bound: bool = False
     estimators: int = 1
     spectrum: tuple[float, float] = (0.1, 0.1)
+
+    @property
+    def parameters(self) -> int:
+        """How many parameters a model of whole contexts has: d, or A·d with actions."""
+        return self.dim * max(self.actions, 1)
 
     def __post_init__(self) -> None:
         """Refuse a world in which nothing can happen."""
@@ -47,6 +55,7 @@ class World:
         require(self.horizon >= 1, "horizon", self.horizon, "a whole number ≥ 1")
         require(self.noise >= 0 and math.isfinite(self.noise), "noise", self.noise, "a finite number ≥ 0")
         require(self.bound > 0 and math.isfinite(self.bound), "bound", self.bound, "a finite number > 0")
+        require(self.actions >= 0 and self.actions != 1, "actions", self.actions, "a whole number ≥ 2, or 0 for none")
         listed = len(self.server_of)
         require(listed in (0, self.n_clients), "the length of server_of", listed, f"{self.n_clients}, one a client")
         servers = set(self.server_of)

@@ -608,3 +608,28 @@ def test_the_simulator_reads_what_the_lab_has_drawn(tmp_path: Path) -> None:
         fb.environments.simulator(**files)
     with pytest.raises(fb.FedbanditError, match="length of an article"):
         fb.environments.simulator(users=np.eye(3), articles=np.eye(4), groups=2, n_arms=2)
+
+
+def test_recorded_actions_and_noise() -> None:
+    """One θ for each action: situations for all of them, or some with features each; σ is estimated, and said."""
+    rng = np.random.default_rng(0)
+    T, A, f = 400, 5, 3
+    theta, X = rng.standard_normal((A, f)), rng.standard_normal((T, f))
+    means = X @ theta.T
+    rewards = means + 0.3 * rng.standard_normal((T, A))
+    env = fb.environments.recorded(np.zeros(T, dtype=int), X, means, rewards)
+    assert (env.actions, env.dim, env.n_arms) == (A, f, A)
+    assert env.noise == pytest.approx(0.3, rel=0.1)
+    assert "was estimated" in env.notes[0]
+    result = fb.simulate(fb.linucb(), env, T)
+    assert result.regret[-1] < 0.5 * fb.simulate(fb.uniform(), env, T).regret[-1]
+    ids = np.stack([rng.permutation(A)[:2] for _ in range(T)])
+    some, rows = np.repeat(X[:, None], 2, axis=1), np.arange(T)[:, None]
+    other = fb.environments.recorded(
+        np.zeros(T, dtype=int), some, means[rows, ids], rewards[rows, ids], actions=ids, noise=0.3
+    )
+    assert (other.actions, other.n_arms, other.notes) == (A, 2, ())
+    assert fb.simulate(fb.linucb(), other, T).engine == "plain"
+    for wrong, sentence in ((-ids, "smallest action"), (ids[:, :1], "shape of actions"), (ids + 0.5, "actions")):
+        with pytest.raises(FedbanditError, match=sentence):
+            fb.environments.recorded([0] * T, some, means[rows, ids], rewards[rows, ids], actions=wrong)

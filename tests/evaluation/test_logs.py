@@ -169,7 +169,7 @@ def test_replay_of_a_systems_own_log_is_the_simulation(name: str) -> None:
         "chosen": (np.arange(4) == live.arms[:, None]).ravel(),
         "click": rewards.ravel(),
     }
-    found = replay(system, from_frame(frame, "user", FEATURES, "click", logged="uniform"))
+    found = replay(system, from_frame(frame, "user", FEATURES, "click", logged="uniform", noise=0.5))
     assert found.used == n
     assert found.estimates[0].value == pytest.approx(live.reward[-1] / n)
     assert live.communication.uploads > 0
@@ -196,15 +196,40 @@ def test_one_model_for_all_learns_from_every_client() -> None:
     assert (central.arms == single.arms).all()
 
 
-def test_a_situation_with_actions_gets_a_block_for_each_action() -> None:
+def test_each_action_has_a_row_with_the_situation() -> None:
     frame = {"user": [0, 1, 0], "age": [0.1, 0.2, 0.3], "action": ["b", "a", "c"], "click": [1, 0, 1]}
     log = from_frame(frame, "user", "age", "click", logged="uniform")
-    assert (log.n_actions, log.dim, log.n_decisions) == (3, 6, 3)
+    assert (log.n_actions, log.dim, log.n_decisions) == (3, 2, 3)
     assert log.chosen.tolist() == [1, 0, 2]
-    assert log.offered(1).tolist() == [[0.2, 1, 0, 0, 0, 0], [0, 0, 0.2, 1, 0, 0], [0, 0, 0, 0, 0.2, 1]]
+    assert log.offered(1).tolist() == [[0, 0.2, 1], [1, 0.2, 1], [2, 0.2, 1]]
     np.testing.assert_array_equal(
         log.contexts(np.array([0, 1]), np.array([0, 2])), [log.offered(0)[0], log.offered(1)[2]]
     )
+
+
+def test_categories_are_encoded() -> None:
+    colours = ["red", "blue", "red", "green"]
+    frame = {"user": [0, 1, 0, 1], "colour": colours, "action": ["b", "a", "c", "a"], "click": [1, 0, 1, 0]}
+    log = from_frame(frame, "user", ["colour"], "click", logged="uniform")
+    assert log.X.tolist() == [[0, 0, 1, 1], [1, 0, 0, 1], [0, 0, 1, 1], [0, 1, 0, 1]]  # blue, green, red, constant
+    many = {**frame, "colour": [f"c{k}" for k in range(100)], "user": [0] * 100, "click": [0] * 100}
+    many["action"] = ["a", "b"] * 50
+    hashed = from_frame(many, "user", ["colour"], "click", logged="uniform")
+    assert hashed.dim == 65
+    assert (np.abs(hashed.X).sum(axis=1) == 2).all()
+
+
+def test_the_noise_of_a_log_is_estimated_or_declared() -> None:
+    rng = np.random.default_rng(0)
+    n = 2000
+    age, action = rng.random(n), rng.integers(0, 2, n)
+    click = (rng.random(n) < 0.01).astype(float)
+    frame = {"user": [0] * n, "age": age, "action": action, "click": click}
+    log = from_frame(frame, "user", ["age"], "click", logged="uniform")
+    assert log.noise == pytest.approx(click.std(), rel=0.05)  # not half the range, 0.5
+    assert from_frame(frame, "user", ["age"], "click", logged="uniform", noise=0.3).noise == 0.3
+    with pytest.raises(FedbanditError, match="noise is -1"):
+        from_frame(frame, "user", ["age"], "click", noise=-1.0)
 
 
 def test_actions_are_learned_and_evaluated() -> None:
@@ -247,7 +272,7 @@ def test_doubts_are_said() -> None:
     found = evaluate_frozen(fb.linucb(), world.log)
     assert any("smallest propensity" in warning for warning in found.warnings)
     few = replay(fb.linucb(), make_world(0, n=60).log)
-    assert "Only 16 decisions were accepted" in few.warnings[0]
+    assert "Only 17 decisions were accepted" in few.warnings[0]
     assert replay(fb.linucb(), make_world(0).log).warnings == ()
     one = evaluate_frozen(fb.linucb(), make_world(0, n=40).log)
     assert any("effective sample size" in warning for warning in one.warnings)

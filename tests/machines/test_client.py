@@ -126,7 +126,7 @@ def test_machines_refuse_what_is_not_for_them() -> None:
     client = ClientMachine(0, fb.async_linucb(), WORLD)
     with pytest.raises(FedbanditError, match="addressee is 1"):
         client.receive(Receipt(1, 1))
-    with pytest.raises(FedbanditError, match="dimension is 3"):
+    with pytest.raises(FedbanditError, match="dimension 3, expected 2"):
         client.receive(Download(0, 1, 0, zero_sums(3)))
 
 

@@ -92,7 +92,8 @@ def get_json(url: str) -> Any:
 class Coordinator:
     """A coordinator in a process of its own, to be killed and started again on the same port."""
 
-    def __init__(self, folder: Path, store: str) -> None:
+    def __init__(self, folder: Path, store: str, more: str = "") -> None:
+        self.more = more
         self.config = folder / "federation.toml"
         self.log = folder / "serve.log"
         self.store = store
@@ -101,7 +102,9 @@ class Coordinator:
 
     def start(self) -> str:
         """Start it; its address."""
-        self.config.write_text(CONFIG.format(port=self.port, store=self.store))
+        self.config.write_text(
+            CONFIG.format(port=self.port, store=self.store).replace("[server]", f"[server]\n{self.more}")
+        )
         words = [sys.executable, "-m", "fedbandit", "serve", "--config", str(self.config), "--json"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log)

@@ -162,7 +162,7 @@ def fields_of(message: Any) -> dict[str, Any]:
         if name == "sums":
             V, b, n = value
             found |= {"n": n, "b": b.tolist(), "V": V[np.tril_indices(len(b))].tolist()}
-        else:
+        elif (name, value) not in (("actions", 0), ("round", None)):  # of federations that need these capabilities
             found[name] = list(value) if isinstance(value, tuple) else value
     return found
 

@@ -19,7 +19,7 @@ from fedbandit.machines.sums.server import OpenedSum
 from fedbandit.messages import Collect, Contribution, Upload
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.coordinator.federation import Federation
-from fedbandit.network.coordinator.overview import privacy_spent
+from fedbandit.network.coordinator.ledger import privacy_spent
 from fedbandit.network.envelope import unseal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal

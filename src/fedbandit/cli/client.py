@@ -73,8 +73,6 @@ def run(options: argparse.Namespace) -> int:
             for client, user in zip(clients, users, strict=True):
                 user.meet(client)
         delivered = not [client for client in clients if not client.flush()]
-        if options.report:
-            time.sleep(1.2)  # the last report goes out within a second
         report = {
             "interactions": options.interactions * options.clients,
             "regret": sum(user.regret for user in users),

@@ -45,7 +45,7 @@ def add_flags(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Take part until all rounds are over; print the result."""
     from fedbandit.cli.population import User
-    from fedbandit.cli.serve import log_to_stderr
+    from fedbandit.network.logs import log_to_stderr
     from fedbandit.network.peer.peer import Peer
 
     peer = Peer(

@@ -5,21 +5,20 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import logging
-import ssl
-import sys
-from collections.abc import Callable, Mapping
+import math
+import socket
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbandit.errors import FedbanditError
 
 if TYPE_CHECKING:
-    from fedbandit.network.coordinator.config import ServerConfig
+    import uvicorn
+
+    from fedbandit.network.coordinator.host import Host
 
 SUMMARY = "Run a coordinator: federations on a network, with a live page."
-_OWN = ("federation", "federations", "client", "peer", "kind", "address", "path", "reason", "by", "count", "bytes",
-        "version", "digest")  # fmt: skip
 
 
 def add_flags(command: argparse.ArgumentParser) -> None:
@@ -27,52 +26,11 @@ def add_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--config", type=Path, required=True, metavar="FILE.toml", help="what to host")
     command.add_argument("--port", type=int, metavar="P", help="instead of the configured one; 0: any that is free")
     command.add_argument(
+        "--fronts", type=int, metavar="N", help="processes for TLS, tokens and WebSockets beside this one; 0: none"
+    )
+    command.add_argument(
         "--store", metavar="WHERE", help="a file or a postgresql:// URL, instead of the configured one"
     )
-
-
-class JsonLines(logging.Formatter):
-    """One JSON object a line; nothing of a client but its name and the kind of its refusal."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The line."""
-        line: dict[str, Any] = {"at": round(record.created, 3), "level": record.levelname.lower(),
-                                "event": record.getMessage()}  # fmt: skip
-        line.update({key: getattr(record, key) for key in _OWN if hasattr(record, key)})
-        if record.exc_info:
-            line["fault"] = self.formatException(record.exc_info)
-        return json.dumps(line)
-
-
-class OnceInAWhile(logging.Filter):
-    """Lets the same line of a library pass once in ten seconds: a failing accept may be logged a thousand times."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._said: dict[str, float] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is said."""
-        what = str(record.msg)[:100]
-        if record.created - self._said.get(what, 0.0) < 10.0:
-            return False
-        self._said[what] = record.created
-        return True
-
-
-def log_to_stderr() -> None:
-    """Structured logs on standard error, those of libraries too."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
-    logging.getLogger("fedbandit").setLevel(logging.INFO)
-    for name in ("fedbandit", "uvicorn", "asyncio", "websockets"):
-        logger = logging.getLogger(name)
-        logger.addHandler(handler)
-        logger.propagate = False
-        if name != "fedbandit":
-            logger.addFilter(OnceInAWhile())
-    for name in ("uvicorn.error", "uvicorn.asgi"):
-        logging.getLogger(name).addFilter(OnceInAWhile())
 
 
 def run(options: argparse.Namespace) -> int:
@@ -86,79 +44,71 @@ def run(options: argparse.Namespace) -> int:
         from fedbandit.network.coordinator.host import Host
         from fedbandit.network.coordinator.listener import Guard, Listener
         from fedbandit.network.coordinator.service import make_app
+        from fedbandit.network.coordinator.serving import follow_certificate, tls_files, uvicorn_config
         from fedbandit.network.credentials import Credentials
+        from fedbandit.network.logs import log_to_stderr
     except ImportError as error:
         raise FedbanditError(f"A coordinator needs {error.name}: pip install 'fedbandit[server]'.") from None
     config = load_config(options.config)
-    if options.port is not None:
-        config = dataclasses.replace(config, port=options.port)
-    if options.store is not None:
-        config = dataclasses.replace(config, store=options.store)
+    given = {"port": options.port, "store": options.store, "fronts": options.fronts}
+    config = dataclasses.replace(config, **{key: value for key, value in given.items() if value is not None})
     # Keys are looked for before the port is bound, and the port is bound before the store is opened, since a second
     # coordinator would wait there for the first one's lock.
     tls, credentials = tls_files(config), Credentials(config.keys)
     guard = Guard(config.connections, config.connections_per_address)
-    listener = Listener.around(bind(config.host, config.port), guard)
+    listener = bind(config.host, config.port)
     threadpool_limits(1)  # matrices are small: more threads of BLAS get in each other's way
     try:
         host = Host(config, credentials=credentials)
     except BaseException:
         listener.close()
         raise
-    host.guard = guard
     log_to_stderr()
     shown = f"[{config.host}]" if ":" in config.host else config.host
     address = f"http{'s' if tls else ''}://{shown}:{listener.getsockname()[1]}"
     report = {"address": address, "federations": list(config.federations)}
     print(json.dumps(report) if options.json else f"Serving {', '.join(config.federations)} on {address}", flush=True)
     most = max(hosted.federation.most_bytes for hosted in host.federations.values())
-    serving = uvicorn.Config(
-        make_app(host),
-        log_config=None,
-        access_log=False,
-        ws="websockets-sansio",
-        ws_max_size=max(most, 4096),
-        ws_per_message_deflate=False,
-        timeout_graceful_shutdown=5,
-        server_header=False,
-        **tls,
-    )
-    serving.load()
+    if config.fronts > 0:
+        with tempfile.TemporaryDirectory(prefix="fedbandit-") as folder:  # which only this user can open
+            uvicorn.Server(behind_fronts(host, listener, folder, tls, most, guard.most)).run()
+        return 0
+    host.guard = guard
+    serving = uvicorn_config(make_app(host), most, tls)
     if serving.ssl is not None and config.keys is not None:
         host.renew, host.expiry = follow_certificate(serving.ssl, config.keys, tls)
-    uvicorn.Server(serving).run(sockets=[listener])
+    uvicorn.Server(serving).run(sockets=[Listener.around(listener, guard)])
     return 0
 
 
-def follow_certificate(
-    context: ssl.SSLContext, keys: Path, tls: Mapping[str, str]
-) -> tuple[Callable[[], bool], Callable[[], float | None]]:
-    """What takes a renewed certificate, and says whether it has; and when the certificate expires."""
+def behind_fronts(
+    host: Host, listener: socket.socket, folder: str, tls: dict[str, Any], most_bytes: int, able: int
+) -> uvicorn.Config:
+    """The writer: the same application on a Unix socket, and processes that have the connections."""
     from fedbandit.network.certificates import expiry
+    from fedbandit.network.coordinator.front import FrontConfig
+    from fedbandit.network.coordinator.fronts import Fronts
+    from fedbandit.network.coordinator.link import REQUESTS
+    from fedbandit.network.coordinator.service import make_app
+    from fedbandit.network.coordinator.serving import uvicorn_config
 
-    path = Path(tls["ssl_certfile"])
-    known = [path.stat().st_mtime_ns, expiry(keys)]
-
-    def renew() -> bool:
-        changed = path.stat().st_mtime_ns
-        if changed == known[0]:
-            return False
-        context.load_cert_chain(tls["ssl_certfile"], tls["ssl_keyfile"])
-        known[:] = changed, expiry(keys)
-        return True
-
-    return renew, lambda: known[1]
-
-
-def tls_files(config: ServerConfig) -> dict[str, Any]:
-    """The certificate, if there are keys; off loopback there must be one."""
-    from fedbandit.network.addresses import is_loopback
-    from fedbandit.network.certificates import CERTIFICATE, KEY
-
-    if config.keys is None:
-        return {}
-    files = {"ssl_certfile": config.keys / CERTIFICATE, "ssl_keyfile": config.keys / KEY}
-    missing = [path for path in files.values() if not path.exists()]
-    if missing and not is_loopback(config.host):
-        raise FedbanditError(f"There is no {str(missing[0])!r}; make keys with fedbandit keys init.")
-    return {} if missing else {key: str(path) for key, path in files.items()}
+    config = host.config
+    each = able if config.connections is None else math.ceil(config.connections / config.fronts)
+    per_address = config.connections_per_address
+    told = FrontConfig(
+        folder,
+        listener.fileno(),
+        config.host,
+        config.hosts,
+        config.origins,
+        None if config.keys is None else str(config.keys),
+        tls,
+        most_bytes,
+        each,
+        max(1, each // 2) if per_address is None else math.ceil(per_address / config.fronts),
+    )
+    host.fronts = Fronts(host, told, config.fronts)
+    keys = config.keys
+    if tls and keys is not None:
+        host.expiry = lambda: expiry(keys)
+    return uvicorn_config(make_app(host), most_bytes, {}, uds=f"{folder}/{REQUESTS}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from pathlib import Path
 
@@ -44,6 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
     from fedbandit.engine import simulate
     from fedbandit.engine.fast import compiling_seconds
+    from fedbandit.environments.recorded import Recorded
     from fedbandit.evaluation.likes import format_likes, likes_report
     from fedbandit.files import require_writable, writing
     from fedbandit.studies.figures import new_figure, require_image_name, save_figure
@@ -54,6 +56,8 @@ def run(options: argparse.Namespace) -> int:
     (spec,), (env_spec,) = specs
     system, env = spec(), env_spec()
     horizon = horizon_of(options, env.longest)
+    for note in env.notes if isinstance(env, Recorded) else ():
+        print(f"fedbandit: {note}", file=sys.stderr)
     for path in filter(None, (options.save, options.checkpoint, options.plot)):
         require_writable(path)
     if options.plot is not None:

@@ -11,7 +11,7 @@ from fedbandit.engine.learner import Outcome, pull
 from fedbandit.engine.ledger import Ledger, keep_books
 from fedbandit.engine.partitions import Partitions
 from fedbandit.engine.services import Services
-from fedbandit.environments.block import Block, Environment
+from fedbandit.environments.block import Block, Environment, offered
 from fedbandit.machines.client import Choice
 from fedbandit.machines.cluster_server import ServedClusters
 from fedbandit.machines.link import Account, Link
@@ -23,7 +23,7 @@ from fedbandit.protocols import QueueCoordinator
 from fedbandit.state import State, joined, parts_of
 from fedbandit.structures import Clustering
 from fedbandit.system import System
-from fedbandit.types import Array
+from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
 
@@ -131,6 +131,11 @@ class PlainLearner:
         return self._found
 
     @property
+    def blocks(self) -> Ints | None:
+        """With a θ for each action: how many blocks uploads, and downloads, had in all."""
+        return self.federation.blocks if isinstance(self.federation, Link) and self.federation.world.actions else None
+
+    @property
     def control_messages(self) -> int:
         """Messages that carried no statistics."""
         return self.federation.control_messages
@@ -147,7 +152,7 @@ class PlainLearner:
             for user, choice, y in self._late.pop(now, ()):
                 federation.observe(user, choice, y)
             user = int(block.clients[s])
-            choice, a, _ = federation.select(user, block.X[block.arms[s, : block.counts[s]]])
+            choice, a, _ = federation.select(user, offered(block, s))
             y = pull(block, s, a, out)
             if delayed and block.delays[s] > 0:
                 self._late.setdefault(now + int(block.delays[s]), []).append((user, choice, y))

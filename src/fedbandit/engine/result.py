@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit._version import __version__
+from fedbandit.encoded_sums import statistics_scalars
 from fedbandit.engine.details import ByClient, Estimates, read_by_client, read_estimates
 from fedbandit.engine.ledger import Ledger, read_ledger
 from fedbandit.engine.partitions import Partition, Partitions
 from fedbandit.engine.services import Service, Services
 from fedbandit.errors import FedbanditError, needs, require
 from fedbandit.files import read_arrays, write_arrays
-from fedbandit.messages import Download, Request, Upload, encoded_size, statistics_scalars
+from fedbandit.messages import Download, Request, Upload, encoded_size
 from fedbandit.privacy import Guarantee
 from fedbandit.types import Array, Ints
 
@@ -32,6 +33,7 @@ class Communication:
     per_round_downloads: Ints
     dim: int
     control_messages: int = 0  # requests and calls to upload, which carry no statistics
+    blocks: Ints | None = None  # with a θ for each action: how many blocks uploads, and downloads, had in all
 
     def __repr__(self) -> str:
         """The totals."""
@@ -56,16 +58,25 @@ class Communication:
     @property
     def scalars(self) -> int:
         """Numbers transferred: b and the triangle of V in each message."""
-        return self.messages * statistics_scalars(self.dim)
+        messages = self.messages if self.blocks is None else int(self.blocks.sum())
+        return messages * statistics_scalars(self.dim)
 
     @property
     def bytes(self) -> int:
         """Encoded size of all messages, control messages included; joining and receipts are not counted."""
-        return (
-            self.uploads * encoded_size(Upload, self.dim)
-            + self.downloads * encoded_size(Download, self.dim)
-            + self.control_messages * encoded_size(Request, self.dim)
-        )
+        up, down = self._sizes()
+        control = self.control_messages * encoded_size(Request, self.dim)
+        return round(self.uploads * up + self.downloads * down) + control
+
+    def _sizes(self) -> tuple[float, float]:
+        """Bytes of an upload, and of a download; on average, where their numbers of blocks differ."""
+        if self.blocks is None:
+            return encoded_size(Upload, self.dim), encoded_size(Download, self.dim)
+        sizes = []
+        for kind, count, blocks in zip((Upload, Download), (self.uploads, self.downloads), self.blocks, strict=True):
+            empty, one = (encoded_size(kind, self.dim, m) for m in (0, 1))
+            sizes.append(empty + (one - empty) * int(blocks) / max(count, 1))
+        return sizes[0], sizes[1]
 
     @property
     def upload_curve(self) -> Ints:
@@ -85,13 +96,17 @@ class Communication:
     @property
     def scalar_curve(self) -> Ints:
         """Numbers transferred up to and including each round."""
-        return self.message_curve * statistics_scalars(self.dim)
+        if self.blocks is None:
+            return self.message_curve * statistics_scalars(self.dim)
+        counts = zip((self.uploads, self.downloads), (self.upload_curve, self.download_curve), self.blocks, strict=True)
+        blocks = sum(curve * (int(m) / max(count, 1)) for count, curve, m in counts)
+        return np.rint(blocks * statistics_scalars(self.dim)).astype(np.int64)
 
     @property
     def byte_curve(self) -> Ints:
         """Encoded size of uploads and downloads up to and including each round, control messages aside."""
-        up, down = encoded_size(Upload, self.dim), encoded_size(Download, self.dim)
-        return self.upload_curve * up + self.download_curve * down
+        up, down = self._sizes()
+        return np.rint(self.upload_curve * up + self.download_curve * down).astype(np.int64)
 
 
 @dataclass(frozen=True)

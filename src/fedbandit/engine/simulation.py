@@ -118,6 +118,8 @@ class Simulation:
         self._checkpoint: tuple[str | os.PathLike[str], str, int] | None = None  # file, identity, rounds between
         self._saved = 0
         self.watch = rounds_to_watch(watch, horizon)
+        if self.watch and world.actions:
+            raise FedbanditError("Estimates are watched of models with one θ; here each action has its own.")
         if self.watch and engine == "fast":
             raise FedbanditError("The fast engine cannot watch estimates; use engine='plain', or 'auto'.")
         self.asked, self._world = engine, world
@@ -241,7 +243,11 @@ class Simulation:
             reward=totals.reward,
             arms=totals.arms if self.per_round == 1 else totals.arms.reshape(self.horizon, self.per_round),
             communication=Communication(
-                totals.uploads, totals.downloads, self.learner.dim, self.learner.control_messages
+                totals.uploads,
+                totals.downloads,
+                self.learner.dim,
+                self.learner.control_messages,
+                self.learner.blocks if isinstance(self.learner, PlainLearner) else None,
             ),
             guarantee=self.system.guarantee,
             parameters=self.system.parameters(),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
+
 from fedbandit.environments.logged import LoggedDecisions
 from fedbandit.errors import FedbanditError, require, whole_number
 from fedbandit.types import Array, Ints
@@ -17,6 +19,9 @@ class RewardKind(IntEnum):
     GAUSSIAN = 0  # mean + noise
     BERNOULLI = 1  # 1 if noise < mean
     RECORDED = 2  # as given
+
+
+NO_ACTIONS: Ints = np.zeros((0, 0), dtype=np.int64)
 
 
 class Block(NamedTuple):
@@ -36,6 +41,14 @@ class Block(NamedTuple):
     noise: Array  # (n,)    or (0,) if recorded
     rewards: Array  # (n, K)  or (0, 0) unless recorded
     delays: Ints  # (n,)    interactions until the reward is seen, or (0,) if at once
+    actions: Ints = NO_ACTIONS  # (n, K)  where each action has a θ of its own: which one each arm is; else (0, 0)
+
+
+def offered(block: Block, s: int) -> Array:
+    """The arms of interaction s as machines take them: contexts, or rows (action, features)."""
+    k = int(block.counts[s])
+    X = block.X[block.arms[s, :k]]
+    return X if block.actions.size == 0 else np.column_stack([block.actions[s, :k], X])
 
 
 class Stream(Protocol):
@@ -160,6 +173,16 @@ class Measured(Protocol):
     measured_bound: bool
 
 
+@runtime_checkable
+class Numbered(Protocol):
+    """An environment whose arms are numbered actions, each with a θ of its own."""
+
+    @property
+    def actions(self) -> int:
+        """How many there are; 0 if all arms share one θ."""
+        ...
+
+
 def world_of(env: Environment, horizon: int, seed: int = 0) -> World:
     """What systems are told about this environment when it is run for `horizon` rounds with this seed."""
     if isinstance(env, LoggedDecisions):
@@ -194,5 +217,6 @@ def world_of(env: Environment, horizon: int, seed: int = 0) -> World:
         graph=env.graph_of(seed),
         server_of=() if servers is None else tuple(servers.tolist()),
         d_global=env.d_global,
+        actions=env.actions if isinstance(env, Numbered) else 0,
         measured_bound=isinstance(env, Measured) and env.measured_bound,
     )

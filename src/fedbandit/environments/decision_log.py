@@ -6,6 +6,7 @@ One line for a decision when it is made, one for its reward when it comes:
      "arms": [[…], […]], "chosen": 1, "propensity": 0.83}
     {"id": "7f…", "reward": 1.0}
 
+Where each of A actions has a θ of its own, "actions" is A, and the first entry of an arm is the number of its action.
 `propensity` is the probability with which the chosen arm was chosen; `known` says whether it has a formula or was
 estimated. Files are numbered, `decisions-000001.jsonl`, …; a new one is begun by every writer and when one is full.
 """
@@ -58,10 +59,20 @@ class DecisionLog:
         self._file = self._begin()
 
     def decided(
-        self, id: str, arms: Array, chosen: int, propensity: float, *, known: bool, policy: str, at: float
+        self,
+        id: str,
+        arms: Array,
+        chosen: int,
+        propensity: float,
+        *,
+        known: bool,
+        policy: str,
+        at: float,
+        actions: int = 0,
     ) -> None:
-        """A decision was made at this time (seconds since 1970)."""
+        """A decision was made at this time (seconds since 1970); with `actions`, arms are rows (action, features)."""
         said: dict[str, Any] = {"id": id, "at": at, "client": self.client, "policy": policy, "known": known}
+        said |= {"actions": actions} if actions else {}
         self._write({**said, "arms": arms.tolist(), "chosen": chosen, "propensity": propensity})
 
     def rewarded(self, id: str, reward: float) -> None:
@@ -143,6 +154,8 @@ def _logged(decisions: list[dict[str, Any]], rewards: list[float], notes: list[s
     arms = np.zeros(offered.shape, dtype=np.int64)
     arms[offered] = np.arange(counts.sum())
     X = np.concatenate([line["arms"] for line in decisions])
+    n_actions = max(int(line.get("actions", 0)) for line in decisions)
+    x = X[:, 1:] if n_actions else X
     names, clients = np.unique([str(line.get("client", "")) for line in decisions], return_inverse=True)
     p = np.minimum([float(line["propensity"]) for line in decisions], 1.0)
     return LoggedDecisions(
@@ -154,8 +167,8 @@ def _logged(decisions: list[dict[str, Any]], rewards: list[float], notes: list[s
         rewards=np.array(rewards),
         propensities=p,
         client_names=tuple(names.tolist()),
-        bound=max(float(np.sqrt(np.einsum("ij,ij->i", X, X).max())), 1e-12),
-        n_actions=0,
+        bound=max(float(np.sqrt(np.einsum("ij,ij->i", x, x).max())), 1e-12),
+        n_actions=n_actions,
         uniform=bool(np.allclose(p * counts, 1.0, rtol=0, atol=1e-6)),
         notes=tuple(notes),
     )

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedbandit.actions import as_rows
+from fedbandit.environments.categories import encoded_categories
+from fedbandit.environments.residuals import residual_noise
 from fedbandit.errors import FedbanditError, number, require, unknown
 from fedbandit.types import Array, Ints
 
@@ -24,7 +28,9 @@ class LoggedDecisions:
     """
 
     clients: Ints = field(repr=False)  # (n,)
-    X: Array = field(repr=False)  # (R, d) arms; or (n, p) situations, if each action has a block of its own
+    X: Array = field(
+        repr=False
+    )  # (R, d) arms; or (n, f) situations of actions with a θ each; or rows (action, features)
     arms: Ints = field(repr=False)  # (n, K) rows of X; or (n, 0)
     counts: Ints = field(repr=False)  # (n,) how many of them were offered
     chosen: Ints = field(repr=False)  # (n,) position in `arms`
@@ -32,11 +38,12 @@ class LoggedDecisions:
     propensities: Array = field(repr=False)  # (n,) probability with which it was chosen, or (0,) if unknown
     client_names: tuple[Hashable, ...] = field(repr=False)
     bound: float
-    n_actions: int  # with blocks of their own; 0 if arms have contexts of their own
+    n_actions: int  # with a θ each; 0 if arms have contexts of their own
     uniform: bool  # whether every offered arm was equally likely to be chosen
     notes: tuple[str, ...] = ()  # what whoever evaluates it should know
     segments: NDArray[Any] = field(default_factory=lambda: np.empty(0), repr=False)  # (n,) labels, or (0,) for none
     measured_bound: bool = False  # whether `bound` is the largest norm there is
+    declared_noise: float | None = None  # σ of rewards, if somebody said it
 
     @property
     def n_decisions(self) -> int:
@@ -50,22 +57,35 @@ class LoggedDecisions:
 
     @property
     def dim(self) -> int:
-        """The length of a context."""
-        return int(self.X.shape[1]) * max(self.n_actions, 1)
+        """The length of a context, or of a situation where each action has a θ of its own."""
+        return int(self.X.shape[1]) - (self.n_actions > 0 and not self._situations)
+
+    @property
+    def _situations(self) -> bool:
+        """Whether every decision offered every action, in one situation."""
+        return self.n_actions > 0 and self.arms.shape[1] == 0
 
     def offered(self, t: int) -> Array:
-        """The contexts that were offered in decision t, (K, d)."""
-        if not self.n_actions:
+        """What was offered in decision t: contexts (K, d), or rows (action, situation)."""
+        if not self._situations:
             return self.X[self.arms[t, : self.counts[t]]]
-        return self.contexts(np.full(self.n_actions, t), np.arange(self.n_actions))
+        return as_rows(self.X[[t]], None, self.n_actions)
 
     def contexts(self, decisions: Ints, positions: Ints) -> Array:
-        """The contexts of one arm in each of some decisions, (m, d)."""
-        if not self.n_actions:
+        """One arm in each of some decisions: contexts (m, d), or rows (action, situation)."""
+        if not self._situations:
             return self.X[self.arms[decisions, positions]]
-        blocks = np.zeros((decisions.size, self.n_actions, self.X.shape[1]))
-        blocks[np.arange(decisions.size), positions] = self.X[decisions]
-        return blocks.reshape(decisions.size, self.dim)
+        return np.column_stack([positions, self.X[decisions]])
+
+    @cached_property
+    def noise(self) -> float:
+        """σ of the logged rewards: as it was declared, or as a regression for each action, or client, leaves it."""
+        if self.declared_noise is not None:
+            return self.declared_noise
+        x = self.contexts(np.arange(self.n_decisions), self.chosen)
+        if self.n_actions:
+            return residual_noise(x[:, 1:], self.rewards, x[:, 0].astype(np.int64))
+        return residual_noise(x, self.rewards, self.clients)
 
 
 def from_frame(
@@ -81,12 +101,13 @@ def from_frame(
     logged: Literal["unknown", "uniform"] = "unknown",
     segment: str | None = None,
     bound: float | None = None,
+    noise: float | None = None,
     place: Callable[[int], str] | None = None,
 ) -> LoggedDecisions:
     """Logged decisions from a table: a pandas or Arrow table, or a dict of columns.
 
     Two layouts. With `action`, a row is a decision: its features describe the situation, and the arms are all actions
-    that occur; each gets a block of d = (features + 1) · actions of its own (one linear model for each action). With
+    that occur; each has a θ of its own, for the features and a constant. With
     `decision` and `chosen`, a row is an arm that was offered: rows with equal `decision` were offered together, and
     `chosen` is true in one of them; features describe the arm; rewards of others are not read. Columns called
     "action", "decision", "chosen" or "propensity" are taken for what they say.
@@ -94,14 +115,18 @@ def from_frame(
     `propensity` is the probability with which the chosen arm was chosen; logged="uniform" says that all offered arms
     were equally likely. Without either a log says nothing about other policies than the one that wrote it. A column of
     `segment`s is what reports are broken down by. `bound` is L with ‖x‖ ≤ L, which systems that protect contexts need;
-    by default it is the largest norm there is. `place` says how errors name a row.
+    by default it is the largest norm there is. `noise` is the σ that widths assume, by default what a regression leaves
+    of the logged rewards. `place` says how errors name a row.
+
+    A column of texts is one of categories: it becomes one feature for each that occurs, 1 where it is that one, or if
+    they are more than `MOST_CATEGORIES`, as many features into which they are hashed.
 
     >>> log = from_frame(
     ...     {"who": ["a", "b"], "age": [0.1, 0.7], "action": ["x", "y"], "click": [1, 0]},
     ...     client="who", features=["age"], reward="click", logged="uniform",
     ... )
-    >>> log.n_decisions, log.n_clients, log.dim
-    (2, 2, 4)
+    >>> log.n_decisions, log.n_clients, log.n_actions, log.dim
+    (2, 2, 2, 2)
     """
     table = _Table(frame, place or (lambda row: f"Row {row + 1}"))
     require(logged in ("unknown", "uniform"), "logged", logged, "'unknown' or 'uniform'")
@@ -119,7 +144,7 @@ def from_frame(
             "A log without the arms that were not chosen says nothing about other choices; name a column with the "
             "action, or columns with the decision and with which of its arms was chosen."
         )
-    X = np.stack([table.numbers(name) for name in names], axis=1)
+    X = np.concatenate([table.features(name) for name in names], axis=1)
     who = table.column(client)
     if action is not None:
         parts = _one_row_each(table, X, action)
@@ -141,6 +166,7 @@ def from_frame(
         client_names=tuple(client_names.tolist()),
         bound=_checked_bound(bound, parts.X),
         measured_bound=bound is None,
+        declared_noise=None if noise is None else number(noise, "noise", "a finite number ≥ 0, or None", at_least=0.0),
         n_actions=parts.n_actions,
         segments=table.column(segment)[rows].astype(str) if segment is not None else np.empty(0),
         uniform=bool(probabilities.size and np.allclose(probabilities * parts.counts, 1.0, rtol=0, atol=1e-6)),
@@ -168,7 +194,7 @@ class _Parts:
 
 
 def _one_row_each(table: _Table, X: Array, action: str) -> _Parts:
-    """Situations with a one appended; each action has a block of its own for them."""
+    """Situations with a one appended; each action has a θ of its own for them."""
     actions, chosen = np.unique(table.column(action), return_inverse=True)
     n, k = len(X), actions.size
     if k < 2:
@@ -258,6 +284,14 @@ class _Table:
             at = int(np.argmax(wrong))
             raise FedbanditError(f"{self.place(int(where[at]))}: {name} is {raw[at]!s}, but must be a finite number.")
         return values
+
+    def features(self, name: str) -> Array:
+        """A column of numbers as it is, (n, 1); one of texts encoded, (n, categories)."""
+        if name not in self.names:
+            raise unknown("column", name, self.names)
+        values = self.column(name)
+        texts = values.dtype.kind in "US" and np.isnan([_number(value) for value in np.unique(values)]).all()
+        return encoded_categories(name, values.astype(str)) if texts else self.numbers(name)[:, None]
 
     def flags(self, name: str) -> Bools:
         values = self.numbers(name)

@@ -9,7 +9,8 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedbandit.environments.block import Block, RewardKind, Unstructured
+from fedbandit.environments.block import NO_ACTIONS, Block, RewardKind, Unstructured
+from fedbandit.environments.residuals import MOST, residual_noise
 from fedbandit.errors import FedbanditError, number, require, whole_number
 from fedbandit.types import Array, Ints
 
@@ -34,6 +35,9 @@ class Recorded(Unstructured):
     partition: Ints | None = field(default=None, repr=False)
     d_global: int | None = None
     measured_bound: bool = False
+    measured_noise: bool = False  # σ was estimated
+    ids: Ints = field(default_factory=lambda: NO_ACTIONS, repr=False)  # (T, K) numbers of actions, or (0, 0)
+    actions: int = 0
 
     name: ClassVar[str] = "recorded"
 
@@ -49,8 +53,15 @@ class Recorded(Unstructured):
 
     @property
     def declared_noise(self) -> float:
-        """σ as declared."""
+        """σ as declared, or as estimated."""
         return self.noise
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What whoever runs it should know."""
+        if not self.measured_noise:
+            return ()
+        return (f"The noise σ = {self.noise:.3g} of the recorded rewards was estimated (noise=… declares it).",)
 
     @property
     def longest(self) -> int | None:
@@ -93,6 +104,7 @@ class RecordedStream:
             noise=np.empty(0),
             rewards=env.payoffs[rows],
             delays=env.delays[rows],
+            actions=env.ids[rows] if env.actions else NO_ACTIONS,
         )
 
 
@@ -104,7 +116,8 @@ def recorded(
     *,
     n_clients: int | None = None,
     bound: float | None = None,
-    noise: float = 0.1,
+    noise: float | None = None,
+    actions: ArrayLike | Sequence[ArrayLike] | None = None,
     delays: ArrayLike | None = None,
     rounds: Literal["one", "all"] = "one",
     graph: ArrayLike | None = None,
@@ -116,9 +129,13 @@ def recorded(
 
     Rounds may offer different numbers of arms: then `arms`, `means` and `rewards` are lists with one entry a round.
     `bound` is L with ‖x‖ ≤ L, by default the largest norm there is (which tells about the data: systems that protect
-    contexts need a bound that was declared); `noise` is the σ that widths assume unless they
-    say otherwise; `delays` (T,) says after how many rounds each reward is seen. With rounds="all" there are N entries
-    a round, for clients 0, …, N − 1 in this order, and delays are counted in interactions.
+    contexts need a bound that was declared); `noise` is the σ that widths assume unless they say otherwise, by default
+    what a regression of each client's rewards leaves (`residuals`); `delays` (T,) says after how many rounds each
+    reward is seen. With rounds="all" there are N entries a round, for clients 0, …, N − 1 in this order, and delays are
+    counted in interactions.
+
+    With `actions`, (T, K) numbers from 0 on, each action has a θ of its own, and `arms` are its features. If a round
+    has one vector of features, `arms` is (T, f), they are the same for all its actions: all there are, in order.
 
     Where they are known: `graph` (N, N) holds the weights between clients, `server_of` (N,) the local server of each,
     numbered from 0, for FCLUB's systems; `partition` (N,) the true cluster of each, to compare found ones with; the
@@ -127,12 +144,20 @@ def recorded(
     >>> env = recorded([0, 1], [[[1.0, 0.0], [0.0, 1.0]]] * 2, [[1.0, 0.0]] * 2, [[1.0, 0.0]] * 2)
     >>> env.longest, env.dim, env.n_arms
     (2, 2, 2)
+    >>> recorded([0, 1], [[1.0, 0.5], [0.2, 1.0]], [[1.0, 0.0, 0.5]] * 2, [[1.0, 0.0, 0.5]] * 2).actions
+    3
     """
     require(isinstance(rounds, str) and rounds in ("one", "all"), "rounds", rounds, "'one' or 'all'")
-    for name, value in (("noise", noise), ("bound", 1.0 if bound is None else bound)):
-        number(value, name, "a finite number ≥ 0", at_least=0.0)
+    for name, value in (("noise", noise), ("bound", bound)):
+        if value is not None:
+            number(value, name, "a finite number ≥ 0, or None", at_least=0.0)
     who = _clients(clients, n_clients)
-    x, rows, counts = _contexts(arms, who.size)
+    situations = _situations(arms, who.size)
+    if situations is None:
+        x, rows, counts = _contexts(arms, who.size)
+    else:
+        x, rows, counts, actions = _for_all_actions(situations, means, actions)
+    ids = _ids(actions, counts)
     expected = _per_arm("means", means, counts)
     realised = _per_arm("rewards", rewards, counts)
     norms = np.sqrt(np.einsum("ij,ij->i", x, x))
@@ -152,13 +177,66 @@ def recorded(
         require(
             weights.shape == (n, n), "the shape of graph", weights.shape, f"({n}, {n}), a row and a column a client"
         )
+    sigma = _noise(x, rows, counts, realised, who, ids) if noise is None else noise
     return Recorded(
-        who, x, rows, counts, expected, realised, late, n, largest, noise, rounds, weights,
+        who, x, rows, counts, expected, realised, late, n, largest, sigma, rounds, weights,
         server_of=_labels("server_of", server_of, n),
         partition=_labels("partition", partition, n),
         d_global=None if d_global is None else whole_number("d_global", d_global, 1, x.shape[1]),
         measured_bound=bound is None,
+        measured_noise=noise is None,
+        ids=ids,
+        actions=max(int(ids.max()) + 1, 2) if ids.size else 0,
     )  # fmt: skip
+
+
+def _situations(arms: object, horizon: int) -> Array | None:
+    """The features (T, f) of rounds whose actions share them; None if each arm has its own."""
+    rows = arms if isinstance(arms, np.ndarray) else None
+    if isinstance(arms, list | tuple) and arms and isinstance(arms[0], list | tuple | np.ndarray) and len(arms[0]):
+        rows = _floats("arms", arms) if isinstance(arms[0][0], int | float | np.number) else None
+    if rows is None or rows.ndim != 2 or rows.dtype == object:
+        return None
+    x = _floats("arms", rows)
+    require(len(x) == horizon, "the number of rounds in arms", len(x), f"{horizon}, as in clients")
+    bad = np.flatnonzero(~np.isfinite(x).all(axis=1))
+    if bad.size:
+        raise FedbanditError(f"A context in round {bad[0]} is not finite.")
+    return np.array(x, order="C")
+
+
+def _for_all_actions(x: Array, means: object, actions: object) -> tuple[Array, Ints, Ints, Ints]:
+    """Every round offers every action, all with the round's features."""
+    require(actions is None, "actions", actions, "left out where arms is (T, f): each round offers all of them")
+    table = _floats("means", means)  # type: ignore[arg-type]
+    require(table.ndim == 2 and len(table) == len(x), "the shape of means", table.shape, f"({len(x)}, A)")
+    T, A = table.shape
+    rows = np.broadcast_to(np.arange(T)[:, None], (T, A))
+    return x, rows, np.full(T, A), np.broadcast_to(np.arange(A), (T, A))
+
+
+def _ids(actions: ArrayLike | Sequence[ArrayLike] | None, counts: Ints) -> Ints:
+    """The number of the action of each arm, padded with zeros, if arms are numbered."""
+    if actions is None:
+        return NO_ACTIONS
+    if isinstance(actions, np.ndarray) and actions.ndim == 2 and actions.dtype.kind in "iu":
+        require(actions.shape == (counts.size, int(counts.max())), "the shape of actions", actions.shape,
+                f"({counts.size}, {int(counts.max())})")  # fmt: skip
+        numbers: Ints = actions.astype(np.int64, copy=False)
+    else:
+        table = _per_arm("actions", actions, counts)
+        require(bool((table == np.floor(table)).all()), "actions", actions, "whole numbers from 0 on")
+        numbers = table.astype(np.int64)
+    require(int(numbers.min()) >= 0, "the smallest action", int(numbers.min()), "at least 0")
+    return numbers
+
+
+def _noise(x: Array, rows: Ints, counts: Ints, realised: Array, who: Ints, ids: Ints) -> float:
+    """σ of the realised rewards: of a regression for each client, or where actions have a θ of their own for each."""
+    some = np.arange(0, counts.size, max(counts.size * rows.shape[1] // MOST, 1))
+    at = np.arange(rows.shape[1]) < counts[some, None]
+    group = ids[some] if ids.size else np.broadcast_to(who[some, None], at.shape)
+    return residual_noise(x[rows[some][at]], realised[some][at], group[at])
 
 
 def _labels(name: str, labels: ArrayLike | None, n: int) -> Ints | None:

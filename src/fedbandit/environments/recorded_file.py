@@ -18,14 +18,14 @@ def recorded_file(
     *,
     n_clients: int | None = None,
     bound: float | None = None,
-    noise: float = 0.1,
+    noise: float | None = None,
     rounds: Literal["one", "all"] = "one",
 ) -> Recorded:
     """Your own arrays, replayed from an .npz file with clients, arms, means and rewards.
 
     Shapes are those of `environments.recorded`. The file may also hold `delays` (T,), `graph` (N, N), `server_of` (N,),
-    `partition` (N,), and `counts` (T,) if rounds offer different numbers of arms: the first counts[t] of round t are
-    arms, and the rest is padding.
+    `partition` (N,), `actions` (T, K), and `counts` (T,) if rounds offer different numbers of arms: the first counts[t]
+    of round t are arms, and the rest is padding.
     """
     arrays = _read(path)
     missing = [name for name in ("clients", "arms", "means", "rewards") if name not in arrays]
@@ -38,12 +38,13 @@ def recorded_file(
         _check_counts(counts, arrays["arms"], os.fspath(path))
     return recorded(
         arrays["clients"],
-        _offered(arrays["arms"], counts),
+        arrays["arms"] if arrays["arms"].ndim == 2 and counts is None else _offered(arrays["arms"], counts),
         _offered(arrays["means"], counts),
         _offered(arrays["rewards"], counts),
         n_clients=n_clients,
         bound=bound,
         noise=noise,
+        actions=None if "actions" not in arrays else _offered(arrays["actions"], counts),
         delays=arrays.get("delays"),
         rounds=rounds,
         graph=arrays.get("graph"),

@@ -22,9 +22,11 @@ from fedbandit.evaluation.estimators import (
 )
 from fedbandit.machines.link import Link
 from fedbandit.messages import Download, Request, Upload, encoded_size
+from fedbandit.model import RidgeModel
 from fedbandit.policies import Greedy, Policy
 from fedbandit.privacy import Guarantee
 from fedbandit.structures import Central, Everyone
+from fedbandit.structures.action_model import ActionModel
 from fedbandit.system import System
 from fedbandit.tails import chi_square_tail
 from fedbandit.types import Array, Ints
@@ -181,14 +183,14 @@ def evaluate_frozen(
     for t in counted(split, progress):
         federation.teach(t)
     later = np.arange(split, log.n_decisions)
-    p, rewards, theta = log.propensities[later], log.rewards[later], _ridge(log, split)
+    p, rewards, predict = log.propensities[later], log.rewards[later], _regression(log, split)
     arms, taken, of_policy = np.zeros(later.size, dtype=np.int64), np.zeros(later.size), np.zeros(later.size)
     for i in counted(later.size, progress):
         chances = federation.ask(split + i, Greedy() if greedy else None)
         arms[i], taken[i] = chances.argmax(), chances[log.chosen[split + i]]
-        of_policy[i] = chances @ (log.offered(split + i) @ theta)
+        of_policy[i] = chances @ predict(log.offered(split + i))
     weights = taken / p
-    of_logged = log.contexts(later, log.chosen[later]) @ theta
+    of_logged = predict(log.contexts(later, log.chosen[later]))
     ess, hits = effective_sample_size(weights), rewarded(weights, rewards)
     manner = "taking the largest estimated mean" if greedy else "exploring as the policy does"
     return federation.evaluation(
@@ -235,7 +237,7 @@ class _Federation:
                 "each of which decides and learns for itself, and a coordinator."
             )
         n_clients = 1 if together else log.n_clients
-        world = World(n_clients, log.dim, log.n_decisions, noise=0.5 * float(np.ptp(log.rewards)), bound=log.bound)
+        world = World(n_clients, log.dim, log.n_decisions, noise=log.noise, bound=log.bound, actions=log.n_actions)
         world = altered(world, measured_bound=log.measured_bound)
         self.log = log
         self.system = system
@@ -289,10 +291,11 @@ class _Federation:
 
 def carried_bytes(link: Link) -> int:
     """The encoded size of all that was carried."""
-    dim = link.system.structure.shared_dim(link.world)
-    sizes = (encoded_size(kind, dim) for kind in (Upload, Download, Request))
+    dim, blocks = link.system.structure.shared_dim(link.world), 0 if link.world.actions else None
+    sizes = (encoded_size(kind, dim, blocks) for kind in (Upload, Download, Request))
     counts = (link.uploads, link.downloads, link.control_messages)
-    return sum(size * count for size, count in zip(sizes, counts, strict=True))
+    one = encoded_size(Upload, dim, 1) - encoded_size(Upload, dim, 0)
+    return sum(size * count for size, count in zip(sizes, counts, strict=True)) + one * int(link.blocks.sum())
 
 
 def _require_log(log: LoggedDecisions) -> None:
@@ -314,11 +317,13 @@ def _require_plausible(log: LoggedDecisions) -> None:
         )
 
 
-def _ridge(log: LoggedDecisions, split: int) -> Array:
-    """θ of one ridge regression (λ = 1) of logged rewards on contexts."""
-    x = log.contexts(np.arange(split), log.chosen[:split])
-    theta: Array = np.linalg.solve(x.T @ x + np.eye(log.dim), x.T @ log.rewards[:split]).astype(np.float64)
-    return theta
+def _regression(log: LoggedDecisions, split: int) -> Callable[[Array], Array]:
+    """A ridge regression (λ = 1) of logged rewards on contexts, or one for each action."""
+    rows, y = log.contexts(np.arange(split), log.chosen[:split]), log.rewards[:split]
+    model = ActionModel(log.n_actions, log.dim, 1.0) if log.n_actions else RidgeModel(log.dim, 1.0)
+    for x, reward in zip(rows, y.tolist(), strict=True):
+        model.observe(x, reward)
+    return model.means
 
 
 def _few_rewards(used: int, hits: int) -> list[str]:

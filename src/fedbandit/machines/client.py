@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedbandit.actions import check_rows
 from fedbandit.errors import FedbanditError, number, require, shown, whole_number
 from fedbandit.machines.exchange import Exchange, start_with
 from fedbandit.messages import Message
@@ -77,7 +78,9 @@ class ClientMachine(Exchange):
         drawn = None if source is None else (lambda _: source)
         super().__init__(member, model, told, world, seed, number=self._number, source=drawn)
         start_with(self, told.sharing(world) if sharing is None else sharing)
-        self.context_dim = world.dim
+        self.context_dim = world.dim + (world.actions > 0)
+        """The length of a context; with actions of their own, rows (action, features)."""
+        self.actions = world.actions
         self.bound = world.bound
         self.steps = 0
         """Arms chosen so far: the counter of the policy's random stream."""
@@ -101,7 +104,7 @@ class ClientMachine(Exchange):
     # Choosing
 
     def select(self, arms: ArrayLike, *, explore: float = 0.0, propensity: bool = False) -> Choice:
-        """Choose one of the arms, given as a (K, d) array of contexts.
+        """Choose one of the arms, given as a (K, d) array of contexts; with actions of their own as `actions.as_rows`.
 
         With probability `explore` any arm is chosen instead, all equally likely. With `propensity` the choice says how
         probable it was: p = explore/K + (1 − explore) p_policy.
@@ -149,7 +152,10 @@ class ClientMachine(Exchange):
             raise FedbanditError(f"arms is {shown(arms)}, but must be a (K, {d}) array of numbers.") from None
         if X.ndim != 2 or len(X) == 0 or X.shape[1] != d:
             raise FedbanditError(f"The shape of arms is {X.shape}, but must be (K, {d}) with at least one arm.")
-        longest = math.sqrt(float((X * X).sum(axis=1).max()))
+        if self.actions:
+            check_rows(X, self.actions)
+        x = X[:, 1:] if self.actions else X
+        longest = math.sqrt(float((x * x).sum(axis=1).max()))
         if not longest <= self.bound * (1 + 1e-9):
             if not np.isfinite(X).all():
                 raise FedbanditError("An arm's context is not finite.")

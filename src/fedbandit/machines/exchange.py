@@ -58,7 +58,8 @@ from fedbandit.protocols.trigger import Watched, timed_growth
 from fedbandit.sharing import LocalModel, Sharing, prior_share
 from fedbandit.state import State, StateError, Varying, require_like
 from fedbandit.streams import Purpose, generator
-from fedbandit.sums import Sums, add, nothing, zero_sums
+from fedbandit.structures.action_model import ActionModel
+from fedbandit.sums import Form, Sums, add, arrays_of, sums_of
 from fedbandit.system import System
 from fedbandit.world import World
 
@@ -86,6 +87,7 @@ class Exchange:
     ) -> None:
         self.member = member
         self.dim = system.structure.shared_dim(world)
+        self.form = Form(self.dim, world.actions)
         self.ridge = system.ridge
         self.protocol = system.protocol
         self.exploring = False
@@ -104,10 +106,10 @@ class Exchange:
         self._model = model
         self._unread: Download | None = None
         self._on_top: dict[int, Upload] = {}  # uploads that no download has contained yet, the last ones
-        self._settled = nothing(self.dim)  # the sum of those before them
+        self._settled = self.form.nothing()  # the sum of those before them
         self._settled_to = 0  # the last of these
         self._epoch = 0
-        self._told = zero_sums(self.dim)  # what a peer has told the others itself
+        self._told = self.form.zero()  # what a peer has told the others itself
         # Observations uploaded and log det when it was last served; None where triggers look at what is pending.
         # So too in secure sums: whoever was absent from one does not ask for the next at once.
         since_served = system.protocol.since_served or (system.privacy.pooled and system.privacy.site == "client")
@@ -174,14 +176,15 @@ class Exchange:
         waits = sums.n == 0 and not says_what_it_knows(self.protocol)
         model = self._model if waits and self._unread is not None and not self._unread.slack.headstart else self.model
         if self.spent and sums.n > 0:
-            sums = zero_sums(self.dim)
+            sums = self.form.zero()
             self.exhausted = True
         else:
             if self.stream is not None and sums.n > 0:
                 sums = self.stream.release(sums)
             model.mark_sent()
         self.sequence += 1
-        upload = Upload(self.member, self.sequence, sums, known_by(model, self.protocol, self._counts_only))
+        known = known_by(model, self.protocol, self._counts_only)
+        upload = Upload(self.member, self.sequence, sums, known, self.form.actions)
         self.outbox[self.sequence] = self._on_top[self.sequence] = upload
         return upload
 
@@ -202,7 +205,7 @@ class Exchange:
         if stream.may_release(sums.n):
             model.mark_sent()
         else:
-            sums, self.exhausted = zero_sums(self.dim), True
+            sums, self.exhausted = self.form.zero(), True
         n, words = stream.contributed + sums.n, stream.contribute(epoch, included, sums)
         return [Contribution(self.member, epoch, n, words, stream.excess)]
 
@@ -222,14 +225,15 @@ class Exchange:
             case Threshold(_, threshold):
                 self.threshold = self._agreed = threshold
             case Download():
-                require(message.sums.b.size == self.dim, "the dimension", message.sums.b.size, f"{self.dim}")
+                if not self.form.fits(message.sums):
+                    raise FedbanditError(f"The coordinator sent statistics {self.form.said(message.sums)}.")
                 if message.acknowledged < self._settled_to:
                     return []  # overtaken by ON_TOP receipts: what it lacks cannot be told apart any more
                 self.threshold = self._agreed
                 self._acknowledged(message.acknowledged)
                 if message.version > self.version:
                     self._on_top = {n: upload for n, upload in self._on_top.items() if n > message.acknowledged}
-                    self._settled = nothing(self.dim)
+                    self._settled = self.form.nothing()
                     self._unread = message
             case Collect(_, epoch, included) if epoch > self._epoch:
                 self._epoch = epoch
@@ -252,7 +256,7 @@ class Exchange:
         """Take what peers have told, given what this one told itself: as a download, but nothing is acknowledged."""
         self.outbox.clear()
         self._on_top.clear()
-        self._settled = nothing(self.dim)
+        self._settled = self.form.nothing()
         self._told = told
         self._unread = message
 
@@ -295,7 +299,7 @@ class Exchange:
             if part is None:
                 return stream.own, None  # overtaken: the total of a later epoch will come
         if not self._keeps_own:
-            return zero_sums(self.dim), message.sums
+            return self.form.zero(), message.sums
         if isinstance(stream, SumStream):
             assert part is not None
             return stream.own, _without(message.sums, part)
@@ -326,7 +330,7 @@ class Exchange:
             **({} if self._served is None else {"served": list(self._served)}),
         }
         arrays: dict[str, NDArray[Any]] = {f"model.{name}": array for name, array in statistics.items()}
-        arrays |= {"settled.V": self._settled.V, "settled.b": self._settled.b}
+        arrays |= {f"settled.{name}": array for name, array in arrays_of(self._settled).items()}
         uploads = list(self._on_top.items())
         if self.stream is not None:
             arrays |= {f"stream.{key}": np.array(value) for key, value in self.stream.state().items()}
@@ -344,6 +348,10 @@ class Exchange:
     def varying(self) -> Varying:
         """The arrays of a state that depend on what has happened."""
         uploads: Varying = {"upload.*": (np.uint8, (encoded_size(Upload, self.dim),))}
+        if isinstance(self._model, ActionModel):  # how much there is depends on how many actions were observed
+            kept = {"model": self._model.varying(), "settled": self.form.varying("s")}
+            blocks = {f"{part}.{name}": rule for part, rules in kept.items() for name, rule in rules.items()}
+            uploads = {"upload.*": None, **blocks}
         # A stream that an older version began may have another memory: it knows what to do.
         memory = {"coded", "memory"} & set({} if self.stream is None else self.stream.state())
         return {**uploads, **{f"stream.{name}": None for name in memory}}
@@ -372,7 +380,7 @@ class Exchange:
             raise StateError(f"The stored uploads are {list(self._on_top)}, but must be {header['not_downloaded']}.")
         self.outbox = {number: self._on_top[number] for number in header["unacknowledged"]}
         self._settled_to, settled = header["settled"]
-        self._settled = Sums(arrays["settled.V"], arrays["settled.b"], settled)
+        self._settled = sums_of(_named(arrays, "settled."), settled)
         if self.stream is not None:
             self.stream.restore(_named(arrays, "stream."))
 

@@ -6,6 +6,9 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Generic, NamedTuple, TypeVar
 
+import numpy as np
+
+from fedbandit.encoded_sums import count_blocks
 from fedbandit.machines.client import Choice, ClientMachine
 from fedbandit.machines.exchange import Exchange
 from fedbandit.messages import (
@@ -25,8 +28,9 @@ from fedbandit.privacy.privacy import Releases
 from fedbandit.privacy.published_total import PublishedTotal
 from fedbandit.state import State, joined, parts_of
 from fedbandit.streams import Purpose, generator
+from fedbandit.sums import Sums
 from fedbandit.system import System
-from fedbandit.types import Array
+from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
 
@@ -56,6 +60,9 @@ class Carrier(Generic[Client]):
         self.coordinator = self.system.coordinator(world, seed)
         self.clients: dict[int, Client] = {}
         self.uploads = self.downloads = self.control_messages = 0
+        self.blocks: Ints = np.zeros(2, dtype=np.int64)
+        """With a θ for each action: how many blocks uploads, and downloads, had in all."""
+        self._counted: tuple[Sums | None, int] = None, 0  # of the last download: many members are sent the same
         self.sent_by: Counter[int] = Counter()
         self.received_by: Counter[int] = Counter()
         self.start = self.system.sharing(world)
@@ -120,13 +127,21 @@ class Carrier(Generic[Client]):
         match message:
             case Upload() | Contribution():
                 self.uploads += counted
+                self._count_blocks(0, message)
                 self.sent_by[message.member] += counted
             case Download():
                 self.downloads += counted
+                self._count_blocks(1, message)
                 self.received_by[message.member] += counted
             case Request() | Collect() | Threshold():
                 self.control_messages += 1
         return decode(encode(message)) if self._encoded else message
+
+    def _count_blocks(self, way: int, message: Message) -> None:
+        if isinstance(message, Upload | Download) and message.actions:
+            if self._counted[0] is not message.sums:
+                self._counted = message.sums, count_blocks(message.sums)
+            self.blocks[way] += self._counted[1]
 
     def next_wake(self, done: int) -> int:
         """After how many rounds `end_round` has something to do next, if `done` are over."""
@@ -168,6 +183,7 @@ class Carrier(Generic[Client]):
         header = {
             "joined": sorted(self._joined),
             "counts": [self.uploads, self.downloads, self.control_messages],
+            **({"blocks": self.blocks.tolist()} if self.world.actions else {}),
             "clients": sorted(self.clients),
         }
         states = {f"client.{i}": client.state() for i, client in self.clients.items()}
@@ -179,6 +195,8 @@ class Carrier(Generic[Client]):
         """Go on from there."""
         self._joined = set(state.header["joined"])
         self.uploads, self.downloads, self.control_messages = state.header["counts"]
+        if self.world.actions:
+            self.blocks = np.array(state.header["blocks"], dtype=np.int64)
         parts = parts_of(state)
         self.clients = {}
         for i in state.header["clients"]:

@@ -37,7 +37,7 @@ class Server(ABC):
     """
 
     def __init__(self, system: System, world: World, seed: int = 0, *, waiting: int = 10_000) -> None:
-        self.dim = world.dim
+        self.dim = world.dim + (world.actions > 0)  # of a context; with actions of their own, rows (action, features)
         self._policy = system.policy.told(system.as_seen(world))
         self._key = policy_key(seed)
         self._rewards = reward_plan(system.privacy.reward_rule, seed)

@@ -162,6 +162,7 @@ class Schema:
 _UNSOUND = {
     "system": "another system",
     "dim": "statistics of another length",
+    "actions": "statistics of other actions",
     "seed": "random choices would begin anew",
     "d_global": "another part is shared",
     "schema": "features would mean something else",

@@ -40,3 +40,8 @@ class Refusal(FedbanditError):
         super().__init__(sentence)
         self.kind = kind
         self.status = STATUS[kind]
+
+
+def as_json(refusal: Refusal) -> dict[str, str]:
+    """A refusal as clients read it."""
+    return {"error": str(refusal), "kind": refusal.kind}

@@ -26,6 +26,7 @@ from fedbandit.privacy.sum_stream import SumStream
 from fedbandit.protocols.protocol import says_what_it_knows
 from fedbandit.sharing import LocalModel, Share, prior_share
 from fedbandit.streams import policy_key
+from fedbandit.structures.action_model import ActionModel
 from fedbandit.structures.two_part_model import TwoPartModel
 
 VERSIONS = (1,)
@@ -64,7 +65,7 @@ def client_terms(agreement: Agreement, member: int) -> dict[str, Any]:
     plain: dict[str, Any] = to_json(
         {
             "capabilities": sorted(needed),
-            "contexts": {"length": machine.context_dim, "norm": machine.bound},
+            "contexts": {"length": world.dim, "norm": machine.bound},
             "features": None if agreement.schema is None else dataclasses.asdict(agreement.schema),
             "rewards": {
                 "bound": agreement.reward_bound,
@@ -166,6 +167,9 @@ def _model(model: LocalModel) -> dict[str, Any]:
         case RidgeModel():
             kind = "ridge" if model.fresh else "released"
             return {"kind": kind, "length": model.dim, "ridge": model.ridge, "partial_noise": model.partial_noise}
+        case ActionModel():
+            f, A = model.form
+            return {"kind": "per-action", "length": f, "actions": A, "ridge": model.ridge, "partial_noise": 0.0}
         case TwoPartModel():
             return {
                 "kind": "two-part",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fedbandit.model import Model, Part
-from fedbandit.policies.policy import Policy, WidthRule, best, sampled_shares
+from fedbandit.policies.policy import Policy, Spread, WidthRule, best, sampled_shares, scattered
 from fedbandit.types import Array
 from fedbandit.world import World
 
@@ -39,17 +39,23 @@ class LinPHE(WidthRule, Policy):
         """The best arm of θ̃ = θ̂ + α V(λ)⁻¹ L z with L Lᵀ = V (without ridge) and z ~ N(0, I)."""
         scores = np.zeros(len(contexts))
         for part, X in model.parts(contexts):
-            noise = semidefinite_cholesky(part.V) @ draw.normal(part.theta.size)
-            scores += X @ (part.theta + self.sampling_width(part) * (part.inverse @ noise))
+            scores += part.means(X) + scattered(part, X, self._spread, draw.normal)
         return best(scores)
 
     def propensities(self, model: Model, contexts: Array, draw: Draw) -> Array:
         """Shares of `SAMPLES` perturbed histories, all at once."""
+        return sampled_shares(model, contexts, draw, self._spread)
 
-        def spread(part: Part) -> Array:
-            return self.sampling_width(part) * (part.inverse @ semidefinite_cholesky(part.V))
+    @property
+    def _spread(self) -> Spread:
+        def root(part: Part) -> Array:
+            return np.asarray(self.sampling_width(part) * (part.inverse @ semidefinite_cholesky(part.V)))
 
-        return sampled_shares(model, contexts, draw, spread)
+        def deviations(part: Part, X: Array) -> Array:  # V(λ)⁻¹ V V(λ)⁻¹ = V(λ)⁻¹ − λ V(λ)⁻²
+            squares = part.norms(X) ** 2 - part.ridge * part.lengths(X) ** 2
+            return self.sampling_width(part) * np.sqrt(np.maximum(squares, 0.0))
+
+        return Spread(root, deviations)
 
 
 def semidefinite_cholesky(A: Array) -> Array:

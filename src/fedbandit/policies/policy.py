@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -84,11 +84,30 @@ def shares(counts: Ints) -> Array:
     return np.asarray((counts + 1 / counts.size) / (counts.sum() + 1))
 
 
-def sampled_shares(model: Model, contexts: Array, draw: Draw, spread: Callable[[Part], Array]) -> Array:
-    """How often each arm is the best of θ̂ + S z with S = spread(part) and z ~ N(0, I), in `SAMPLES` draws of z."""
+class Spread(NamedTuple):
+    """How sampled parameters scatter about θ̂: by R z with z ~ N(0, I), so that xᵀR z has this standard deviation."""
+
+    root: Callable[[Part], Array]
+    """R of a part with one θ."""
+    deviations: Callable[[Part, Array], Array]
+    """√(xᵀR Rᵀx) of each context."""
+
+
+def scattered(part: Part, X: Array, spread: Spread, normal: Callable[[int], Array]) -> Array:
+    """xᵀR z of each context, given `normal(m)`: m rows of standard normals.
+
+    Where each context has a θ of its own these are independent, so that one number each is enough.
+    """
+    if part.stacked:
+        return np.asarray((spread.deviations(part, X) * normal(len(X)).T).T)
+    return np.asarray(X @ (spread.root(part) @ normal(part.theta.size)))
+
+
+def sampled_shares(model: Model, contexts: Array, draw: Draw, spread: Spread) -> Array:
+    """How often each arm is the best of θ̂ + R z, in `SAMPLES` draws of z."""
     rng, scores = draw.sibling(0).generator(), np.zeros((len(contexts), SAMPLES))
     for part, X in model.parts(contexts):
-        scores += (X @ part.theta)[:, None] + (X @ spread(part)) @ rng.standard_normal((part.theta.size, SAMPLES))
+        scores += part.means(X)[:, None] + scattered(part, X, spread, lambda m: rng.standard_normal((m, SAMPLES)))
     return shares(np.bincount(scores.argmax(axis=0), minlength=len(contexts)))
 
 
@@ -116,11 +135,15 @@ class WidthRule:
         require(0 < number(self.confidence, "confidence", between) < 1, "confidence", self.confidence, between)
 
     def told(self, world: World) -> Self:
-        """With the world's σ, unless another is given."""
-        return self if self.noise is not None else replace(self, noise=world.noise)
+        """With the world's σ, unless another is given, and δ/A where each of A actions has a width of its own."""
+        noise = world.noise if self.noise is None else self.noise
+        return replace(self, noise=noise, confidence=self.confidence / max(world.actions, 1))
 
-    def width(self, part: Part) -> float:
-        """α, the factor of ‖x‖_{V(λ)⁻¹}; more than the formula where statistics are not exact (`Slack`)."""
+    def width(self, part: Part) -> float | Array:
+        """α, the factor of ‖x‖_{V(λ)⁻¹}; more than the formula where statistics are not exact (`Slack`).
+
+        An array, one for each context, where each has a θ of its own.
+        """
         if self.alpha is not None:
             return self.alpha
         deviation = self._deviation(part.logdet, part.partial_noise)
@@ -130,7 +153,7 @@ class WidthRule:
         """The factor of ‖V(λ)⁻¹x‖₂: a bound of the noise in b − Vθ. A fixed α stands for everything."""
         return part.slack.noise if self.alpha is None else 0.0
 
-    def sampling_width(self, part: Part) -> float:
+    def sampling_width(self, part: Part) -> float | Array:
         """One factor for policies that sample a parameter: ‖V(λ)⁻¹x‖₂ ≤ λ_max(V(λ)⁻¹)^½ ‖x‖_{V(λ)⁻¹}."""
         noise = self.noise_width(part)
         if noise == 0.0:
@@ -143,13 +166,16 @@ class WidthRule:
         if self.alpha is not None:
             return Width(self.alpha, sigma, fixed=True)
         _, logdet = np.linalg.slogdet(sums.V / ridge + np.eye(sums.b.size))
-        return Width(self._deviation(float(logdet), 0.0) + math.sqrt(ridge), sigma)
+        return Width(float(self._deviation(float(logdet), 0.0)) + math.sqrt(ridge), sigma)
 
     def at_posterior(self, world: World) -> Self:
         """With α = σ unless another is given: what is sampled then is the posterior of a Gaussian model."""
         told = WidthRule.told(self, world)
         return told if told.alpha is not None else replace(told, alpha=told.noise)
 
-    def _deviation(self, logdet: float, partial_noise: float) -> float:
+    def _deviation(self, logdet: float | Array, partial_noise: float) -> float | Array:
         assert self.noise is not None, "a policy is told the world before it chooses"
-        return (self.noise + partial_noise) * math.sqrt(max(logdet, 0.0) + 2 * math.log(1 / self.confidence))
+        surprise = 2 * math.log(1 / self.confidence)
+        if isinstance(logdet, np.ndarray):
+            return (self.noise + partial_noise) * np.sqrt(np.maximum(logdet, 0.0) + surprise)
+        return (self.noise + partial_noise) * math.sqrt(max(logdet, 0.0) + surprise)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Message, Restate, Upload
 from fedbandit.sharing import Groups, Members, Sharing, no_members
-from fedbandit.sums import Sums, nothing
+from fedbandit.sums import Form, Sums, nothing, place
 from fedbandit.types import Ints
 
 _NAMES = ("V", "b", "n", "releases")
@@ -34,10 +34,10 @@ class Contributions:
     in the sums and no present member's.
     """
 
-    def __init__(self, slot_of: Ints, dim: int, slots: int) -> None:
+    def __init__(self, slot_of: Ints, form: Form, slots: int) -> None:
         self.slot_of = slot_of
-        self.own = no_members(slot_of.size, dim)
-        self.gone = no_members(slot_of.size, dim, slots)
+        self.own = no_members(slot_of.size, form)
+        self.gone = no_members(slot_of.size, form, slots)
         self.aside = np.zeros(slot_of.size, dtype=np.bool_)
         self._lost: dict[int, Sums] = {}
 
@@ -58,7 +58,9 @@ class Contributions:
     def restate(self, member: int, sums: Sums, releases: int) -> None:
         """All that a member has uploaded from its present state is this, in so many releases."""
         lost, own = self._lost.get(member), self.own
-        own.V[member], own.b[member], own.n[member] = sums
+        own.V[member], own.b[member], own.n[member] = 0.0, 0.0, sums.n
+        at = place(member, sums)
+        own.V[at], own.b[at] = sums.V, sums.b
         if lost is not None:
             own.V[member] += lost.V
             own.b[member] += lost.b
@@ -124,7 +126,7 @@ class Contributing(typing.Protocol):
     members: Members
     sharing: Sharing
     slot_of: Ints
-    dim: int
+    form: Form
     applied: dict[int, int]
     owed: dict[int, int]
     joined: NDArray[np.bool_]
@@ -147,7 +149,7 @@ class Contributing(typing.Protocol):
 
     def keep_contributions(self) -> Contributions:
         """From now on, keep each member's sums apart too."""
-        self.contributions = Contributions(self.slot_of, self.dim, len(self.members.V))
+        self.contributions = Contributions(self.slot_of, self.form, len(self.members.V))
         self.contributions.start_from(self.members)
         return self.contributions
 
@@ -164,7 +166,7 @@ class Contributing(typing.Protocol):
         self.check_member(member)
         if self.contributions is None:
             raise FedbanditError("This coordinator keeps no member's sums apart, so none can be stated anew.")
-        check_upload(Upload(member, message.sequence, message.sums, message.known), self.dim)
+        check_upload(Upload(member, message.sequence, message.sums, message.known), self.form)
         self.contributions.restate(member, message.sums, message.releases)
         self.applied[member] = message.sequence
         return self._sum_up(member)
@@ -192,14 +194,15 @@ class Contributing(typing.Protocol):
         return self.send_shares(concerned[self.sent[concerned] > 0].tolist())
 
 
-def check_upload(upload: Upload, dim: int) -> None:
-    """Refuse statistics of another dimension and numbers that are none; what they may say is the network's to check."""
-    V, b, _ = upload.sums
-    if b.shape != (dim,) or V.shape != (dim, dim):
-        raise FedbanditError(f"Client {upload.member} sent statistics of dimension {b.size}, expected {dim}.")
+def check_upload(upload: Upload, form: Form) -> None:
+    """Refuse statistics of another form and numbers that are none; what they may say is the network's to check."""
+    V, b, n = upload.sums
+    if not form.fits(upload.sums):
+        raise FedbanditError(f"Client {upload.member} sent statistics {form.said(upload.sums)}.")
     if not math.isfinite(upload.known):
         raise FedbanditError(f"Client {upload.member} says that it knows {upload.known}, which is not finite.")
-    if upload.sums is not nothing(dim) and not (np.isfinite(V).all() and np.isfinite(b).all()):
+    untouched = n == 0 and upload.sums is nothing(len(b))
+    if not untouched and not (np.isfinite(V).all() and np.isfinite(b).all()):
         raise FedbanditError(f"Client {upload.member} sent statistics that are not finite.")
 
 

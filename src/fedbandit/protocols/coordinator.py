@@ -32,12 +32,13 @@ from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Contribution, Download, Join, Message, Upload
+from fedbandit.model import LogDet
 from fedbandit.protocols.contributions import Contributing, check_upload, is_retry
 from fedbandit.protocols.pool import Pool, Privatiser
 from fedbandit.sharing import NEVER, Groups, Noise, Share, Sharing, no_members
 from fedbandit.state import State, StateError, require_like
-from fedbandit.sums import Sums
-from fedbandit.types import Array, Ints
+from fedbandit.sums import Form, Sums
+from fedbandit.types import Ints
 from fedbandit.world import World
 
 NOTHING_COUNTED = -1e300
@@ -60,7 +61,8 @@ class Coordinator(Contributing):
         N = world.n_clients
         self.sharing = sharing
         self.slot_of: Ints = sharing.group_of if isinstance(sharing, Groups) else np.arange(N)  # −1: no member
-        self.members = no_members(N, dim, int(self.slot_of.max()) + 1)
+        self.form = Form(dim, world.actions)
+        self.members = no_members(N, self.form, int(self.slot_of.max()) + 1)
         self.dim = dim
         self.ridge = ridge
         self.noise = noise
@@ -78,7 +80,7 @@ class Coordinator(Contributing):
         self.streams: dict[int, Privatiser] = {}
         self.pool: Pool | None = None  # of everybody together, where one total is all that is noised
         self.contributions = None
-        self._logdet: tuple[Array, float] = np.zeros(0), 0.0  # of the last matrix that was asked for
+        self._logdet = LogDet(ridge)
 
     # What a protocol says
 
@@ -208,7 +210,7 @@ class Coordinator(Contributing):
         self.check_member(member)
         if is_retry(upload, self.applied.get(member, 0)):
             return False
-        check_upload(upload, self.dim)
+        check_upload(upload, self.form)
         stream = self._stream(member)
         if stream is not None and sums.n > 0:
             sums = stream.release(sums)
@@ -302,7 +304,8 @@ class Coordinator(Contributing):
         self.mixed[at] = self.has_others(at, share)
         sums, slack, own = share
         last = self.applied if self.pool is None else self.pool.included
-        return [Download(i, self.version, last.get(i, 0), sums, slack, own) for i in at.tolist()]
+        A = self.form.actions
+        return [Download(i, self.version, last.get(i, 0), sums, slack, own, A) for i in at.tolist()]
 
     def send_shares(self, who: Iterable[int]) -> Messages:
         """Send each of these members its share; those who get the same one, in the same version."""
@@ -318,10 +321,7 @@ class Coordinator(Contributing):
 
     def logdet(self, share: Share) -> float:
         """log det V(λ)/det λI of a share, as a model that adopts it has it."""
-        V = share.sums.V
-        if self._logdet[0] is not V:  # whoever is measured is often sent what was measured
-            self._logdet = V, float(np.linalg.slogdet(V / self.ridge + np.eye(self.dim))[1])
-        return self._logdet[1] + share.slack.offset
+        return self._logdet(share.sums.V) + share.slack.offset
 
     # How it is kept
 

@@ -51,7 +51,7 @@ def settle_factor(name: str, value: Factor, rules: Rules, world: World) -> float
 
 def growth_releases(world: World, least_growth: float) -> int:
     """How often a log-determinant can grow by `least_growth` in this world, for a ridge of 10⁻³ or more."""
-    largest = world.dim * math.log1p(world.horizon * world.bound**2 / (world.dim * 1e-3))
+    largest = world.parameters * math.log1p(world.horizon * world.bound**2 / (world.parameters * 1e-3))
     return min(world.horizon, 1 + int(largest / least_growth)) if least_growth > 0 else world.horizon
 
 

@@ -16,7 +16,7 @@ from fedbandit.protocols.protocol import MessageProtocol
 from fedbandit.protocols.trigger import CountGrowth, Joining, Reads, Says, TimedGrowth, Trigger, as_thresholds
 from fedbandit.sharing import Noise, Sharing
 from fedbandit.state import State
-from fedbandit.sums import zero_sums
+from fedbandit.sums import Sums
 from fedbandit.world import World
 
 
@@ -31,10 +31,10 @@ def theorem_threshold(world: World) -> float:
 
 
 THRESHOLD_RULES = {
-    "T/(N^2 d log T)": lambda w: w.horizon / (w.n_clients**2 * w.dim * _log_horizon(w)),
-    "T/(N^1.5 d log T)": lambda w: w.horizon / (w.n_clients**1.5 * w.dim * _log_horizon(w)),
-    "T/(N d log T)": lambda w: w.horizon / (w.n_clients * w.dim * _log_horizon(w)),
-    "T/(d log T)": lambda w: w.horizon / (w.dim * _log_horizon(w)),
+    "T/(N^2 d log T)": lambda w: w.horizon / (w.n_clients**2 * w.parameters * _log_horizon(w)),
+    "T/(N^1.5 d log T)": lambda w: w.horizon / (w.n_clients**1.5 * w.parameters * _log_horizon(w)),
+    "T/(N d log T)": lambda w: w.horizon / (w.n_clients * w.parameters * _log_horizon(w)),
+    "T/(d log T)": lambda w: w.horizon / (w.parameters * _log_horizon(w)),
     "theorem": theorem_threshold,
 }
 """Thresholds by name: the first two are Async-LinUCB's App. E, Table 1, the next two those of its authors' code, and
@@ -147,7 +147,7 @@ class SynchronousCoordinator(Coordinator):
         super().__init__(sharing, world, dim, ridge, noise)
         self.warm = warm
         self.regrouping = False
-        self._empty = zero_sums(dim)
+        self._empty = Sums(np.zeros_like(self.members.V[0]), np.zeros_like(self.members.b[0]), 0)
 
     def receive(self, message: Message) -> Messages:
         """Apply a Join, a Request or an Upload."""
@@ -192,7 +192,8 @@ class SynchronousCoordinator(Coordinator):
             return self.send_shares(members)
         sent = self.send_shares(i for i in members if self.joined[i])
         absent = (i for i in members if not self.joined[i])
-        return sent + [Download(i, self.version, self.applied.get(i, 0), self._empty) for i in absent]
+        empty = Download(0, self.version, 0, self._empty, actions=self.form.actions)
+        return sent + [replace(empty, member=i, acknowledged=self.applied.get(i, 0)) for i in absent]
 
     def state(self) -> State:
         """Also what the call is for."""

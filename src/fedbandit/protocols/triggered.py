@@ -275,7 +275,8 @@ class Star(Coordinator):
 
     def _note_fresh(self, member: int, group: Ints) -> None:
         """Nobody of a group was stale."""
-        if isinstance(self.sharing, Groups) and self.sharing.as_it_is and self.noise is None and not self.counting:
+        plain = self.noise is None and not self.counting and not self.form.actions
+        if plain and isinstance(self.sharing, Groups) and self.sharing.as_it_is:
             share, slot = self.share(member), int(self.slot_of[member])
             due = float((self.known[group] + self.log_gamma[group]).min())
             inverse = np.linalg.inv(share.sums.V + self.ridge * np.eye(self.dim))

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit.errors import require
-from fedbandit.model import Model, RidgeModel
+from fedbandit.model import Model
+from fedbandit.sharing import LocalModel
 from fedbandit.state import State
 from fedbandit.structures.serving import NoiseOnGraph, Serving
 from fedbandit.structures.structure import Structure
@@ -84,14 +85,14 @@ class Central(Structure):
 
     def serve(self, world: World, users: Ints, ridge: float, noise: NoiseOnGraph | None = None) -> Serving:  # noqa: ARG002
         """One model for all."""
-        return OneModel(world.dim, ridge)
+        return OneModel(self.model(world, 0, ridge))
 
 
 class OneModel(Serving):
     """The model of everybody."""
 
-    def __init__(self, dim: int, ridge: float) -> None:
-        self._model = RidgeModel(dim, ridge)
+    def __init__(self, model: LocalModel) -> None:
+        self._model = model
 
     def stream_of(self, user: int) -> int:  # noqa: ARG002
         """That of client 0, for everybody."""

@@ -9,6 +9,7 @@ import numpy as np
 from fedbandit.errors import FedbanditError
 from fedbandit.model import RidgeModel
 from fedbandit.sharing import Groups, LocalModel, Sharing
+from fedbandit.structures.action_model import ActionModel
 from fedbandit.structures.serving import NoiseOnGraph, Serving
 from fedbandit.types import Ints
 from fedbandit.world import World
@@ -64,6 +65,8 @@ class Structure(Protocol):
 
     def model(self, world: World, member: int, ridge: float) -> LocalModel:  # noqa: ARG002 - all are alike
         """What a client chooses with and learns, before it has heard anything."""
+        if world.actions:
+            return ActionModel(world.actions, world.dim, ridge)
         return RidgeModel(world.dim, ridge, fresh=self.fresh)
 
     def shared_dim(self, world: World) -> int:

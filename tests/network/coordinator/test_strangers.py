@@ -41,7 +41,7 @@ def guarded(host: Host, guard: Guard, **tls: Any) -> Iterator[int]:
     config = uvicorn.Config(make_app(host), log_config=None, ws="websockets-sansio", **tls)
     config.load()
     if config.ssl is not None:
-        from fedbandit.cli.serve import follow_certificate
+        from fedbandit.network.coordinator.serving import follow_certificate
 
         assert host.config.keys is not None
         host.renew, host.expiry = follow_certificate(config.ssl, host.config.keys, tls)

@@ -214,6 +214,8 @@ class Connection:
                 if conversation.awaits is not None and time.monotonic() - since > SECONDS_TO_ANSWER:
                     return
                 self._write_choices()
+            if self.report is not None:  # the last one, with all there is
+                await ws.send(json.dumps({"report": self.report()}))
         finally:
             listening.cancel()
             with contextlib.suppress(BaseException):

@@ -58,7 +58,7 @@ from fedbandit.network.stores import Store
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.sum_stream import SumStream
 from fedbandit.state import State, require_like, restoring, unpack, unpack_entry
-from fedbandit.sums import add, zero_sums
+from fedbandit.sums import add, arrays_of, sums_of
 from fedbandit.types import Array
 
 JOURNAL = KIND
@@ -100,7 +100,7 @@ class DurableClient:
         """The call to a secure sum that it has not answered."""
         self.asking: Request | None = None
         """A request that has to be sent."""
-        self.uploaded = zero_sums(self.machine.dim)
+        self.uploaded = self.machine.form.zero()
         """The sum of all uploads of this incarnation, if `all_uploads` are in it (not in states of format 1)."""
         self.all_uploads = True
         self.releases = 0
@@ -229,8 +229,8 @@ class DurableClient:
             if self.machine.sequence > self._safe:
                 self._make_safe()
             machine, total = self.machine, self.uploaded
-            stated = Restate(machine.member, machine.sequence, self.releases, total, machine.known())
-            self._stated = machine.sequence
+            said = machine.member, machine.sequence, self.releases, total, machine.known(), machine.form.actions
+            stated, self._stated = Restate(*said), machine.sequence
             return [Frame(self._seal(self.chain, encode(stated)), machine.sequence)]
         if self.machine.outbox:
             numbers = [n for n in sorted(self.machine.outbox) if n >= self._applied][:most]
@@ -293,7 +293,7 @@ class DurableClient:
             "chains": [[n, chain] for n, (chain, _) in made.items()],
             "uploaded": {"all": self.all_uploads, "n": self.uploaded.n, "releases": self.releases},
         }
-        total = {"uploaded.V": self.uploaded.V, "uploaded.b": self.uploaded.b}
+        total = {f"uploaded.{name}": array for name, array in arrays_of(self.uploaded).items()}
 
         def finish() -> State:
             header, arrays = finish_machine()
@@ -315,13 +315,13 @@ class DurableClient:
                     f"The client's state in {self.store.where} belongs to a federation with another agreement; "
                     "every federation needs a file of its own."
                 )
-            mine = {name: arrays.pop(name) for name in ("uploaded.V", "uploaded.b", "redeemed")}
-            d, uploaded = self.machine.dim, header["uploaded"]
-            fresh = {"uploaded.V": np.zeros((d, d)), "uploaded.b": np.zeros(d), "redeemed": np.zeros(0, dtype=np.int64)}
-            require_like(State({}, mine), State({}, fresh), {"redeemed": (np.int64, ("k",))})
+            fresh = {name: a for name, a in self.state().arrays.items() if name.startswith(("uploaded.", "redeemed"))}
+            mine, uploaded = {name: arrays.pop(name) for name in fresh}, header["uploaded"]
+            blocks = {f"uploaded.{name}": rule for name, rule in self.machine.form.varying("u").items()}
+            require_like(State({}, mine), State({}, fresh), {"redeemed": (np.int64, ("k",)), **blocks})
             self.machine.restore(State(header["machine"], arrays))
             self._made = {n: (chain, arrays[f"upload.{n}"].tobytes()) for n, chain in header["chains"]}
-            self.uploaded = self.uploaded._replace(V=mine["uploaded.V"], b=mine["uploaded.b"], n=uploaded["n"])
+            self.uploaded = sums_of({name.removeprefix("uploaded."): a for name, a in mine.items()}, uploaded["n"])
             self.all_uploads, self.releases = uploaded["all"], uploaded["releases"]
             self._redeemed = dict.fromkeys(mine["redeemed"].tolist())
         self.incarnation, self.epoch, self.chain = header["incarnation"], header["epoch"], header["chain"]

@@ -43,11 +43,12 @@ _SERVER: dict[str, type | tuple[type, ...]] = {
     "connections": int,
     "connections_per_address": int,
     "connections_per_client": int,
+    "fronts": int,
     "hosts": list,
     "origins": list,
 }
 _NEEDED = ("system", "clients", "dim", "horizon")
-_OPTIONAL = ("noise", "bound", "reward_bound", "seed", "round_seconds", "patience", "keywords", "schema",
+_OPTIONAL = ("actions", "noise", "bound", "reward_bound", "seed", "round_seconds", "patience", "keywords", "schema",
              "retract", "weight", "client_rate", "robust")  # fmt: skip
 
 
@@ -82,6 +83,8 @@ class ServerConfig:
     """In all; as many as there can be files if it is not said."""
     connections_per_address: int | None = None
     connections_per_client: int = 4
+    fronts: int = 0
+    """Processes for TLS, tokens and WebSockets, beside the one that checks, sums and writes; 0: one does it all."""
     hosts: tuple[str, ...] = ()
     """Names in a Host header, beside those of loopback and `host`, that are answered without keys."""
     origins: tuple[str, ...] = ()
@@ -94,6 +97,7 @@ class ServerConfig:
         for name in ("connections", "connections_per_address", "connections_per_client"):
             if getattr(self, name) is not None:
                 whole_number(name, getattr(self, name))
+        require(0 <= self.fronts <= 64, "fronts", self.fronts, "a number of processes from 0 to 64")
         for origin in self.origins:
             require(urlsplit(str(origin)).scheme in ("http", "https"), "an origin", origin, "like https://shop.example")
         if not self.federations:
@@ -183,6 +187,7 @@ def _federation(name: str, table: dict[str, Any]) -> FederationConfig:
             n_clients=whole_number("clients", table["clients"]),
             dim=whole_number("dim", table["dim"]),
             horizon=whole_number("horizon", table["horizon"]),
+            actions=whole_number("actions", table.get("actions", 0), 0),
             noise=number(table.get("noise", 0.1), "noise", "a finite number ≥ 0", at_least=0.0),
             bound=number(table.get("bound", 1.0), "bound", "a finite number > 0", at_least=0.0),
         )

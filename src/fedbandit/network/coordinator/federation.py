@@ -351,7 +351,7 @@ class Federation(RecordedFederation):
             raise fault
         self.limits.check_horizon(n, self._observations() - record.observations + own)
         counts = self.machine.members.n[self.machine.joined] if self.rules.compares else None
-        self.rules.check(record.name, n, self.dim, own, counts, at - record.enrolled)
+        self.rules.check(record.name, n, self.agreement.world.parameters, own, counts, at - record.enrolled)
 
     def _observations(self) -> int:
         """Of everybody, whether they are set aside or not; counted once for many uploads."""

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
 
 from fedbandit._version import __version__
 from fedbandit.errors import FedbanditError
@@ -29,6 +29,9 @@ from fedbandit.network.credentials import Credentials, Identity
 from fedbandit.network.envelope import unseal
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import Store, StoreError, open_store
+
+if TYPE_CHECKING:
+    from fedbandit.network.coordinator.fronts import Fronts
 
 MOST_AT_ONCE = 256
 """Frames that share one write to the store."""
@@ -260,6 +263,8 @@ class Host:
         self.unauthenticated = 0
         """Requests with no credentials, or wrong ones."""
         self.guard: Guard | None = None
+        self.fronts: Fronts | None = None
+        """Processes that have the connections instead of this one."""
         self.expiry: Callable[[], float | None] = lambda: None
         """When the certificate expires."""
         self.renew: Callable[[], bool] = lambda: False

@@ -15,7 +15,7 @@ from fedbandit.network.refusal import Refusal
 from fedbandit.privacy.bounds import chi_bound, gram_bound, reward_noise_bound
 from fedbandit.privacy.mechanism import Mechanism, noise_std
 from fedbandit.structures import GlobalLocal
-from fedbandit.sums import Sums
+from fedbandit.sums import BlockSums, Form, Sums
 from fedbandit.system import System
 from fedbandit.types import Array
 from fedbandit.world import World
@@ -44,7 +44,8 @@ class Limits:
     The second is V ⪰ 0 and, by Cauchy–Schwarz in every direction, |⟨a, b⟩|² ≤ n B² aᵀVa. Noise N in V and h in b moves
     eigenvalues by at most ‖N‖ + ‖h‖: `gram` and `reward` bound these two (0 where nothing is noised, as follows from
     the system's privacy part). n, and everybody's n together, are at most the declared horizon, so that whatever was
-    accepted can be added up and sent. Where B is not finite, |b| ≤ `RESIDUALS` n L is all that is asked.
+    accepted can be added up and sent. With a θ for each action the second holds for each block, the first
+    for all of them together. Where B is not finite, |b| ≤ `RESIDUALS` n L is all that is asked.
     """
 
     dim: int
@@ -53,6 +54,7 @@ class Limits:
     gram: float = 0.0
     reward: float = 0.0
     horizon: int = 2**53 - 1
+    actions: int = 0
 
     @classmethod
     def of(cls, system: System, world: World, reward_bound: float) -> Limits:
@@ -68,7 +70,8 @@ class Limits:
             largest += rule.scale * math.log(world.horizon / FAILURE)
         if isinstance(system.structure, GlobalLocal):
             largest = math.inf
-        return cls(system.structure.shared_dim(world), world.bound, largest, gram, reward, world.horizon)
+        dim = system.structure.shared_dim(world)
+        return cls(dim, world.bound, largest, gram, reward, world.horizon, world.actions)
 
     def check(self, upload: Upload, before: int = 0) -> None:
         """Refuse an upload that no observations can have led to, or one too many after `before` of everybody."""
@@ -89,24 +92,29 @@ class Limits:
     def faults(self, uploads: Sequence[Upload | Restate]) -> list[Refusal | None]:
         """Of each upload: why no observations can have led to it, if so. Their matrices are looked at together."""
         sentences = [self._fault(upload) for upload in uploads]
-        left = [k for k, upload in enumerate(uploads) if not sentences[k] and upload.sums.n > 0]
+        sound = [k for k, upload in enumerate(uploads) if not sentences[k] and upload.sums.n > 0]
+        left = [(k, block) for k in sound for block in _blocks(uploads[k].sums)]
         size = max(1, AT_ONCE // (self.dim + 1) ** 2)
         for first in range(0, len(left), size):
             part = left[first : first + size]
-            for k, sentence in zip(part, self._impossible([uploads[k].sums for k in part]), strict=True):
-                sentences[k] = sentence
+            for (k, _), sentence in zip(part, self._impossible([block for _, block in part]), strict=True):
+                sentences[k] = sentences[k] or sentence
         return [Refusal("statistics", sentence) if sentence else None for sentence in sentences]
 
     def _fault(self, upload: Upload | Restate) -> str:
         V, b, n = upload.sums
-        if b.size != self.dim:
-            return f"The statistics are of dimension {b.size}, expected {self.dim}."
+        form = Form(self.dim, self.actions)
+        if not form.fits(upload.sums):
+            return f"The statistics are {form.said(upload.sums)}."
         if not math.isfinite(upload.known):
             return _NOT_FINITE
         if n > self.horizon:
             return f"The statistics are of {n} observations, but horizon = {self.horizon}."
         if n == 0 and (V.any() or b.any()):
             return "The statistics are of no observation, but are not zero."
+        most = n * self.bound**2
+        if isinstance(upload.sums, BlockSums) and (trace := float(np.einsum("kii->", V))) > most * (1 + 1e-9):
+            return f"The trace is {trace:.6g}, but {n} contexts allow at most {most:.6g}."
         return ""
 
     def _impossible(self, sums: Sequence[Sums]) -> list[str]:
@@ -149,6 +157,13 @@ class Limits:
         if self.gram > 0 and self.reward > 0:
             say(np.linalg.eigvalsh(V)[:, 0] - slack < lowest, lambda _: _INDEFINITE)
         return sentences
+
+
+def _blocks(sums: Sums) -> list[Sums]:
+    """Each block by itself, as if all observations could be in it."""
+    if not isinstance(sums, BlockSums):
+        return [sums]
+    return [Sums(V, b, sums.n) for V, b in zip(sums.V, sums.b, strict=True)]
 
 
 def declared_noise(system: System, world: World) -> tuple[float, float]:

@@ -12,7 +12,9 @@ import resource
 import socket
 import time
 from collections import Counter
-from typing import Any
+from typing import Any, Protocol
+
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fedbandit.errors import FedbanditError
 
@@ -48,6 +50,11 @@ class Guard:
         self.busy: Counter[tuple[str, int]] = Counter()
         self.refused = 0
         self.ended = 0
+
+    @property
+    def n_open(self) -> int:
+        """Open connections."""
+        return len(self.open)
 
     def admits(self, address: str) -> bool:
         """Whether one more connection from there is not too many."""
@@ -127,3 +134,27 @@ class Listener(socket.socket):
             raise ConnectionAbortedError
         self.guard.enter(connection)
         return connection, address
+
+
+class HasGuard(Protocol):
+    """A host, or a front."""
+
+    @property
+    def guard(self) -> Guard | None:
+        """The guard of its listening socket."""
+        ...
+
+
+class Guarded:
+    """Tells the guard of the listening socket, if there is one, while a request is under way."""
+
+    def __init__(self, app: ASGIApp, host: HasGuard) -> None:
+        self.app, self.host = app, host
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on."""
+        if self.host.guard is None or not scope.get("client"):
+            await self.app(scope, receive, send)
+            return
+        with self.host.guard.request(tuple(scope["client"])):
+            await self.app(scope, receive, send)

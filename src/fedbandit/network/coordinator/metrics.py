@@ -49,11 +49,12 @@ class HostCollector(Collector):
         expires = host.expiry()
         if expires is not None:
             yield GaugeMetricFamily("fedbandit_certificate_expires", "When the certificate expires.", value=expires)
-        if host.guard is not None:
-            yield GaugeMetricFamily("fedbandit_connections", "Open connections.", value=len(host.guard.open))
-            yield GaugeMetricFamily("fedbandit_connections_most", "As many as there may be.", value=host.guard.most)
+        door = host.fronts or host.guard
+        if door is not None:
+            yield GaugeMetricFamily("fedbandit_connections", "Open connections.", value=door.n_open)
+            yield GaugeMetricFamily("fedbandit_connections_most", "As many as there may be.", value=door.most)
             refused = CounterMetricFamily("fedbandit_connections_refused", "Connections that were one too many.")
-            refused.add_metric([], host.guard.refused)
+            refused.add_metric([], door.refused)
             yield refused
 
     def _federations(self) -> Iterator[Any]:

@@ -61,7 +61,7 @@ def migrate(store: Store, name: str, new: Agreement, features: Sequence[int | No
     assert fresh is not None
     for record in old.register.by_number:
         i, V, b = record.member, kept.own.V[record.member], kept.own.b[record.member]
-        fresh.own.V[i], fresh.own.b[i] = M @ V @ M.T, M @ b
+        fresh.own.V[i], fresh.own.b[i] = M @ V @ M.T, b @ M.T
         fresh.own.n[i], fresh.own.releases[i], fresh.aside[i] = kept.own.n[i], kept.own.releases[i], kept.aside[i]
         fresh.begin_anew(i)
         past = [*record.past, (record.incarnation, record.last_heard)] if record.incarnation else record.past
@@ -86,6 +86,11 @@ def _check(old: Federation, target: Federation, features: Sequence[int | None]) 
         )
     if old.machine.contributions is None or target.machine.contributions is None:
         raise FedbanditError("A federation without members' own sums (retract = false) is not migrated.")
+    if old.agreement.world.actions != target.agreement.world.actions:
+        raise FedbanditError(
+            f"actions is {target.agreement.world.actions}, but the federation has {old.agreement.world.actions}, and "
+            "migration changes features, not actions."
+        )
     for one in (old, target):
         if one.dim != one.agreement.world.dim:
             raise FedbanditError(f"{one.agreement.system} is not migrated: only a part of its contexts is shared.")

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from fedbandit.encoded_sums import count_blocks
 from fedbandit.errors import FedbanditError, shown
 from fedbandit.machines.sums.server import OpenedSum
 from fedbandit.messages import (
@@ -73,7 +74,7 @@ class RecordedFederation:
         self.private = self.system.guarantee.basis != "none"
         self.dim = self.system.structure.shared_dim(agreement.world)
         self.limits = Limits.of(self.system, agreement.world, agreement.reward_bound)
-        self.most_bytes = SIZE + encoded_size(Upload, self.dim)
+        self.most_bytes = SIZE + encoded_size(Upload, self.dim, agreement.world.actions or None)
         self.machine = self._machine()
         self.register = Register(agreement.world.n_clients)
 
@@ -291,10 +292,12 @@ class RecordedFederation:
 
     def _address(self, answers: list[Message], at: float) -> list[Message]:
         """The messages that may be sent; a member that has not joined yet is sent what it missed when it does."""
-        records, size = self.register.by_number, encoded_size(Download, self.dim)
+        records = self.register.by_number
         known = [message for message in answers if message.member < len(records)]
         messages = [m for m in known if records[m.member].verified and not records[m.member].quarantined]
         downloads = [message for message in messages if isinstance(message, Download)]
+        blocks = count_blocks(downloads[0].sums) if downloads and downloads[0].actions else None
+        size = encoded_size(Download, self.dim, blocks)
         for message in downloads:
             records[message.member].downloads += 1
             records[message.member].bytes_down += size

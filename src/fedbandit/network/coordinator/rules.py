@@ -81,6 +81,11 @@ class Rules:
                 f"robust is refused: in {name} members may differ, so that no difference shows a lie; use it where all "
                 "members of a group have one parameter."
             )
+        if world.actions:
+            raise FedbanditError(
+                "robust is refused: members are compared by one θ, and here each action has its own; leave robust or "
+                "actions out."
+            )
         if system.privacy.perturbs != "nothing":
             raise FedbanditError(
                 "robust is refused: a single client's uploads are hidden by noise in this federation, so that nobody "

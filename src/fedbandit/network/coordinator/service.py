@@ -37,7 +37,6 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from fedbandit.messages import encode
@@ -45,12 +44,13 @@ from fedbandit.network.coordinator import admission
 from fedbandit.network.coordinator.admission import Pass, address_of, offered_protocols
 from fedbandit.network.coordinator.backup import write_backup
 from fedbandit.network.coordinator.host import Host, log, now
+from fedbandit.network.coordinator.listener import Guarded
 from fedbandit.network.coordinator.metrics import metrics
 from fedbandit.network.coordinator.overview import clients_page, overview
 from fedbandit.network.coordinator.streams import SendQueue, Stream, converse
 from fedbandit.network.credentials import Identity, Role
 from fedbandit.network.jsonable import to_json
-from fedbandit.network.refusal import Refusal
+from fedbandit.network.refusal import Refusal, as_json
 from fedbandit.network.resolved import invitation as make_invitation
 from fedbandit.network.sums import SESSION_HEADER
 
@@ -64,7 +64,11 @@ def make_app(host: Host) -> Starlette:
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         await host.open()
+        if host.fronts is not None:
+            await host.fronts.open()
         yield
+        if host.fronts is not None:
+            await host.fronts.close()
         await host.close()
 
     def identify(connection: HTTPConnection, role: Role) -> Identity:
@@ -190,21 +194,6 @@ def make_app(host: Host) -> Starlette:
     return Starlette(routes=routes, lifespan=lifespan, exception_handlers={Refusal: refuse}, middleware=middleware)
 
 
-class Guarded:
-    """Tells the guard of the listening socket, if there is one, while a request is under way."""
-
-    def __init__(self, app: ASGIApp, host: Host) -> None:
-        self.app, self.host = app, host
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on."""
-        if self.host.guard is None or not scope.get("client"):
-            await self.app(scope, receive, send)
-            return
-        with self.host.guard.request(tuple(scope["client"])):
-            await self.app(scope, receive, send)
-
-
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:"
 
 
@@ -243,4 +232,4 @@ async def _wish(request: Request, *keys: str) -> list[str]:
 
 def refused(refusal: Refusal) -> JSONResponse:
     """A refusal as an answer."""
-    return JSONResponse({"error": str(refusal), "kind": refusal.kind}, refusal.status)
+    return JSONResponse(as_json(refusal), refusal.status)

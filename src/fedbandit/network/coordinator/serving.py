@@ -1,0 +1,65 @@
+"""What a coordinator and its fronts have in common: uvicorn as it is used, and certificates."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from starlette.applications import Starlette
+
+from fedbandit.errors import FedbanditError
+from fedbandit.network.addresses import is_loopback
+from fedbandit.network.certificates import CERTIFICATE, KEY, expiry
+
+if TYPE_CHECKING:
+    from fedbandit.network.coordinator.config import ServerConfig
+
+
+def uvicorn_config(app: Starlette, most_bytes: int, tls: Mapping[str, Any], uds: str | None = None) -> uvicorn.Config:
+    """How the application is served, on sockets or on a Unix socket."""
+    config = uvicorn.Config(
+        app,
+        uds=uds,
+        log_config=None,
+        access_log=False,
+        ws="websockets-sansio",
+        ws_max_size=max(most_bytes, 4096),
+        ws_per_message_deflate=False,
+        timeout_graceful_shutdown=5,
+        server_header=False,
+        **tls,
+    )
+    config.load()
+    return config
+
+
+def follow_certificate(
+    context: ssl.SSLContext, keys: Path, tls: Mapping[str, str]
+) -> tuple[Callable[[], bool], Callable[[], float | None]]:
+    """What takes a renewed certificate, and says whether it has; and when the certificate expires."""
+    path = Path(tls["ssl_certfile"])
+    known = [path.stat().st_mtime_ns, expiry(keys)]
+
+    def renew() -> bool:
+        changed = path.stat().st_mtime_ns
+        if changed == known[0]:
+            return False
+        context.load_cert_chain(tls["ssl_certfile"], tls["ssl_keyfile"])
+        known[:] = changed, expiry(keys)
+        return True
+
+    return renew, lambda: known[1]
+
+
+def tls_files(config: ServerConfig) -> dict[str, Any]:
+    """The certificate, if there are keys; off loopback there must be one."""
+    if config.keys is None:
+        return {}
+    files = {"ssl_certfile": config.keys / CERTIFICATE, "ssl_keyfile": config.keys / KEY}
+    missing = [path for path in files.values() if not path.exists()]
+    if missing and not is_loopback(config.host):
+        raise FedbanditError(f"There is no {str(missing[0])!r}; make keys with fedbandit keys init.")
+    return {} if missing else {key: str(path) for key, path in files.items()}
