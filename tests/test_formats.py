@@ -11,7 +11,8 @@ import pytest
 
 import fedbandit as fb
 from fedbandit.engine.checkpoint import read_checkpoint
-from fedbandit.network.client.durable import JOURNAL
+from fedbandit.engine.simulation import Simulation
+from fedbandit.network.client.journal import KIND as JOURNAL
 from fedbandit.network.stores import MemoryStore
 from fedbandit.state import READERS
 from tests.fixtures.make_formats import (
@@ -108,3 +109,17 @@ def test_checkpoints(path: Path) -> None:
     whole = fb.simulate(SYSTEM, ENVIRONMENT, HORIZON, 0, engine="plain")
     assert np.array_equal(simulation.result().arms, whole.arms)
     assert simulation.result().communication.uploads == whole.communication.uploads
+
+
+def test_a_compiled_checkpoint_from_when_machines_synchronised() -> None:
+    """The fast engine has a synchronisation compiled now; what it kept before goes on as it was."""
+    system = fb.sync_linucb(threshold=0.5)
+    simulation = Simulation(system, ENVIRONMENT, HORIZON, 0, engine="fast")
+    read_checkpoint(FOLDER / "fast-checkpoint-2.npz", simulation, "fixture")
+    assert 0 < simulation.done < HORIZON
+    while not simulation.finished:
+        simulation.advance()
+    found, whole = simulation.result(), fb.simulate(system, ENVIRONMENT, HORIZON, 0, engine="fast")
+    assert np.array_equal(found.arms, whole.arms)
+    assert found.communication.uploads == whole.communication.uploads > 0
+    assert found.communication.control_messages == whole.communication.control_messages > 0

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedbandit.errors import FedbanditError
 from fedbandit.model import REFRESH_EVERY, RidgeModel, solve
-from fedbandit.sums import EXACT, Slack, Sums, zero_sums
+from fedbandit.sums import EXACT, LARGE, Slack, Sums, add, added, zero_sums
 
 RIDGE = 0.5
 
@@ -92,6 +92,37 @@ def test_members_that_are_sent_the_same_share_one_inverse() -> None:
     assert solve(sums, RIDGE) is solve(sums, RIDGE)
     assert solve(sums, RIDGE) is not solve(sums, 2 * RIDGE)
     assert solve(Sums(np.eye(3), np.ones(3), 3), RIDGE) is not solve(sums, RIDGE)
+
+
+@given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 6), min_size=1, max_size=8), st.booleans())
+@settings(deadline=None, max_examples=25)
+def test_large_sums_that_grow_by_little_are_solved_exactly(seed: int, steps: list[int], noisy: bool) -> None:
+    rng = np.random.default_rng(seed)
+    d = LARGE
+    sums = Sums(np.zeros((d, d)), np.zeros(d), 0)
+    for n in (80, *steps):
+        X = rng.standard_normal((n, d)) / 8
+        sums = add(sums, Sums(X.T @ X, X.sum(axis=0), n))
+        if noisy:  # of full rank: no few observations have added that
+            sums = add(sums, Sums(np.diag(rng.uniform(0, 0.1, d)), np.zeros(d), 0))
+        found, A = solve(sums, RIDGE), sums.V + RIDGE * np.eye(d)
+        np.testing.assert_allclose(found.inverse, np.linalg.inv(A), atol=1e-11)
+        np.testing.assert_allclose(found.theta, np.linalg.solve(A, sums.b), atol=1e-9)
+        assert found.logdet == pytest.approx(np.linalg.slogdet(A / RIDGE)[1], abs=1e-9)
+    assert max(steps) > d // 16 or found.updates == (0 if noisy else sum(steps))
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 5))
+def test_what_was_added_is_found_if_it_is_little(seed: int, n: int) -> None:
+    rng = np.random.default_rng(seed)
+    X, Y = rng.standard_normal((9, 12)), rng.standard_normal((n, 12))
+    V, W = X.T @ X, X.T @ X + Y.T @ Y
+    found = added(W, V, n)
+    assert found is not None
+    np.testing.assert_allclose(found.T @ found, Y.T @ Y, atol=1e-9)
+    assert added(W, V, n - 1) is None if n else added(V, W + np.eye(12), 3) is None
+    symmetric = rng.standard_normal((12, 12))
+    assert added(V + symmetric + symmetric.T, V, 4) is None, "that is no sum of four observations"
 
 
 def test_a_matrix_that_no_observations_can_have_is_refused() -> None:

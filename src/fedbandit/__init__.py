@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fedbandit import bounds, checks, environments, evaluation, policies, privacy, protocols, structures
     from fedbandit.engine import Result, simulate
     from fedbandit.errors import FedbanditError
+    from fedbandit.features import Features
     from fedbandit.machines.client import ClientMachine
     from fedbandit.network.client.asynchronous import AsyncClient
     from fedbandit.network.client.client import Client
@@ -62,6 +63,7 @@ _NAMES = {
     "Result": "engine",
     "simulate": "engine",
     "FedbanditError": "errors",
+    "Features": "features",
     "AsyncClient": "network.client.asynchronous",
     "Client": "network.client.client",
     "Peer": "network.peer.peer",
@@ -80,6 +82,7 @@ __all__ = [
     "Client",
     "ClientMachine",
     "Comparison",
+    "Features",
     "FedbanditError",
     "Guarantee",
     "Peer",

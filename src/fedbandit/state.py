@@ -116,6 +116,16 @@ def _client_1(state: State) -> State:
     return State({**header, "uploaded": uploaded}, {**arrays, **mine})
 
 
+def _control_messages(state: State) -> State:
+    """Compiled rows, wherever they are in a state, counted no messages without statistics before they had any."""
+
+    def converted(header: Any) -> Any:
+        header = {name: converted(value) if isinstance(value, dict) else value for name, value in header.items()}
+        return header | {"control": 0} if "deferred" in header else header
+
+    return State(converted(state.header), state.arrays)
+
+
 READERS: dict[tuple[str, int], Reader] = {
     ("client", 1): Reader(_client_1),
     ("client", 2): Reader(),
@@ -124,8 +134,9 @@ READERS: dict[tuple[str, int], Reader] = {
     ("peer", 1): Reader(_running_sums),
     ("peer", 2): Reader(),
     ("peer", 3): Reader(),  # with entries since the snapshot
-    ("checkpoint", 1): Reader(_running_sums),
-    ("checkpoint", 2): Reader(),
+    ("checkpoint", 1): Reader(lambda state: _control_messages(_running_sums(state))),
+    ("checkpoint", 2): Reader(_control_messages),
+    ("checkpoint", 3): Reader(),
 }
 """Readers by kind and number. The largest number of a kind is the one that is written."""
 

@@ -83,7 +83,7 @@ def test_a_checkpoint_goes_on_with_its_own_engine(tmp_path: Path, monkeypatch: p
     ("change", "sentence"),
     [
         ({"kind": "client"}, "which has that of a client"),
-        ({"format": 99}, r"is of format 99, written by fedbandit .* reads format 1 or 2; .* or remove the file"),
+        ({"format": 99}, r"is of format 99, written by fedbandit .* reads format 1 or 2 or 3; .* or remove the file"),
         ({"identity": "other"}, "belongs to another simulation"),
         ({"learner": {}}, "does not fit"),
     ],

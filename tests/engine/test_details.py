@@ -20,8 +20,9 @@ ALL = fb.environments.clustered(n_clients=4, dim=3, n_arms=4, n_clusters=2, roun
 @pytest.mark.parametrize(
     "system", [fb.async_linucb(gamma_upload=2.0, gamma_download=2.0), fb.sync_linucb(threshold=1.0)]
 )
-def test_what_clients_have_adds_up_to_what_all_have(env: Any, system: fb.System) -> None:
-    result = fb.simulate(system, env, 90, seed=1, engine="plain", per_client=True)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_clients_have_adds_up_to_what_all_have(env: Any, system: fb.System, engine: Any) -> None:
+    result = fb.simulate(system, env, 90, seed=1, engine=engine, per_client=True)
     mine = result.by_client
     assert mine is not None
     assert mine.uploads is not None
@@ -42,13 +43,38 @@ def test_what_clients_have_adds_up_to_what_all_have(env: Any, system: fb.System)
     assert frame.shape[0] == N
 
 
-def test_regret_by_client_does_not_depend_on_the_engine() -> None:
-    fast, plain = (fb.simulate(fb.linucb(), ENV, 120, engine=engine, per_client=True).by_client for engine in ENGINES)
+@pytest.mark.parametrize(
+    ("system", "env"),
+    [
+        (fb.linucb(), ENV),
+        (fb.async_linucb(gamma_upload=2.0, gamma_download=2.0, warm_join=True), ENV),
+        (fb.sync_linucb(threshold=1.0), ENV),
+        (fb.hetofedbandit_e(), ALL),
+        (fb.feducb(topology="line", epsilon=float("inf")), fb.environments.feducb(n_clients=4, dim=3)),
+    ],
+)
+def test_what_each_client_has_does_not_depend_on_the_engine(system: fb.System, env: Any) -> None:
+    runs = [fb.simulate(system, env, 120, engine=engine, per_client=True) for engine in ENGINES]
+    fast, plain = (run.by_client for run in runs)
     assert fast is not None
     assert plain is not None
     np.testing.assert_array_equal(fast.clients, plain.clients)
     np.testing.assert_allclose(fast.regret, plain.regret)
-    assert fast.uploads is None, "the fast engine does not know whose messages they are"
+    np.testing.assert_array_equal(fast.uploads, plain.uploads)
+    np.testing.assert_array_equal(fast.downloads, plain.downloads)
+
+
+def test_messages_of_users_on_servers_are_those_of_local_clusters() -> None:
+    env = fb.environments.fclub(n_clients=12, n_servers=3, n_clusters=3, dim=4)
+    plain = fb.simulate(fb.fclub_dc(), env, 2_000, engine="plain", per_client=True)
+    assert plain.by_client is not None
+    assert plain.by_client.uploads is not None
+    assert plain.by_client.uploads.sum() == plain.communication.uploads > 0
+    assert plain.by_client.downloads is not None
+    assert plain.by_client.downloads.sum() == plain.communication.downloads > 0
+    fast = fb.simulate(fb.fclub_dc(), env, 2_000, engine="fast", per_client=True)
+    assert fast.by_client is not None
+    assert fast.by_client.uploads is None, "compiled local clusters do not count them"
 
 
 def test_peers_send_as_much_as_is_counted() -> None:
@@ -143,3 +169,30 @@ def test_recorded_servers_and_clusters_are_told() -> None:
     for wrong, sentence in (([0, 1], "the shape of server_of"), ([0, 2, 0, 2], "without a gap")):
         with pytest.raises(fb.FedbanditError, match=sentence):
             fb.environments.recorded(np.arange(8) % 4, X, y, y, server_of=wrong)
+
+
+def test_what_a_notebook_shows() -> None:
+    env = fb.environments.homogeneous(n_clients=5, dim=3, n_arms=4)
+    result = fb.simulate(fb.async_linucb(), env, 200, per_client=True, engine="plain")
+    assert f"regret {result.regret[-1]:,.4g}" in repr(result)
+    assert f"<td>{result.communication.uploads}</td>" in result._repr_html_()
+    labelled = result.to_xarray()
+    assert float(labelled.regret.sel(round=200)) == result.regret[-1]
+    assert labelled.sizes == {"round": 200, "client": 5}
+    assert result.by_client is not None
+    assert labelled.client_regret.values.tolist() == result.by_client.regret.tolist()
+
+
+def test_labelled_arms_where_all_act_in_every_round() -> None:
+    env = fb.environments.homogeneous(n_clients=3, dim=2, n_arms=2, rounds="all")
+    assert fb.simulate(fb.linucb(), env, 20).to_xarray().arm.dims == ("round", "client")
+
+
+def test_a_notebook_shows_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    env = fb.environments.homogeneous(n_clients=3, dim=2, n_arms=2)
+    fb.simulate(fb.linucb(), env, 20)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("fedbandit.progress.in_notebook", lambda: True)
+    monkeypatch.setattr("fedbandit.progress.DELAY", 0.0)
+    fb.simulate(fb.linucb(), env, 20)
+    assert "rounds/s" in capsys.readouterr().err

@@ -28,7 +28,7 @@ from fedbandit.machines.local_server import ServedUsers
 from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, SquaredBonus, Uniform, Widest
 from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Synchronous
 from fedbandit.structures import FixedGroups
-from fedbandit.sums import Sums
+from fedbandit.sums import LARGE, Sums
 from fedbandit.system import System
 from fedbandit.types import Array
 from tests.logs import KINDS, random_log, recorded
@@ -359,6 +359,17 @@ def test_limits(seed: int, kind: str, policy: str) -> None:
     never = fb.async_linucb(gamma_upload=math.inf, gamma_download=math.inf, policy=chosen)
     np.testing.assert_array_equal(arms_of(never, log), alone)
     np.testing.assert_array_equal(arms_of(fb.sync_linucb(threshold=math.inf, policy=chosen), log), alone)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_large_models_that_are_sent_after_every_observation(engine: Engine) -> None:
+    """They follow from the last one sent, and are that of a centralised learner."""
+    env = fb.environments.homogeneous(n_clients=3, dim=LARGE, n_arms=6)
+    together, central = (
+        fb.simulate(system, env, 300, 0, engine=engine).arms
+        for system in (fb.sync_linucb(threshold=0.0, warm_join=True), fb.linucb_central())
+    )
+    np.testing.assert_array_equal(together, central)
 
 
 def test_always_communicates_every_round() -> None:

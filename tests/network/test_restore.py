@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit.network.client.durable import JOURNAL, DurableClient
+from fedbandit.network.client.durable import DurableClient
+from fedbandit.network.client.journal import KIND as JOURNAL
 from fedbandit.network.coordinator.config import on_a_network
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.invitation import Agreement

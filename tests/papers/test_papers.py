@@ -26,7 +26,7 @@ FIGURES = {
     "hetofedbandit": ("fig2", "fig3", "fig4", "table1"),
     "private-collaborative": ("fig1a", "fig1b", "fig1c", "fig2", "table1"),
     "feducb": ("fig1a", "fig1b", "fig1c"),
-    "async-linucb": ("fig2a", "fig2b", "fig3", "fig4a", "fig4b", "fig4c", "table2", "low-communication"),
+    "async-linucb": ("fig2a", "fig2b", "fig3", "fig4a", "fig4b", "fig4c", "fig5", "table2", "low-communication"),
     "beyond": ("private-async", "clustered-local-privacy", "tight-noise", "peer-to-peer", "trust"),
 }
 WANTED = [f"{paper}/{figure}" for paper, figures in FIGURES.items() for figure in figures]
@@ -108,6 +108,15 @@ def test_every_claim_says_something_about_what_is_run() -> None:
         assert {panel.facet for panel in experiment.panels} <= facets, experiment.name
 
 
+def on_a_map(rng: np.random.Generator) -> dict[str, list[float]]:
+    """Users in a cloud or on a cross, with the active ones at a random distance."""
+    at = rng.standard_normal((300, 2))
+    if rng.random() < 0.5:
+        at[np.arange(300), rng.integers(0, 2, 300)] *= 0.05
+    at[:60] *= rng.uniform(0.1, 3.0)
+    return {"x": at[:, 0].tolist(), "y": at[:, 1].tolist(), "activity": [90] * 60 + [10] * 240}
+
+
 def invented(experiment: Experiment, scale: str, draw: int) -> Measured:
     """What an experiment might have measured: series at random levels with random trends, seeds nearly alike.
 
@@ -123,6 +132,7 @@ def invented(experiment: Experiment, scale: str, draw: int) -> Measured:
     growth = {one: rng.uniform(0.1, 1.3) for one in series}
     runs = []
     rounds = np.arange(1, 101)
+    users = on_a_map(rng)
     for place, point in enumerate(experiment.scale(scale).points):
         one = point.series
         for seed in range(3):
@@ -135,7 +145,7 @@ def invented(experiment: Experiment, scale: str, draw: int) -> Measured:
             regret = np.asarray(found["regret"] * (rounds / 100) ** growth[one], dtype=np.float64)
             curve = Curve(rounds, regret, regret, rounds, rounds)
             groups = [{"above": above, "uploads": int(rng.integers(0, 9))} for above in (0, 60)]
-            runs.append(Run(point.label, report, curve, 10, {"groups": groups}))
+            runs.append(Run(point.label, report, curve, 10, {"groups": groups, "map": users}))
     return Measured.of(runs)
 
 

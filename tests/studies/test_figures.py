@@ -10,7 +10,7 @@ from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
 from fedbandit.errors import FedbanditError
-from fedbandit.studies.figures import draw_comparison, look_of, save_figure
+from fedbandit.studies.figures import Curves, Overlay, draw_comparison, draw_panels, look_of, save_figure
 from fedbandit.studies.measured import Measured
 from tests.studies.test_claims import measured
 
@@ -31,6 +31,22 @@ def test_the_comparison_shows_every_system_and_every_run() -> None:
 def test_the_comparison_copes_with_one_silent_run(tmp_path: Path) -> None:
     path = save_figure(draw_comparison(Measured.of(THREE.every()[:1]), "one"), tmp_path / "one.svg")
     assert "one seed" in path.read_text()
+
+
+def test_a_bound_meets_the_mean_of_its_series_at_the_horizon() -> None:
+    panel = Curves(
+        bounds=(
+            Overlay("b", "√T", lambda T: np.asarray(T**0.5, dtype=np.float64)),
+            Overlay("elsewhere", "T", lambda T: T.astype(np.float64)),
+        )
+    )
+    (curves,) = draw_panels([panel], THREE, "a world").axes
+    drawn = {str(line.get_label()): np.asarray(line.get_xydata()) for line in curves.get_lines()}
+    assert set(drawn) == {"a", "b", "c", "∝ √T"}
+    assert drawn["∝ √T"][-1].tolist() == pytest.approx(drawn["b"][-1].tolist())
+    assert drawn["∝ √T"][0, 1] / drawn["∝ √T"][-1, 1] == pytest.approx((drawn["b"][0, 0] / drawn["b"][-1, 0]) ** 0.5)
+    with pytest.raises(FedbanditError, match="the shape of the bound 'one'"):
+        draw_panels([Curves(bounds=(Overlay("b", "one", lambda _T: np.ones(1)),))], THREE, "a world")
 
 
 def test_an_unknown_format_is_refused(tmp_path: Path) -> None:

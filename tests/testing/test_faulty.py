@@ -18,7 +18,7 @@ from fedbandit.network.coordinator.config import on_a_network
 from fedbandit.network.invitation import Agreement
 from fedbandit.state import pack
 from fedbandit.testing.crashing import Crash
-from fedbandit.testing.faulty import NONE, FaultyNetwork, copied
+from fedbandit.testing.faulty import NONE, Faults, FaultyNetwork, copied
 
 STEPS = int(os.environ.get("FEDBANDIT_STEPS", "100000"))
 WORLD = fb.World(n_clients=4, dim=2, horizon=10_000)
@@ -44,15 +44,18 @@ RUN = 2500
 def test_invariants_hold_under_faults(system: str, keywords: dict[str, Any], part: int) -> None:
     runs = max(1, round(STEPS / (len(SYSTEMS) * 4 * RUN)))
     for seed in range(part * runs, (part + 1) * runs):
-        network = FaultyNetwork(on_a_network(Agreement(system, keywords, WORLD)), seed)
+        faults = Faults(backup=0.02, restore=0.01) if part == 3 else None
+        network = FaultyNetwork(on_a_network(Agreement(system, keywords, WORLD)), seed, faults)
         for step in range(-(-STEPS // (len(SYSTEMS) * 4 * runs))):
             network.step()
             if step % 100 == 0:
                 network.check()
         network.check()
         assert network.crashes > 0
+        assert (network.restored > 0) == (part == 3)
         network.drain()
         network.check()
+        network.check_all()
         for node in network.nodes.values():
             assert node.live is not None
             assert not node.live.machine.outbox, f"seed {seed}: {node.name} still has uploads that nobody acknowledges"

@@ -468,6 +468,45 @@ def draws() -> None:
     _write("draws", {"kind": "draws", "what": what, "needs": [], "key": policy_key(7).tolist(), "draws": entries})
 
 
+def encodings() -> None:
+    """Named values and their contexts."""
+    features = fb.Features(
+        context={"age": {"number": [0, 100]}, "é": "boolean", "country": {"category": ["de", "fr"], "other": True}},
+        action={"kind": {"category": ["book", "film"]}, "tags": {"hash": 7}, "Price": {"number": [-1.5, 3.25]}},
+        interactions=[("age", "kind"), ("kind", "tags")],
+    )
+    situation = {"age": 31.7, "é": False, "country": "fr"}
+    book, film = (
+        {"kind": "book", "tags": "crime", "Price": 1},
+        {"kind": "film", "tags": ["new", 7, "ünïcode"], "Price": 9},
+    )
+    asked: list[tuple[Any, Any]] = [
+        ([book, film], situation),
+        ([film | {"tags": -(2**53) + 1, "Price": None}], situation | {"age": -5, "é": True, "country": "at"}),
+        ([book | {"tags": [], "kind": None}], dict.fromkeys(situation)),
+        ([book | {"kind": "disc"}], situation),
+        ([book | {"tags": 0.5}], situation),
+        ([book | {"tags": True}], situation),
+        ([book], situation | {"age": "old"}),
+        ([book], situation | {"é": 1}),
+        ([book], {"age": 1}),
+        ([book], situation | {"sex": "f"}),
+        ([], situation),
+    ]
+    entries: list[dict[str, Any]] = []
+    for actions, context in asked:
+        try:
+            entries.append(
+                {"actions": actions, "context": context, "is": features.transform(actions, context).tolist()}
+            )
+        except FedbanditError:
+            entries.append({"actions": actions, "context": context, "refused": True})
+    what = "Named values and the contexts that they become, bit by bit."
+    _write(
+        "features", {"kind": "features", "what": what, "needs": [], "features": features.as_json(), "contexts": entries}
+    )
+
+
 def _write(name: str, case: dict[str, Any]) -> None:
     (FOLDER / f"{name}.json").write_text(json.dumps({"name": name, **case}, indent=1) + "\n")
 
@@ -477,3 +516,4 @@ if __name__ == "__main__":
         make()
     messages()
     draws()
+    encodings()

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedbandit.errors import FedbanditError
+from fedbandit.features import Features
 from fedbandit.messages import decode, encode
 from fedbandit.network.envelope import extend, unseal
 from fedbandit.streams import Draw
@@ -51,7 +52,13 @@ def read(path: Path) -> dict[str, Any]:
 
 def run(case: dict[str, Any], make: Callable[[dict[str, Any]], Client] = CorpusClient) -> None:
     """Raise AssertionError where the client does something else."""
-    kinds = {"life": _run_life, "messages": _run_messages, "draws": _run_draws, "chain": _run_chain}
+    kinds = {
+        "life": _run_life,
+        "messages": _run_messages,
+        "draws": _run_draws,
+        "chain": _run_chain,
+        "features": _run_features,
+    }
     kinds[case["kind"]](case, make)
 
 
@@ -178,6 +185,17 @@ def _run_draws(case: dict[str, Any], _: object) -> None:
                 assert draw.uniform() == call["is"], entry
             else:
                 np.testing.assert_allclose(draw.normal(call["normal"]), call["is"], rtol=1e-12, atol=1e-15)
+
+
+def _run_features(case: dict[str, Any], _: object) -> None:
+    features = Features.of_json(case["features"])
+    for entry in case["contexts"]:
+        try:
+            found = features.transform(entry["actions"], entry["context"])
+        except FedbanditError:
+            assert entry.get("refused"), entry
+            continue
+        assert found.tolist() == entry["is"], entry
 
 
 def _run_chain(case: dict[str, Any], _: object) -> None:

@@ -126,5 +126,6 @@ function finished(change: IDBTransaction): Promise<void> {
 
 export { Client } from "./client.js";
 export { FedbanditError, Refused } from "./errors.js";
+export { Features } from "./features.js";
 export type { Choice } from "./machine.js";
 export type { Status } from "./client.js";

@@ -7,6 +7,7 @@
  */
 import { DurableClient, refusalOf } from "./durable.js";
 import { FedbanditError, Refused, require } from "./errors.js";
+import { Features } from "./features.js";
 import type { Choice } from "./machine.js";
 import { entropy, type Platform, type Socket } from "./platform.js";
 import type { Store } from "./store.js";
@@ -54,6 +55,12 @@ export class Client {
 
   get terms(): Terms {
     return this.durable.terms;
+  }
+
+  /** How named values become features, if the federation has agreed on that. */
+  get features(): Features | null {
+    const encoding = this.terms.features?.encoding;
+    return encoding == null ? null : new Features(encoding);
   }
 
   /** Choose one of the arms: lists of features, as many as the federation's dimension (one fewer with an intercept). */

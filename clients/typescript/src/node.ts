@@ -157,5 +157,6 @@ async function syncFolder(folder: string): Promise<void> {
 
 export { Client } from "./client.js";
 export { FedbanditError, Refused } from "./errors.js";
+export { Features } from "./features.js";
 export type { Choice } from "./machine.js";
 export type { Status } from "./client.js";

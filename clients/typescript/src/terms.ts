@@ -1,5 +1,6 @@
 /** What a client was invited to: resolved numbers (docs/protocol.md, "Invitation"), checked before anything is done with them. */
 import { FedbanditError, require } from "./errors.js";
+import type { Encoding } from "./features.js";
 import { fromHex } from "./messages.js";
 
 export interface PolicyTerms {
@@ -18,7 +19,7 @@ export interface Terms {
   digest: Uint8Array;
   length: number;
   norm: number;
-  features: { names: string[] | null; intercept: boolean; longest: number | null } | null;
+  features: { names: string[] | null; intercept: boolean; longest: number | null; encoding: Encoding | null } | null;
   rewards: { bound: number; low: number; high: number; outside: "clip" | "refuse" };
   ridge: number;
   partialNoise: number;
@@ -72,6 +73,7 @@ export function readInvitation(invitation: unknown): Terms {
       names: features.features === null ? null : list(features.features, "features").map(String),
       intercept: Boolean(features.intercept),
       longest: features.longest === null ? null : number(features.longest, "features.longest"),
+      encoding: features.encoding == null ? null : (table(features.encoding, "features.encoding") as Encoding),
     },
     rewards: {
       bound: number(rewards.bound, "rewards.bound"),

@@ -2,6 +2,7 @@
 import { DurableClient } from "../src/durable.js";
 import { FedbanditError, Refused } from "../src/errors.js";
 import { Draw } from "../src/draw.js";
+import { Features } from "../src/features.js";
 import { decode, encode, extend, fromHex, NO_CHAIN, toHex } from "../src/messages.js";
 import { MemoryStore } from "../src/store.js";
 import { triangle } from "../src/sums.js";
@@ -18,7 +19,7 @@ export function skipped(vector: any): string | null {
 }
 
 export async function run(vector: any): Promise<void> {
-  const kinds: Record<string, (vector: any) => void | Promise<void>> = { life, messages, draws, chain };
+  const kinds: Record<string, (vector: any) => void | Promise<void>> = { life, messages, draws, chain, features };
   await kinds[vector.kind](vector);
 }
 
@@ -109,6 +110,15 @@ function draws(vector: any): void {
       else if ("uniform" in call) equal(draw.uniform(), call.is);
       else near(Array.from(draw.normal(call.normal)), call.is, "normals");
     }
+  }
+}
+
+function features(vector: any): void {
+  const encoder = new Features(vector.features);
+  for (const entry of vector.contexts) {
+    const what = JSON.stringify(entry.actions);
+    if (entry.refused) throws(() => encoder.transform(entry.actions, entry.context), FedbanditError, what);
+    else equal(JSON.stringify(encoder.transform(entry.actions, entry.context)), JSON.stringify(entry.is), what);
   }
 }
 

@@ -18,8 +18,8 @@ class ByClient:
     """Regret, reward and messages of each client (`simulate(…, per_client=True)`).
 
     `clients`, `regrets` and `rewards` have an entry for each interaction, in order: who acted, what was missed, what
-    was earned. `uploads` and `downloads` (N,) count messages with statistics from and to each client; only the plain
-    engine knows them. Where users share a server, messages are those of its local clusters, by their number.
+    was earned. `uploads` and `downloads` (N,) count messages with statistics from and to each client. Where users share
+    a server, messages are those of its local clusters, by their number, and only the plain engine knows them.
     """
 
     n_clients: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -60,6 +61,11 @@ class Learner(Protocol):
     @property
     def control_messages(self) -> int:
         """Messages that carried no statistics."""
+        ...
+
+    @property
+    def by_client(self) -> tuple[Counter[int], Counter[int]] | None:
+        """Messages with statistics from and to each client; None if that was not counted."""
         ...
 
     @property

@@ -140,6 +140,11 @@ class PlainLearner:
         """Messages that carried no statistics."""
         return self.federation.control_messages
 
+    @property
+    def by_client(self) -> tuple[Counter[int], Counter[int]]:
+        """Messages from and to each client."""
+        return self.federation.sent_by, self.federation.received_by
+
     def run(self, start: int, stop: int, before: int, block: Block, out: Outcome) -> int:
         """Interactions start, …, stop − 1 of a block that `before` interactions precede, until somebody has spoken.
 

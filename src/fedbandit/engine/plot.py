@@ -49,10 +49,7 @@ def plot_result(
     at = thinned(result.horizon, MOST_POINTS)
     ax.plot(at + 1, result.regret[at], color=REGRET_COLOUR, linewidth=1.8, label="regret")
     for k, (name, bound) in enumerate((bounds or {}).items()):
-        grown = np.asarray(bound(at + 1), dtype=np.float64)
-        require(grown.shape == at.shape, f"the shape of the bound {name!r}", grown.shape, f"{at.shape}, one a round")
-        scaled = grown * (result.regret[-1] / grown[-1])
-        ax.plot(at + 1, scaled, color="0.35", linestyle=(0, (1, 1 + k)), linewidth=1.4, label=f"∝ {name}")
+        draw_bound(ax, at + 1, bound, float(result.regret[-1]), name, k)
     if bounds:
         ax.legend(loc="lower right", frameon=False)
     if result.communication.messages:
@@ -62,6 +59,17 @@ def plot_result(
         messages.set_ylim(bottom=0)
     ax.set_ylim(bottom=0)
     return ax
+
+
+def draw_bound(ax: Axes, rounds: Ints, bound: Callable[[Ints], Array], end: float, name: str, k: int = 0) -> None:
+    """Draw the k-th bound of a picture dotted, scaled to be `end` after the last of the rounds."""
+    grown = np.asarray(bound(rounds), dtype=np.float64)
+    require(
+        grown.shape == rounds.shape, f"the shape of the bound {name!r}", grown.shape, f"{rounds.shape}, one a round"
+    )
+    ax.plot(
+        rounds, grown * (end / grown[-1]), color="0.35", linestyle=(0, (1, 1 + k)), linewidth=1.4, label=f"∝ {name}"
+    )
 
 
 def plot_clusters(result: Result, partition: ArrayLike | None = None, ax: Axes | None = None) -> Axes:

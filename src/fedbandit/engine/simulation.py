@@ -17,6 +17,7 @@ from fedbandit.engine.plain import PlainLearner
 from fedbandit.engine.result import Communication, Result
 from fedbandit.environments.block import Environment, actions_per_round, world_of
 from fedbandit.errors import FedbanditError, require, whole_number
+from fedbandit.progress import told
 from fedbandit.sharing import NEVER
 from fedbandit.system import System
 from fedbandit.types import Array, Ints
@@ -64,11 +65,13 @@ def simulate(
     `engine` is "plain" (machines in NumPy, runs everything), "fast" (compiled, for the compositions that it knows) or
     "auto", which takes the fast one where that pays; both pull the same arms and send the same messages.
 
-    The same arguments give the same result. `progress` is called with the number of rounds done since its last call.
+    The same arguments give the same result. `progress` is called with the number of rounds done since its last call;
+    a notebook shows a bar without it.
     With `checkpoint`, the state is saved to that file about every `checkpoint_every` rounds; if the file is there
     already, the simulation goes on from it (and refuses a file of other arguments).
 
-    With `per_client`, `result.by_client` has regret and reward of each client and, with the plain engine, its messages.
+    With `per_client`, `result.by_client` has regret, reward and messages of each client; users of local servers have
+    messages with the plain engine only.
     `watch` is a list of rounds after which θ̂ of each client is noted (`result.estimates`); it needs the plain engine.
 
     >>> import fedbandit as fb
@@ -78,13 +81,13 @@ def simulate(
     ((200,), True)
     """
     simulation = Simulation(system, env, horizon, seed, engine=engine, per_client=per_client, watch=watch)
-    if checkpoint is not None and simulation.keep(checkpoint, checkpoint_every) and progress is not None:
-        progress(simulation.round)
-    while not simulation.finished:
-        before = simulation.round
-        simulation.advance()
-        if progress is not None:
-            progress(simulation.round - before)
+    with told(progress, simulation.horizon, "rounds") as tell:
+        if checkpoint is not None and simulation.keep(checkpoint, checkpoint_every):
+            tell(simulation.round)
+        while not simulation.finished:
+            before = simulation.round
+            simulation.advance()
+            tell(simulation.round - before)
     return simulation.result()
 
 
@@ -122,7 +125,7 @@ class Simulation:
             raise FedbanditError("Estimates are watched of models with one θ; here each action has its own.")
         if self.watch and engine == "fast":
             raise FedbanditError("The fast engine cannot watch estimates; use engine='plain', or 'auto'.")
-        self.asked, self._world = engine, world
+        self.asked, self._world, self._per_client = engine, world, per_client
         self.use_engine("plain" if self.watch else engine)
         self.done = 0  # interactions
         self.totals = outcome(horizon, self.interactions)  # regret and reward are curves in the end
@@ -140,7 +143,7 @@ class Simulation:
         from fedbandit.engine import fast  # here: it needs a compiler
 
         self._blocks.kernels = fast.drawing_kernels()  # half of the time otherwise
-        return fast.make_learner(self.system, self.env, self._world, self.seed)
+        return fast.make_learner(self.system, self.env, self._world, self.seed, by_client=self._per_client)
 
     @property
     def round(self) -> int:
@@ -211,9 +214,7 @@ class Simulation:
         if self._acted is None:
             return None
         clients, regrets, rewards = (np.concatenate(parts) for parts in zip(*self._acted, strict=True))
-        sent = self.learner.federation if isinstance(self.learner, PlainLearner) else None
-        counts = () if sent is None else (sent.sent_by, sent.received_by)
-        N = self.env.n_clients
+        counts, N = self.learner.by_client or (), self.env.n_clients
         messages = [np.array([count[i] for i in range(N)], dtype=np.int64) for count in counts]
         return ByClient(N, clients, regrets, rewards, *messages)
 

@@ -62,6 +62,21 @@ def by_activity(result: Result, env: LikedItems, *, width: int | None = None) ->
     return groups
 
 
+def user_map(env: LikedItems) -> Array:
+    """Where users are, (U, 2): the mean context of what each liked, on its two principal axes (Async-LinUCB, Fig. 5).
+
+    An axis points to where its largest entry is positive.
+    """
+    likes = np.diff(env.liked_from)
+    mean = np.zeros((len(likes), env.dim))
+    np.add.at(mean, np.repeat(np.arange(len(likes)), likes), env.X[env.liked])
+    mean /= likes[:, None]
+    centred = mean - mean.mean(axis=0)
+    axes = np.linalg.svd(centred, full_matrices=False)[2][:2]
+    signs = np.sign(np.take_along_axis(axes, np.abs(axes).argmax(axis=1)[:, None], axis=1))
+    return np.asarray(centred @ (signs * axes).T)
+
+
 def likes_report(result: Result, env: Environment) -> dict[str, Any]:
     """What a report of one run says about likes; empty for other environments."""
     if not isinstance(env, LikedItems):

@@ -139,8 +139,10 @@ class ServedClusters(AllServers[ClusterServer]):
         match message:
             case Upload():
                 self.uploads += 1
+                self.sent_by[message.member] += 1
             case Download():
                 self.downloads += 1
+                self.received_by[message.member] += 1
             case Request() | Collect() | Threshold():
                 self.control_messages += 1
 
@@ -153,10 +155,13 @@ class ServedClusters(AllServers[ClusterServer]):
         if done * self.world.per_round >= self.world.horizon:
             return
         reports = [server.begin_phase() for server in self.servers]
-        self.uploads += sum(len(report.clusters) for report in reports)
+        for report in reports:
+            self.uploads += len(report.clusters)
+            self.sent_by.update(report.clusters.keys())
         for report in reports:
             for renewal in self.coordinator.receive_report(report):
-                self.downloads += len(renewal.downloads)
+                for download in renewal.downloads:
+                    self._count(download)
                 self.servers[renewal.server].renew(renewal)
         self._groups = self._found()
 

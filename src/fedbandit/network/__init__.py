@@ -14,6 +14,7 @@
 | `credentials`  | tokens and roles                                                                                 |
 | `certificates` | a certificate authority of one's own                                                             |
 | `addresses`    | hosts, ports, loopback, listening sockets                                                        |
+| `logs`         | structured logs on standard error                                                                |
 | `jsonable`     | numbers that JSON does not have                                                                  |
 
 `client/` needs NumPy and websockets only; nothing that it imports may load the coordinator's libraries.

@@ -44,6 +44,13 @@ class Envelope(NamedTuple):
     terms: bytes = UNSAID
 
 
+class Frame(NamedTuple):
+    """A frame to send, and the upload whose receipt is awaited then: 0 for a greeting, None if no answer is due."""
+
+    data: bytes
+    awaits: int | None
+
+
 def seal(envelope: Envelope, message: bytes) -> bytes:
     """The frame that travels: envelope and encoded message.
 

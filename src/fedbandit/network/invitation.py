@@ -12,12 +12,13 @@ import hashlib
 import inspect
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
+from fedbandit.features import Features
 from fedbandit.network.jsonable import from_json, to_json
 from fedbandit.presets import PRESETS
 from fedbandit.privacy import PRIVACIES, Privacy
@@ -73,7 +74,10 @@ class Agreement:
 
     def as_json(self) -> dict[str, Any]:
         """Plain values. Two agreements are the same if these are."""
-        plain: dict[str, Any] = to_json({**dataclasses.asdict(self), "keywords": dict(self.keywords)})
+        schema = None if self.schema is None else self.schema.as_json()
+        plain: dict[str, Any] = to_json(
+            {**dataclasses.asdict(replace(self, schema=None)), "keywords": dict(self.keywords), "schema": schema}
+        )
         plain["world"] = {key: value for key, value in plain["world"].items() if key not in _FOUND_OUT}
         return {key: value for key, value in plain.items() if (key, value) != ("schema", None)}  # as it always was
 
@@ -129,14 +133,18 @@ class Agreement:
 class Schema:
     """What features are: their names in order, and how a client makes contexts of them.
 
-    `intercept` adds a constant feature; `longest` is the norm of the longest feature vector there can be.
+    `intercept` adds a constant feature; `longest` is the norm of the longest feature vector there can be. An `encoding`
+    says how named values become those features; it has its own intercept and norm.
 
     >>> Schema(("age", "price"), intercept=True).require_for(3)
+    >>> Schema.of(Features(action={"price": {"number": [0, 9]}})).features
+    ('price', 'intercept')
     """
 
     features: tuple[str, ...]
     intercept: bool = False
     longest: float | None = None
+    encoding: Features | None = None
 
     def __post_init__(self) -> None:
         """Refuse names that are none."""
@@ -147,6 +155,22 @@ class Schema:
         require(isinstance(self.intercept, bool), "intercept", self.intercept, "true or false")
         if self.longest is not None:
             number(self.longest, "longest", "a finite number > 0", at_least=1e-300)
+        if self.encoding is not None and (self.features, self.intercept, self.longest) != (
+            *(self.encoding.names, False, 1.0),
+        ):
+            raise FedbanditError(
+                "A schema with an encoding has the encoding's names, no other intercept, and longest 1."
+            )
+
+    @classmethod
+    def of(cls, encoding: Features) -> Schema:
+        """The schema of an encoding."""
+        return cls(encoding.names, longest=1.0, encoding=encoding)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values; the encoding only where there is one, as it always was."""
+        plain = {"features": list(self.features), "intercept": self.intercept, "longest": self.longest}
+        return plain if self.encoding is None else {**plain, "encoding": self.encoding.as_json()}
 
     def require_for(self, dim: int) -> None:
         """Refuse a schema of another number of features."""
@@ -155,8 +179,10 @@ class Schema:
 
     @classmethod
     def of_json(cls, value: Mapping[str, Any]) -> Schema:
-        """What `dataclasses.asdict` gave."""
-        return cls(tuple(value["features"]), value.get("intercept", False), value.get("longest"))
+        """What `as_json` gave."""
+        encoding = value.get("encoding")
+        of = None if encoding is None else Features.of_json(encoding)
+        return cls(tuple(value["features"]), value.get("intercept", False), value.get("longest"), of)
 
 
 _UNSOUND = {

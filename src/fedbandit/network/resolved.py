@@ -7,7 +7,6 @@ itself: it is of another version then.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -66,7 +65,7 @@ def client_terms(agreement: Agreement, member: int) -> dict[str, Any]:
         {
             "capabilities": sorted(needed),
             "contexts": {"length": world.dim, "norm": machine.bound},
-            "features": None if agreement.schema is None else dataclasses.asdict(agreement.schema),
+            "features": None if agreement.schema is None else agreement.schema.as_json(),
             "rewards": {
                 "bound": agreement.reward_bound,
                 "low": rule.low,

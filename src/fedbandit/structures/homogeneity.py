@@ -75,8 +75,10 @@ class Factor(NamedTuple):
     pivots: Array  # (m, r)
 
 
-def factor(A: Array, c: Array) -> Factor:
+def factor(A: Array, c: Array, most: int | None = None) -> Factor:
     """Cholesky's factorisation of each A (m, d, d), positive semi-definite, whose range has c (m, d).
+
+    With `most` it stops after so many columns.
 
     The largest pivot comes first: when it is zero, so is what is left. Without that order, rounding errors in a matrix
     that is not regular grow until they pass for a pivot.
@@ -87,10 +89,11 @@ def factor(A: Array, c: Array) -> Factor:
     """
     m, d = c.shape
     everyone = np.arange(m)
-    F, z, pivots = np.zeros((m, d, d)), np.zeros((m, d)), np.zeros((m, d))
+    most = d if most is None else most
+    F, z, pivots = np.zeros((m, d, most)), np.zeros((m, most)), np.zeros((m, most))
     left = np.einsum("mkk->mk", A).copy()
     least = RANK_TOLERANCE * left.max(axis=1, initial=0.0)
-    for k in range(d):
+    for k in range(most):
         p = left.argmax(axis=1)
         pivot = left[everyone, p]
         used = pivot > least
@@ -114,8 +117,8 @@ class Eliminated(NamedTuple):
     logdet: Array  # log of the product of A's pivots
 
 
-def eliminate(A: Array, c: Array) -> Eliminated:
-    """cᵀA⁻c, rank and pivots of each A (m, d, d), positive semi-definite, with its c (m, d).
+def eliminate(A: Array, c: Array, ridge: float = 0.0) -> Eliminated:
+    """cᵀA⁻c, rank and pivots of each A (m, d, d) + ridge, positive semi-definite, with its c (m, d).
 
     With A = F Fᵀ and c = F z the form is zᵀz. If all are regular, F and z are the factor of A with one more row.
 
@@ -125,13 +128,15 @@ def eliminate(A: Array, c: Array) -> Eliminated:
     m, d = c.shape
     M = np.full((m, d + 1, d + 1), 1e300)  # the last pivot means nothing, but must not be negative
     M[:, :d, :d], M[:, d, :d] = A, c
-    least = RANK_TOLERANCE * np.einsum("mkk->mk", A).max(axis=1, initial=0.0)
+    diagonal = np.einsum("mkk->mk", M)[:, :d]
+    diagonal += ridge
+    least = RANK_TOLERANCE * diagonal.max(axis=1, initial=0.0)
     with contextlib.suppress(np.linalg.LinAlgError):
         L = np.linalg.cholesky(M)
         pivots = np.einsum("mkk->mk", L)[:, :d] ** 2
         if (pivots > least[:, None]).all():
             return Eliminated((L[:, d, :d] ** 2).sum(axis=1), np.full(m, d), np.log(pivots).sum(axis=1))
-    _, z, pivots = factor(A, c)
+    _, z, pivots = factor(M[:, :d, :d], c)
     logs = np.log(pivots, out=np.zeros_like(pivots), where=pivots > 0)
     return Eliminated((z**2).sum(axis=1), (pivots > 0).sum(axis=1), logs.sum(axis=1))
 

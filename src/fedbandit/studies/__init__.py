@@ -7,7 +7,7 @@ experiments, `compare` for systems side by side. `specs` and `user_file` read wh
 
 from fedbandit.studies.claims import Below, BetterFront, Claim, Finding, Grows, NearPrinted, Ordered, ScalesLike, Trend
 from fedbandit.studies.experiment import Experiment, Scale
-from fedbandit.studies.figures import Curves, Panel, Sweep, Tradeoff
+from fedbandit.studies.figures import Curves, Overlay, Panel, Sweep, Tradeoff
 from fedbandit.studies.measured import Measured
 from fedbandit.studies.trials import MakesEnvironment, MakesSystem, Point, Value
 
@@ -24,6 +24,7 @@ __all__ = [
     "Measured",
     "NearPrinted",
     "Ordered",
+    "Overlay",
     "Panel",
     "Point",
     "Scale",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fedbandit.engine.plot import require_matplotlib
+from fedbandit.engine.plot import draw_bound, require_matplotlib
 from fedbandit.errors import FedbanditError, unknown
 from fedbandit.files import writing
 from fedbandit.studies.axes import is_spread, scale_costs, scale_y, thousands
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_COLUMNS = 3
+ROOM = np.array((26.0, 9.0))
+"""Points across and up that the middles of two notes must be apart in one direction, or the second is left out."""
 
 
 class Look(NamedTuple):
@@ -112,11 +114,26 @@ class Panel:
         return {name: line for name, line in lines.items() if line}
 
 
+class Overlay(NamedTuple):
+    """What a theorem says of a series: how its curve may grow, as a function of rounds such as those of `bounds`.
+
+    It is scaled to meet the mean of the series at the horizon, since theorems hold up to a constant.
+    """
+
+    series: str
+    name: str
+    bound: Callable[[Ints], Array]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Curves(Panel):
-    """A measure over rounds: means with bands, one standard error wide unless `band` says otherwise."""
+    """A measure over rounds: means with bands, one standard error wide unless `band` says otherwise.
+
+    bounds: theorems to draw beside them, dotted and grey.
+    """
 
     band: Band = "error"
+    bounds: tuple[Overlay, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a band that does not exist."""
@@ -134,6 +151,8 @@ class Curves(Panel):
             name = label.series if label.value == "" else f"{label.series}, {format_value(label.value)}"
             draw_band(ax, rounds, curves, look, name, self.band)
             ends.append(float(curves.mean(axis=0)[-1]))
+            for k, overlay in enumerate(one for one in self.bounds if one.series == label.series):
+                draw_bound(ax, rounds, overlay.bound, ends[-1], overlay.name, k)
         if is_spread(ends, self.log):
             ax.set_yscale("log")
             positive = [end for end in ends if end > 0]
@@ -165,6 +184,7 @@ class Tradeoff(Panel):
             return
         silent = scale_costs(ax, [measured.mean(at, self.x) for at in labels if at.series not in self.levels])
         names = [name for name in measured.series(self.facet) if name not in self.without]
+        notes = []
         for name, line in lines.items():
             y = [measured.mean(label, self.y) for label in line]
             if name in self.levels:
@@ -172,11 +192,19 @@ class Tradeoff(Panel):
                 continue
             x = [measured.mean(label, self.x) or silent for label in line]
             _dots(ax, x, y, [measured.error(label, self.y) for label in line], looks[name], name)
-            for label, across, up in zip(line, x, y, strict=True):
+            for place, (label, across, up) in enumerate(zip(line, x, y, strict=True)):
                 if label.value != "":
-                    below = names.index(name) % 2 == 1
-                    _annotate(ax, format_value(label.value), across, up, looks[name].colour, below=below)
+                    inner = 0 < place < len(line) - 1
+                    notes.append((inner, format_value(label.value), across, up, name))
         scale_y(ax, measured, labels, self.y, self.log)
+        taken: list[Array] = []
+        for _, text, across, up, name in sorted(notes, key=lambda note: note[0]):  # ends of fronts come first
+            at = ax.transData.transform((across, up)) * 72 / ax.figure.dpi
+            below = names.index(name) % 2 == 1
+            spot = at + (-1 if below else 1) * np.array((2.5 * len(text), 7.0))
+            if all((np.abs(spot - other) > ROOM).any() for other in taken):
+                taken.append(spot)
+                _annotate(ax, text, across, up, looks[name].colour, below=below)
         ax.set(xlabel=MEASURES[self.x], ylabel=MEASURES[self.y], title=self.title)
 
 
@@ -224,7 +252,7 @@ PANELS: dict[str, Callable[..., Panel]] = {"curves": Curves, "tradeoff": Tradeof
 
 def draw_panels(panels: Sequence[Panel], measured: Measured, title: str) -> Figure:
     """Panels side by side, with one legend below; the title is completed by the number of seeds."""
-    columns = min(MOST_COLUMNS, len(panels))
+    columns = 2 if len(panels) == 4 else min(MOST_COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
     width = 7.6 if columns == 1 else 5.4 * columns
     figure = new_figure(width, 4.3 * rows + 0.8)

@@ -25,7 +25,7 @@ from fedbandit.environments import Environment, LikedItems
 from fedbandit.environments.block import world_of
 from fedbandit.environments.synthetic import SyntheticStream
 from fedbandit.errors import FedbanditError, shown, unknown
-from fedbandit.evaluation.likes import by_activity
+from fedbandit.evaluation.likes import by_activity, user_map
 from fedbandit.studies.specs import hyphenated
 from fedbandit.system import System
 from fedbandit.types import Array, Ints
@@ -84,7 +84,7 @@ class Point:
     env: an environment, or a function that makes one, as for data sets, which may be missing and take long to read.
         Functions need a name that worker processes can import: a partial, no lambda.
     horizon: rounds, or None for recorded data to their end.
-    extra: what else is to be measured: "clusters", "activity", "seen" or "estimates".
+    extra: what else is to be measured: "clusters", "activity", "map", "seen" or "estimates".
     """
 
     series: str
@@ -284,6 +284,14 @@ def rewards_by_activity(result: Result, env: Environment) -> Extra:
     return {"groups": [group._asdict() for group in by_activity(result, env, width=10)]}
 
 
+def users_on_a_map(_result: Result, env: Environment) -> Extra:
+    """Where users are by what they liked, and how often each of them acts (Async-LinUCB, Fig. 5)."""
+    if not isinstance(env, LikedItems):
+        raise FedbanditError(f"A map of users needs a data set of likes, which {env.name} is not.")
+    x, y = user_map(env).T.round(6).tolist()
+    return {"map": {"x": x, "y": y, "activity": np.bincount(env.users, minlength=len(x)).tolist()}}
+
+
 def messages_of_seen_clients(result: Result, env: Environment) -> Extra:
     """Messages, if a synchronisation is one of the clients that have acted so far (the code of Async-LinUCB).
 
@@ -302,6 +310,7 @@ EXTRAS: dict[str, Callable[[Result, Environment], Extra]] = {
     "": lambda _result, _env: {},
     "clusters": found_clusters,
     "activity": rewards_by_activity,
+    "map": users_on_a_map,
     "seen": messages_of_seen_clients,
     "estimates": lambda _result, _env: {},  # measured on the way, see Estimates
 }

@@ -1,7 +1,8 @@
 """A federation on a faulty network, in one process, seeded and replayable.
 
 Messages are lost, repeated, reordered, delayed, or cut off by partitions; clients and the coordinator crash between any
-two steps, before or after a write to their store, and recover from it. Everything is drawn from one seed: a failure is
+two steps, before or after a write to their store, and recover from it; the coordinator may lose its store and go on
+from a backup. Everything is drawn from one seed: a failure is
 repeated by the seed that `FaultyNetwork` was made with. `check` compares both sides with an independent account
 (`oracle.py`).
 """
@@ -15,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbandit.messages import Download, Message, decode, encode
-from fedbandit.network.client.durable import DurableClient, Frame
+from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.coordinator.federation import Federation
-from fedbandit.network.envelope import unseal
+from fedbandit.network.envelope import Frame, unseal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
 from fedbandit.state import pack
@@ -44,6 +45,10 @@ class Faults:
     """How many rewards never come."""
     ticks: float = 0.05
     """How often the time of a round has passed."""
+    backup: float = 0.0
+    """How often a backup of the coordinator's store is made."""
+    restore: float = 0.0
+    """How often the coordinator is stopped, and goes on from the last backup."""
 
 
 NONE = Faults(loss=0, duplication=0, crash=0, partition=0, delay=0, silence=0)
@@ -72,6 +77,9 @@ class FaultyNetwork:
             record = self.coordinator.invite(name, 0.0)
             self.nodes[name] = Node(name, record.member, CrashingStore())
             self.restart(self.nodes[name])
+        self.backup = self.coordinator_store.copy().journals
+        self.restored = 0
+        """How often: then the coordinator may lack uploads that it has acknowledged, until their clients state them."""
 
     # Things that can happen
 
@@ -90,6 +98,10 @@ class FaultyNetwork:
             self.restart(node)
         if self.coordinator is None and draw() < faults.restart:
             self.restart_coordinator()
+        if faults.backup and draw() < faults.backup:
+            self.backup = self.coordinator_store.copy().journals
+        if faults.restore and draw() < faults.restore:
+            self.restore_backup()
         action = self.random.random()
         if action < 0.35:
             self.act(node)
@@ -190,6 +202,12 @@ class FaultyNetwork:
             self._in_doubt = None
             self.oracle.note_applied(self.coordinator, node, data)
 
+    def restore_backup(self) -> None:
+        """The coordinator's store is lost, and the last backup put in its place."""
+        self.coordinator_store.journals = {name: (state, list(rest)) for name, (state, rest) in self.backup.items()}
+        self.coordinator_store.crash, self._in_doubt, self.restored = "", None, self.restored + 1
+        self.coordinator = self._federation()
+
     def drain(self) -> None:
         """Heal everything, and let all messages be sent."""
         self.faults, self.cut = NONE, set()
@@ -285,9 +303,18 @@ class FaultyNetwork:
             self.speak(node)
 
     def check(self) -> None:
-        """Raise AssertionError unless both sides agree with the oracle."""
-        if self.coordinator is not None:
+        """Raise AssertionError unless both sides agree with the oracle; one that was restored may lack uploads."""
+        if self.coordinator is not None and not self.restored:
             self.oracle.check(self.coordinator, list(self.nodes.values()))
+
+    def check_all(self) -> None:
+        """After `drain`, restored or not: the coordinator has what all uploads that were ever made amount to, once."""
+        assert self.coordinator is not None
+        V, b, n = self.coordinator.machine.gathered()
+        made = self.oracle.made
+        assert n == made.n == sum(node.observed - len(node.pending) for node in self.nodes.values())
+        np.testing.assert_allclose(V, made.V, rtol=1e-7, atol=1e-7)
+        np.testing.assert_allclose(b, made.b, rtol=1e-7, atol=1e-7)
 
 
 def fingerprint(federation: Federation) -> bytes:

@@ -18,6 +18,7 @@ from fedbandit.messages import Download, Restate, Upload, decode, encode
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.envelope import unseal
+from fedbandit.sums import add, zero_sums
 from fedbandit.testing.crashing import CrashingStore
 
 
@@ -57,6 +58,8 @@ class Oracle:
     def __init__(self, dim: int) -> None:
         self.applied: set[int] = set()
         self.V, self.b = np.zeros((dim, dim)), np.zeros(dim)
+        self.made = zero_sums(dim)
+        """What all uploads amount to that were ever made."""
         self._observations = 0
         self._inside: dict[bytes, list[int]] = {}  # upload → numbers of its observations
         self._sent: dict[tuple[int, int, int], bytes] = {}  # member, incarnation, sequence → upload
@@ -86,6 +89,7 @@ class Oracle:
             upload = machine.outbox[machine.sequence]
             assert upload.sums.n == len(node.pending), f"{node.name} released {upload.sums.n}, not {len(node.pending)}"
             node.releases += upload.sums.n > 0
+            self.made = add(self.made, upload.sums)
             node.made[machine.sequence] = encode(upload)
             self._inside[node.made[machine.sequence]] = node.pending
             node.pending = []

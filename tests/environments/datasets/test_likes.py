@@ -17,6 +17,7 @@ from fedbandit.environments import LastFM, LikedItems
 from fedbandit.environments.datasets.likes import draw_distinct_ranks
 from fedbandit.errors import FedbanditError
 from fedbandit.evaluation import by_activity, normalised_reward
+from fedbandit.evaluation.likes import user_map
 
 
 def likes(n_items: int = 40, n_arms: int = 5, seed: int = 0) -> LikedItems:
@@ -148,6 +149,15 @@ def test_groups_by_activity_add_up() -> None:
     block = env.open(0).block(0, 84)
     second = block.rewards[np.arange(84), result.arms][block.clients == 2].sum()
     assert next(group.reward for group in groups if group.above == 15) == second
+
+
+def test_a_map_of_users_has_the_axes_of_most_variance() -> None:
+    env = likes()
+    means = np.array([env.X[env.liked[a:b]].mean(axis=0) for a, b in itertools.pairwise(env.liked_from)])
+    at = user_map(env)
+    spread = np.linalg.eigvalsh(np.cov(means.T))[::-1]
+    np.testing.assert_allclose(np.cov(at.T), np.diag(spread[:2]), atol=1e-12)
+    np.testing.assert_allclose(at.mean(axis=0), 0, atol=1e-12)
 
 
 @pytest.mark.parametrize("measure", [normalised_reward, by_activity])

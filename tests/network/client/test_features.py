@@ -11,29 +11,29 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fedbandit.errors import FedbanditError
-from fedbandit.network.client.features import Features, OutOfRange
+from fedbandit.network.client.features import OutOfRange, Scaling
 
 ANY = st.floats(allow_nan=True, allow_infinity=True, width=64)
 
 
 def test_features_with_intercept_and_scaling_have_the_declared_norm() -> None:
-    plain = Features(3, 1.0, intercept=False, longest=None)
+    plain = Scaling(3, 1.0, intercept=False, longest=None)
     np.testing.assert_array_equal(plain.transform(np.eye(3)), np.eye(3))
-    scaled = Features(3, 1.0, intercept=False, longest=50.0).transform(50 * np.eye(3))
+    scaled = Scaling(3, 1.0, intercept=False, longest=50.0).transform(50 * np.eye(3))
     np.testing.assert_allclose(scaled, np.eye(3))
-    with_constant = Features(4, 2.0, intercept=True, longest=50.0).transform(50 * np.eye(3))
+    with_constant = Scaling(4, 2.0, intercept=True, longest=50.0).transform(50 * np.eye(3))
     np.testing.assert_allclose(np.linalg.norm(with_constant, axis=1), 2.0)
     assert (with_constant[:, -1] == with_constant[0, -1]).all()
     np.testing.assert_allclose(
-        np.linalg.norm(Features(4, 1.0, intercept=True, longest=None).transform(np.eye(3) / 2**0.5), axis=1), 1.0
+        np.linalg.norm(Scaling(4, 1.0, intercept=True, longest=None).transform(np.eye(3) / 2**0.5), axis=1), 1.0
     )
     with pytest.raises(FedbanditError, match="longest"):
-        Features(3, 1.0, intercept=False, longest=-1.0)
+        Scaling(3, 1.0, intercept=False, longest=-1.0)
 
 
 @given(arrays(np.float64, (3, 4), elements=ANY), st.sampled_from(["clip", "scale"]), st.booleans())
 def test_whatever_comes_is_within_the_norm(F: Any, way: Any, intercept: bool) -> None:
-    features = Features(4 + intercept, 2.0, intercept=intercept, longest=5.0, out_of_range=way)
+    features = Scaling(4 + intercept, 2.0, intercept=intercept, longest=5.0, out_of_range=way)
     X = features.transform(F)
     assert (np.linalg.norm(X, axis=1) <= 2.0 * (1 + 1e-9)).all()
     with np.errstate(over="ignore", invalid="ignore"):
@@ -44,9 +44,9 @@ def test_whatever_comes_is_within_the_norm(F: Any, way: Any, intercept: bool) ->
 
 def test_clipping_spares_the_other_features_and_scaling_the_direction() -> None:
     wild = [[0.3, 30.0, 0.0]]
-    clipped = Features(3, 1.0, out_of_range="clip").transform(wild)
+    clipped = Scaling(3, 1.0, out_of_range="clip").transform(wild)
     np.testing.assert_allclose(clipped, [[0.3, 3**-0.5, 0.0]])
-    scaled = Features(3, 1.0, out_of_range="scale").transform(wild)
+    scaled = Scaling(3, 1.0, out_of_range="scale").transform(wild)
     np.testing.assert_allclose(scaled, np.array(wild) / np.linalg.norm(wild))
 
 
@@ -75,9 +75,9 @@ def test_what_is_no_array_of_features_gets_one_sentence(arms: Any, sentence: str
     ways: tuple[OutOfRange, ...] = ("refuse", "clip", "scale")
     for way in ways:
         with pytest.raises(FedbanditError, match=sentence):
-            Features(2, 1.0, out_of_range=way).transform(arms)
+            Scaling(2, 1.0, out_of_range=way).transform(arms)
 
 
 def test_an_unknown_way_is_refused() -> None:
     with pytest.raises(FedbanditError, match="no way out_of_range 'cut'"):
-        Features(2, 1.0, out_of_range="cut")  # type: ignore[arg-type]
+        Scaling(2, 1.0, out_of_range="cut")  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ GOOD = CONFIG.format(port=0, store="s.db")
         ("port = 0", "prot = 0", "There is no key of [server] 'prot'; did you mean 'port'?"),
         ("clients = 4", "cleints = 4", "no key of [federations.shops] 'cleints'; did you mean 'clients'?"),
         ("[server]", "[sever]", "did you mean 'server'?"),
-        ("clients = 4", "", "[federations.shops] needs clients."),
+        ("clients = 4", "", "[federations.shops]: clients is missing."),
         ("clients = 4", "clients = 0", "clients is 0"),
         ("clients = 4", "clients = 1.5", "clients is 1.5"),
         ("async-linucb", "async-linubc", "did you mean 'async-linucb'?"),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
 from fedbandit.messages import Download, Receipt, decode
-from fedbandit.network.coordinator.host import MOST_FRAMES, HostedFederation
+from fedbandit.network.coordinator.host import MOST_FRAMES, Host, HostedFederation
 from fedbandit.network.coordinator.streams import MOST_UNSENT, SendQueue
 from fedbandit.network.credentials import Identity
 from fedbandit.network.refusal import Refusal
@@ -61,3 +62,29 @@ def test_a_newer_download_replaces_an_older_one() -> None:
 def test_an_unknown_federation_is_refused() -> None:
     with pytest.raises(Refusal, match="no federation 'none' here"):
         make_host().hosted("none")
+
+
+def test_while_the_store_hangs_clients_are_asked_to_try_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedbandit.network.coordinator.host.HANGING_SECONDS", 0.0)
+    hanging = threading.Event()
+
+    async def ask(host: Host) -> tuple[str, str, list[object]]:
+        hosted, said = host.federations["shops"], list[object]()
+        await host.open()
+        monkeypatch.setattr(
+            hosted.federation, "receive", lambda frames, _: [[] for _ in frames] if hanging.wait() else []
+        )
+        hosted.federation.invite("a", 0.0)
+        hosted.post("a", b"", said.append)
+        while not hosted.hangs:
+            await asyncio.sleep(0)
+        with pytest.raises(Refusal, match="try again later") as refusal:
+            await hosted.submit(Identity("a", "client"), b"")
+        trouble = await host.trouble()
+        hanging.set()
+        while not said:
+            await asyncio.sleep(0)
+        await host.close()
+        return refusal.value.kind, trouble, said
+
+    assert asyncio.run(ask(make_host())) == ("unavailable", "the store does not answer", [[]])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import resource
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -13,6 +16,7 @@ from typing import Any
 import pytest
 
 from fedbandit.network.stores import StoreError, open_store
+from fedbandit.network.stores.postgres import PostgresStore
 from fedbandit.network.stores.sqlite import SQLiteStore
 
 
@@ -131,4 +135,25 @@ except StoreError as error:
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 60_000
     store = open_store(tmp_path / "s.db")
     assert store.read("j")[1][0] == b"kept"
+    store.close()
+
+
+def test_a_backend_that_hangs_is_given_up(postgres_url: str) -> None:
+    """It is stopped, not killed: its socket stays open and nobody answers."""
+    store = PostgresStore(postgres_url, patience=0.2, hanging=1.0)
+    store.replace("hangs", b"0")
+    (backend,) = store._connection().execute("SELECT pg_backend_pid()").fetchone()
+    os.kill(backend, signal.SIGSTOP)
+    try:
+        with pytest.raises(StoreError, match="cannot be written"):
+            store.append("hangs", [b"1"])
+        with pytest.raises(StoreError, match="another coordinator has it open"):  # its lock is still held
+            store.append("hangs", [b"2"])
+    finally:
+        os.kill(backend, signal.SIGCONT)
+    while True:
+        with contextlib.suppress(StoreError):
+            store.append("hangs", [b"3"])
+            break
+    assert store.read("hangs") == (b"0", [b"3"])
     store.close()

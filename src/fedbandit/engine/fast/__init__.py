@@ -5,7 +5,7 @@ It defines no behaviour: on every system that it takes, arms and messages equal 
 a packed matrix is in here, and nothing outside imports anything but these names.
 
     unknown_part(system)                          the first part that has no kernel, in words; None if all have one
-    make_learner(system, env, world, seed)        a `Learner` for a system that was told the world
+    make_learner(system, env, world, seed, …)     a `Learner` for a system that was told the world
     drawing_kernels()                             the inner loops of drawing (`environments.kernels`), compiled
     is_warm(system)                               whether its loop is compiled already, and cached
     compiling_seconds()                           what this process has spent compiling
@@ -32,14 +32,15 @@ def unknown_part(system: System) -> str | None:
     return look(system)
 
 
-def make_learner(system: System, env: Environment, world: World, seed: int) -> Learner:
-    """What runs a system that was told the world."""
+def make_learner(system: System, env: Environment, world: World, seed: int, *, by_client: bool = False) -> Learner:
+    """What runs a system that was told the world; with `by_client` it counts the messages of each client, if it can."""
     from fedbandit.engine.fast.clusters import ClustersLearner
     from fedbandit.engine.fast.rows import RowsLearner
     from fedbandit.structures import Clustering
 
-    kind = ClustersLearner if isinstance(system.structure, Clustering) else RowsLearner
-    return kind(system, env, world, seed)
+    if isinstance(system.structure, Clustering):
+        return ClustersLearner(system, env, world, seed)
+    return RowsLearner(system, env, world, seed, by_machines=by_client)
 
 
 def drawing_kernels() -> Kernels:

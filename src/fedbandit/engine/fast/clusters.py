@@ -47,6 +47,7 @@ class ClustersLearner:
     """
 
     services: ClassVar[None] = None
+    by_client: ClassVar[None] = None
 
     def __init__(self, system: System, env: Environment, world: World, seed: int) -> None:
         structure, protocol = system.structure, system.protocol
@@ -64,6 +65,7 @@ class ClustersLearner:
             ridge=self.ridge,
             speaks=protocol.says != "nothing",
             fused=True,
+            calls=False,
             counting=protocol.counting,
             warm=True,
             joining_counts=True,

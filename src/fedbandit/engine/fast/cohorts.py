@@ -35,12 +35,12 @@ class Hub(NamedTuple):
     group_of: Ints  # (N,), or (1,) for all clients
     class_of: Ints  # (N,), or (1,) for all clients
     log_gamma: Array  # (C,)          log γ_D of each class
-    counters: Ints  # cohorts used, snapshots free, version of the last snapshot
+    counters: Ints  # cohorts used, snapshots free, version of the last snapshot, messages without statistics
 
 
 SIZE, GROUP, CLASS, SNAPSHOT, ISSUE, LEFT, RIGHT, UNUSED = range(8)  # ISSUE: the version its members have
 NEXT = RIGHT  # in a queue
-USED, FREE, LAST_VERSION = range(3)
+USED, FREE, LAST_VERSION, CONTROL = range(4)
 
 MOST_AT_ONCE = 1 << 28
 """Bytes of address space set aside for snapshots at once; there is more when they are used up."""
@@ -81,7 +81,7 @@ def empty_hub(
         group_of=group_of,
         class_of=class_of.astype(np.int64).reshape(-1),
         log_gamma=classes,
-        counters=np.array([0, slots, 0], dtype=np.int64),
+        counters=np.array([0, slots, 0, 0], dtype=np.int64),
     )
 
 

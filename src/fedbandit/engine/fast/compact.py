@@ -167,7 +167,8 @@ def fate_of(spare: Array, r: int, x: Array, u: Array, hub: Hub, rules: Rules) ->
         spare[count] += 1
     fate = STAYS
     if triggered(rules.kind, pick(rules.thresholds, r), rules.batch, spare):
-        fate = RENEWED if is_stale(hub, r, measure(spare, rules.counting), rules.counting) else MOVES
+        stale = rules.calls or is_stale(hub, r, measure(spare, rules.counting), rules.counting)
+        fate = RENEWED if stale else MOVES
     spare[LOGDET] = logdet
     for count in (N, N_OWN, N_PENDING):
         spare[count] -= 1

@@ -146,7 +146,7 @@ def load_hub(hub: Hub, d: int, state: State, ridge: float) -> Hub:
         users=grown(np.bincount(has[has >= 0], minlength=taken), slots),
         free=free,
         cohort_of=stored(state, "hub.cohort_of", hub.cohort_of.shape),
-        counters=np.array([used, slots - taken, int(arrays["hub.version"][0])], dtype=np.int64),
+        counters=np.array([used, slots - taken, int(arrays["hub.version"][0]), 0], dtype=np.int64),
     )
     wait_again(loaded)
     return loaded

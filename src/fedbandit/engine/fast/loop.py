@@ -41,6 +41,7 @@ from fedbandit.engine.fast.rules import (
 )
 from fedbandit.engine.fast.slots import COMPACT, FULL, SCRATCH, Slots, take_slot
 from fedbandit.engine.fast.statistics import hold, observe
+from fedbandit.engine.fast.synchronising import synchronise
 from fedbandit.engine.learner import Outcome
 from fedbandit.environments.block import Block
 from fedbandit.types import Array, Ints
@@ -139,6 +140,12 @@ def run(
             if fate == STAYS:
                 note_observation(compacts[-2 - slot], row, x, y)
                 continue
+            if fate == RENEWED and rules.calls:
+                note_observation(compacts[-2 - slot], row, x, y)
+                called = synchronise(hub, r, rows, compacts, slots, d, rules, work.M)
+                out.uploads[at] += called
+                out.downloads[at] += called
+                continue
             if fate == RENEWED:
                 out.uploads[at] += 1
                 out.downloads[at] += upload_compact(
@@ -150,11 +157,16 @@ def run(
             observe(row, x, y, work.best_u, rules.ridge, work.M)
         else:
             hold(row, x, y)
-        if triggered(rules.kind, pick(rules.thresholds, r), rules.batch, row):
-            if not rules.fused:
-                return Pause(s, EVENT, slot, at)
+        speaks = triggered(rules.kind, pick(rules.thresholds, r), rules.batch, row)
+        if speaks and not rules.fused:
+            return Pause(s, EVENT, slot, at)
+        if speaks and not rules.calls:
             out.uploads[at] += 1
             out.downloads[at] += upload_row(hub, r, row, d, rules.ridge, rules.counting, work.M)
         if compact:
             settle_in(slots, r, rows, d)
+        if speaks and rules.calls:
+            called = synchronise(hub, r, rows, compacts, slots, d, rules, work.M)
+            out.uploads[at] += called
+            out.downloads[at] += called
     return Pause(stop, DONE, -1, stop)

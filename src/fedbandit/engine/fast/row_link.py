@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 from fedbandit.engine.fast.row_model import GivenRows, RowHolder, RowModel
 from fedbandit.engine.learner import Outcome
@@ -125,7 +126,8 @@ class RowPeers:
             for i in range(world.n_clients)
         ]
         self.control_messages = 0
-        self.uploads = 0
+        self.sent_by: Counter[int] = Counter()
+        self.received_by: Counter[int] = Counter()
 
     def speak(self, r: int, out: Outcome, s: int) -> None:  # noqa: ARG002 - it leaves at the end of the round
         """The trigger of row r has fired."""
@@ -140,6 +142,7 @@ class RowPeers:
         for sender, receiver, message in carried:
             told = isinstance(message, Tell)
             out.uploads[s] += told
+            self.sent_by[sender] += told
             self.control_messages += not told
             self.peers[receiver].receive(sender, message)
         for peer in self.peers:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
 from fedbandit.engine.fast.choose import ready_for, scratch
-from fedbandit.engine.fast.cohorts import empty_hub
+from fedbandit.engine.fast.cohorts import CONTROL, empty_hub
 from fedbandit.engine.fast.compact import compact_length, dump_compact, load_compact, settle_all
 from fedbandit.engine.fast.housekeeping import dump_hub, load_hub, make_room
 from fedbandit.engine.fast.loop import run
@@ -35,7 +36,7 @@ from fedbandit.engine.ledger import Ledger, keep_books
 from fedbandit.engine.partitions import Partitions
 from fedbandit.engine.services import Services
 from fedbandit.environments.block import Block, Environment
-from fedbandit.protocols import CountTriggered, EventTriggered, Never, QueueCoordinator
+from fedbandit.protocols import CountTriggered, EventTriggered, Never, QueueCoordinator, Synchronous
 from fedbandit.rewards import AS_THEY_ARE, refused, reward_plan
 from fedbandit.sharing import NEVER, Grounded
 from fedbandit.state import State, joined, parts_of, stored
@@ -53,16 +54,24 @@ LARGE = 64
 
 
 class RowsLearner:
-    """The rows of all clients. Either their whole exchange is compiled (the hub), or machines carry it (a link)."""
+    """The rows of all clients. Either their whole exchange is compiled (the hub), or machines carry it (a link).
 
-    def __init__(self, system: System, env: Environment, world: World, seed: int) -> None:
+    Cohorts of the hub do not know whose messages they are: `by_machines` is for who asks.
+    """
+
+    def __init__(self, system: System, env: Environment, world: World, seed: int, *, by_machines: bool = False) -> None:
+        self._made_of = system, env, world, seed
+        carried = by_machines and system.structure.separate and system.protocol.says != "nothing"
+        self._begin(system, env, world, seed, fused=is_fused(system, world) and not carried)
+
+    def _begin(self, system: System, env: Environment, world: World, seed: int, *, fused: bool) -> None:
         self.dim = env.dim
         self.private = system.guarantee.basis != "none"
         protocol, layout = system.protocol, layout_of(system.structure, world)
         n_rows = layout.n_rows * protocol.period
         trigger = protocol.trigger()
-        self.fused = is_fused(system, world)
-        speaks = self.fused and protocol.says == "upload"
+        self.fused = fused
+        speaks = self.fused and protocol.says in ("upload", "request")
         blank = empty_rows(1, env.dim)[0]
         start_row(blank, env.dim, system.ridge)
         self.rules = Rules(
@@ -71,6 +80,7 @@ class RowsLearner:
             ridge=float(system.ridge),
             speaks=speaks,
             fused=self.fused,
+            calls=protocol.says == "request",
             counting=protocol.counting,
             warm=protocol.join != "cold",
             joining_counts=protocol.join == "warm",
@@ -139,7 +149,7 @@ class RowsLearner:
     @property
     def control_messages(self) -> int:
         """Messages that carried no statistics."""
-        return 0 if self.link is None else self.link.control_messages
+        return int(self.hub.counters[CONTROL]) if self.link is None else self.link.control_messages
 
     def ledger(self) -> Ledger | None:
         """What privacy has cost, if there is a privacy part."""
@@ -147,6 +157,13 @@ class RowsLearner:
             return None
         streams, spent = ({}, []) if self.link is None else (self.link.streams(), self.link.exhausted())
         return keep_books(streams, spent, int(self.rules.rewards.clipped[0]))
+
+    @property
+    def by_client(self) -> tuple[Counter[int], Counter[int]] | None:
+        """Messages from and to each client, where machines carry them or there are none."""
+        if self.link is not None:
+            return self.link.sent_by, self.link.received_by
+        return None if self.rules.speaks else (Counter(), Counter())
 
     @property
     def exploring(self) -> bool:
@@ -260,13 +277,16 @@ class RowsLearner:
             **({} if self.clusters is None else self.clusters.arrays()),
             **({} if self.services is None else self.services.arrays()),
         }
-        header = {"clipped": int(self.rules.rewards.clipped[0]), "deferred": self._deferred}
+        control = int(self.hub.counters[CONTROL])
+        header = {"clipped": int(self.rules.rewards.clipped[0]), "deferred": self._deferred, "control": control}
         parts = {} if self.link is None else {"link": self.link.state()}
         return joined({}, {"rows": State(header, arrays), **parts})
 
     def restore(self, state: State) -> None:
         """Go on from there."""
         parts = parts_of(state)
+        if self.fused and "link" in parts:
+            self._begin(*self._made_of, fused=False)  # machines carried what was said when this was kept
         header, arrays = mine = parts["rows"]
         taken = [len(arrays["rows.b"]), len(arrays["compact.numbers"])]
         room = max(len(self.slots.row_at), *taken)
@@ -281,6 +301,7 @@ class RowsLearner:
         self.rules.rewards.clipped[0] = header["clipped"]
         self._deferred = None if header["deferred"] is None else tuple(header["deferred"])
         self.hub = load_hub(self.hub, self.dim, mine, self.rules.ridge)
+        self.hub.counters[CONTROL] = header["control"]
         if self.link is not None:
             self.link.restore(parts["link"])  # before the rows: exchanges begin with what is public
         load_rows(self.rows[: taken[0]], self.dim, "rows", mine, self.rules.ridge, fresh=self.rules.fresh)
@@ -295,6 +316,8 @@ class RowsLearner:
 def is_fused(system: System, world: World) -> bool:
     """Whether nothing but compiled code has to see an exchange: exact statistics, and groups known beforehand."""
     exact = system.privacy.perturbs in ("nothing", "rewards")
+    separate = system.structure.separate
     known = isinstance(system.protocol, EventTriggered | CountTriggered | Never)
-    alone = isinstance(system.protocol, Never) or not system.structure.separate
+    known = known or (isinstance(system.protocol, Synchronous) and separate)
+    alone = isinstance(system.protocol, Never) or not separate
     return known and exact and system.structure.fresh and (alone or not system.knows_members(world))

@@ -11,7 +11,15 @@ import numpy as np
 from fedbandit.engine.fast.jit import compiled_inline
 from fedbandit.engine.fast.row import BASE_LOGDET, LOGDET, N_OWN, N_PENDING
 from fedbandit.model import TIE
-from fedbandit.protocols import CountGrowth, CountTriggered, EventTriggered, Growth, MessageProtocol, TimedGrowth
+from fedbandit.protocols import (
+    CountGrowth,
+    CountTriggered,
+    EventTriggered,
+    Growth,
+    MessageProtocol,
+    Synchronous,
+    TimedGrowth,
+)
 from fedbandit.protocols.factors import settled
 from fedbandit.protocols.trigger import Trigger
 from fedbandit.rewards import RewardPlan
@@ -26,6 +34,7 @@ class Rules(NamedTuple):
     ridge: float
     speaks: bool  # there is a coordinator
     fused: bool  # an upload may be handled here
+    calls: bool  # whoever speaks has everybody upload and download
     counting: bool
     warm: bool  # a row that first acts has what there is
     joining_counts: bool  # and that is a download
@@ -83,7 +92,9 @@ def batch_of(trigger: Trigger) -> int:
 
 
 def log_gamma_download(protocol: MessageProtocol) -> Array:
-    """log γ_D of a protocol whose exchange is compiled, of all clients or of each."""
+    """log γ_D of a protocol whose exchange is compiled, of all clients or of each; everybody is stale after a call."""
+    if isinstance(protocol, Synchronous):
+        return np.zeros(1)
     if isinstance(protocol, EventTriggered):
         return np.log(settled(protocol.gamma_download))
     return np.log(settled(protocol.factor_download)) if isinstance(protocol, CountTriggered) else np.array([math.inf])

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit.errors import FedbanditError, shown
+from fedbandit.policies import Policy
 from fedbandit.types import Array
 
 _HEAD = struct.Struct("<2sBx16sQ")
@@ -43,6 +44,15 @@ class Arm(int):
         arm = super().__new__(cls, index)
         arm.id, arm.propensity = id, propensity
         return arm
+
+
+class Ranking(NamedTuple):
+    """A choice, and of every arm how probable it was and which reward is expected; the policy that chose."""
+
+    arm: Arm
+    propensities: Array
+    means: Array
+    policy: Policy
 
 
 class Exported(NamedTuple):

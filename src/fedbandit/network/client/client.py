@@ -15,15 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import secrets
 import threading
 import time
 import weakref
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -31,12 +29,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit.errors import FedbanditError
-from fedbandit.network.client.choices import Arm, Exported, id_of, is_token, number_of, sign, verify
+from fedbandit.features import Features
+from fedbandit.network.client.choices import Arm, Exported, Ranking, id_of, is_token, number_of, sign, verify
 from fedbandit.network.client.connection import Address, Connection
 from fedbandit.network.client.durable import DurableClient
-from fedbandit.network.client.features import Features, OutOfRange, as_agreed
+from fedbandit.network.client.features import OutOfRange, Scaling, as_agreed
 from fedbandit.network.client.journal import stored_agreement
 from fedbandit.network.client.noise_source import noise_source
+from fedbandit.network.client.options import decision_log, lasting_name, signing_key
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import StoreError, open_store
 from fedbandit.privacy.guarantee import Guarantee
@@ -44,7 +44,6 @@ from fedbandit.privacy.require import Require
 from fedbandit.types import Array
 
 if TYPE_CHECKING:
-    from fedbandit.environments.decision_log import DecisionLog
     from fedbandit.network.client.sums import SumTalk
 
 log = logging.getLogger("fedbandit.client")
@@ -65,11 +64,13 @@ class Client:
     proven one with ε ≤ 10, δ ≤ 1/n for the n interactions of a client, and secure noise (`fb.Require`).
 
     `out_of_range` says what becomes of a feature vector that is longer than declared: `"refuse"`, `"clip"` or `"scale"`
-    (`Features`). `choice_key`, a secret of 16 bytes or more that all workers have, signs tokens (`export`).
+    (`Scaling`). `choice_key`, a secret of 16 bytes or more that all workers have, signs tokens (`export`).
 
     `decisions`, a folder, keeps a log of every choice with its contexts, propensity and reward on this device, for
     `fedbandit replay`; it is never sent. It holds raw data, also in a private federation: what the guarantee says of
     what leaves the client it does not say of this folder.
+
+    With an `agreement` in place of a URL the client learns alone: a system whose clients exchange nothing (`linucb`).
 
     Methods may be called from any thread. A client belongs to the process that opened it: after a fork, and after
     `close`, it refuses to choose and to learn.
@@ -77,9 +78,10 @@ class Client:
 
     def __init__(
         self,
-        url: str,
+        url: str | None,
         *,
-        federation: str,
+        federation: str = "",
+        agreement: Agreement | None = None,
         token: str | None = None,
         state: str | os.PathLike[str] | None = None,
         name: str | None = None,
@@ -93,26 +95,31 @@ class Client:
         require: Require | None = None,
         timeout: float = 10.0,
     ) -> None:
-        self._key = _key(choice_key)
+        self._key = signing_key(choice_key)
         if token is None and name is None:
-            name = _lasting_name(state)
-        self._address = Address(url, federation, token, name, ca)
+            name = lasting_name(state)
+        self._address = None if url is None else Address(url, federation, token, name, ca)
+        _require_one(url, agreement)
         self._store = open_store(state)
         try:
-            agreement, member = stored_agreement(self._store) or self._address.invitation(timeout)
-            intercept, longest = as_agreed(agreement.schema, intercept, longest)
-            world = agreement.world
-            self._features = Features(
+            if agreement is not None:
+                agreed, member = agreement, 0
+            else:
+                assert self._address is not None
+                agreed, member = stored_agreement(self._store) or self._address.invitation(timeout)
+            intercept, longest = as_agreed(agreed.schema, intercept, longest)
+            world = agreed.world
+            self._scaling = Scaling(
                 world.dim, world.bound, intercept=intercept, longest=longest, out_of_range=out_of_range
             )
-            source = noise_source(agreement.build(), report=report, lasts=state is not None)
-            self._durable = DurableClient(self._store, agreement, member, lambda: secrets.randbits(63), source)
+            source = noise_source(agreed.build(), report=report, lasts=state is not None)
+            self._durable = DurableClient(self._store, agreed, member, lambda: secrets.randbits(63), source)
             if require is not None or self.guarantee.private:
                 (require or Require()).check(self.guarantee, world)
         except BaseException:
             self._store.close()
             raise
-        self._decisions = _decision_log(decisions, name if name is not None else f"member-{member}")
+        self._decisions = decision_log(decisions, name if name is not None else f"member-{member}")
         self._one_at_a_time = threading.RLock()  # for whatever touches the disk; select does not
         self.reward = 0.0
         self.facts: dict[str, float] = {}
@@ -121,7 +128,7 @@ class Client:
         if report:
             self._connection.report = self._report
         self._sums: SumTalk | None = None
-        if self._durable.machine.secure_sums:
+        if self._durable.machine.secure_sums and self._address is not None:
             from fedbandit.network.client.sums import SumKeys, SumTalk  # here: it needs the extra `secure`
 
             self._sums = SumTalk(self._durable, self._locked, self._address, SumKeys(state))
@@ -135,6 +142,17 @@ class Client:
         """What all members of the federation have agreed on."""
         return self._durable.agreement
 
+    @property
+    def features(self) -> Features | None:
+        """How named values become features, if the federation has agreed on that."""
+        schema = self.agreement.schema
+        return None if schema is None else schema.encoding
+
+    @property
+    def given(self) -> int:
+        """How many features an arm has: one fewer than the dimension, with an intercept."""
+        return self._scaling.given
+
     # Choosing and learning
 
     def select(self, arms: ArrayLike, *, explore: float = 0.0) -> Arm:
@@ -144,7 +162,7 @@ class Client:
         which others can be evaluated.
         """
         self._check_open()
-        X, policy = self._features.transform(arms), self._durable.machine.chooser
+        X, policy = self._scaling.transform(arms), self._durable.machine.chooser
         choice = self._durable.select(X, explore)
         arm = Arm(choice.arm, id_of(choice.number), choice.propensity)
         if self._decisions is not None:
@@ -154,6 +172,13 @@ class Client:
             )
         return arm
 
+    def rank(self, arms: ArrayLike, *, explore: float = 0.0) -> Ranking:
+        """Choose as `select` does, and say of every arm how probable it was and which reward is expected."""
+        self._check_open()
+        choice, propensities, means = self._durable.rank(self._scaling.transform(arms), explore)
+        arm = Arm(choice.arm, id_of(choice.number), choice.propensity)
+        return Ranking(arm, propensities, means, self._durable.machine.chooser)
+
     def observe(self, reward: float, choice: Arm | str) -> None:
         """Learn the reward of a choice, whenever it comes: of an arm, of its id, or of a token.
 
@@ -161,15 +186,32 @@ class Client:
         everything is written as soon as there is room again.
         """
         self._check_open()
+        if is_token(choice):
+            dim = self._durable.machine.context_dim
+            number, x = verify(self._signing_key(), self._terms, str(choice), dim)
+            self._take(number, reward, lambda: self._durable.redeem(number, x, reward))
+        else:
+            number = number_of(choice)
+            self._take(number, reward, lambda: self._durable.observe(number, reward))
+
+    def redeem(self, reward: float, choice: Arm | str, features: ArrayLike) -> bool:
+        """Learn the reward of the arm with these features in place of the one that was chosen, or after a long time.
+
+        A service that keeps the features of its choices may wait for rewards for as long as it likes; one that
+        overrules a choice says which arm was taken. Each is learnt once: False if it was before (of the last 50,000).
+        """
+        self._check_open()
+        number, x = number_of(choice), self._scaling.transform(np.atleast_2d(np.asarray(features)))[0]
+        if number in self._durable.redeemed:
+            return False
+        self._take(number, reward, lambda: self._durable.redeem(number, x, reward))
+        return True
+
+    def _take(self, number: int, reward: float, learn: Callable[[], None]) -> None:
         with self._locked():
             before = self._durable.machine.sequence
             try:
-                if is_token(choice):
-                    number, x = verify(self._signing_key(), self._terms, str(choice), self._durable.machine.context_dim)
-                    self._durable.redeem(number, x, reward)
-                else:
-                    number = number_of(choice)
-                    self._durable.observe(number, reward)
+                learn()
             except StoreError as error:
                 self._trouble(error)
             self.reward += float(reward)
@@ -201,7 +243,7 @@ class Client:
     def learn(self, contexts: ArrayLike, rewards: ArrayLike) -> None:
         """A warm start from past logs: features (n, d) of what was chosen, and rewards (n,). Do it once."""
         self._check_open()
-        X, y = self._features.transform(contexts), np.asarray(rewards, dtype=np.float64)
+        X, y = self._scaling.transform(contexts), np.asarray(rewards, dtype=np.float64)
         with self._locked():
             self._durable.learn(X, y)
         self._connection.settled.clear()
@@ -239,7 +281,7 @@ class Client:
                 "pending": machine.pending,
                 "outbox": sum(upload.sums.n for upload in machine.outbox.values()),
                 "uploads": machine.sequence,
-                "out_of_range": self._features.changed,
+                "out_of_range": self._scaling.changed,
                 "connected": self.connected,
                 "problem": self.problem,
             }
@@ -344,29 +386,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_abandon_in_child)
 
 
-def _key(choice_key: str | bytes | None) -> bytes | None:
-    key = choice_key.encode() if isinstance(choice_key, str) else choice_key
-    if key is not None and not (isinstance(key, bytes) and len(key) >= 16):
-        raise FedbanditError("choice_key must be a secret of 16 bytes or more, the same for all workers.")
-    return key
-
-
-def _decision_log(folder: str | os.PathLike[str] | None, client: str) -> DecisionLog | None:
-    if folder is None:
-        return None
-    from fedbandit.environments.decision_log import DecisionLog  # which a device that keeps none need not load
-
-    return DecisionLog(folder, client=client)
-
-
-def _lasting_name(state: str | os.PathLike[str] | None) -> str:
-    """A name for a client that was given none, the same whenever the same state is opened."""
-    if state is None:
-        return f"client-{secrets.token_hex(4)}"
-    path = Path(os.fspath(state) + ".name")
-    try:
-        if not path.exists():
-            path.write_text(json.dumps(f"client-{secrets.token_hex(4)}"))
-        return str(json.loads(path.read_text()))
-    except (OSError, ValueError) as error:
-        raise FedbanditError(f"{str(path)!r} cannot be used: {error}.") from None
+def _require_one(url: str | None, agreement: Agreement | None) -> None:
+    if (url is None) == (agreement is None):
+        raise FedbanditError("A client needs the URL of a coordinator, or an agreement to learn alone by.")
+    if agreement is not None and agreement.build().protocol.says != "nothing":
+        raise FedbanditError(f"Clients of {agreement.system} talk to a coordinator; to learn alone take linucb.")

@@ -89,7 +89,7 @@ class Connection:
     """Keeps one client in touch with its coordinator until it is closed."""
 
     def __init__(
-        self, client: DurableClient, lock: Callable[[], contextlib.AbstractContextManager[Any]], address: Address
+        self, client: DurableClient, lock: Callable[[], contextlib.AbstractContextManager[Any]], address: Address | None
     ) -> None:
         self.client = client
         self.lock = lock
@@ -123,6 +123,10 @@ class Connection:
         from websockets.typing import Subprotocol
 
         self._loop = asyncio.get_running_loop()
+        while self.address is None and not self._closing.is_set():  # it learns alone: only its disk has to be served
+            await self._rest(1.0)
+        if self.address is None:
+            return
         pause = FIRST_PAUSE
         while not self._closing.is_set():
             began = time.monotonic()
@@ -167,6 +171,7 @@ class Connection:
 
     async def _renew(self) -> None:
         """Ask for the invitation again: the federation's terms have changed."""
+        assert self.address is not None
         try:
             agreement, member = await asyncio.to_thread(self.address.invitation, SECONDS_TO_ANSWER)
             with self.lock():

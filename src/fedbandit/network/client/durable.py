@@ -29,7 +29,7 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,7 +52,7 @@ from fedbandit.messages import (
 from fedbandit.network.client.choices import not_waiting
 from fedbandit.network.client.features import checked_log
 from fedbandit.network.client.journal import KIND, Journal
-from fedbandit.network.envelope import Envelope, extend, seal
+from fedbandit.network.envelope import Envelope, Frame, extend, seal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import Store
 from fedbandit.privacy.noise import Source
@@ -61,20 +61,12 @@ from fedbandit.state import State, require_like, restoring, unpack, unpack_entry
 from fedbandit.sums import add, arrays_of, sums_of
 from fedbandit.types import Array
 
-JOURNAL = KIND
 _CHOICE = struct.Struct("<BQQ")  # kind, number, arms chosen so far
 _REWARD = struct.Struct("<BQd")
 _CHOSEN, _REWARDED, _GONE, _MADE, _TOOK, _REDEEMED, _SENDING = 1, 2, 3, 4, 5, 6, 7
 _CHAIN = 16
 MOST_REDEEMED = 50_000
 """Tokens that are remembered, so that none of them is taken twice."""
-
-
-class Frame(NamedTuple):
-    """A frame to send, and the upload whose receipt is awaited then: 0 for a greeting, None if no answer is due."""
-
-    data: bytes
-    awaits: int | None
 
 
 class DurableClient:
@@ -106,15 +98,15 @@ class DurableClient:
         self.releases = 0
         """Uploads that carried something."""
         self._made: dict[int, tuple[int, bytes]] = {}  # unacknowledged upload → the chain before it, its bytes
-        self._redeemed: dict[int, None] = {}  # tokens that were taken, the latest last
+        self.redeemed: dict[int, None] = {}
+        """Tokens that were taken, the latest last."""
         self.journal = Journal(store, self.lock, self._capture)
         self._safe = 0  # uploads up to this number are in the store and survive a power cut: these may be sent
         self._restating, self._stated = False, 0  # whether the coordinator has lost uploads; up to where it was told
         self._applied = 0  # uploads that the coordinator has, as far as it said so since the last greeting
         self._complete = True  # the last greeting was sent with an empty outbox
         self._recover()
-        if self.incarnation == 0:
-            self.incarnation = entropy() | 1  # zero stands for none
+        self.incarnation = self.incarnation or entropy() | 1  # zero stands for none
         self.epoch += 1
         self.nonce = entropy()
         self.machine.number_choices_from(entropy() >> 1)  # of 62 random bits: no other client or opening has them
@@ -145,10 +137,20 @@ class DurableClient:
     def select(self, arms: ArrayLike, explore: float = 0.0) -> Choice:
         """Choose an arm, now and then any of them, and say how probable the choice was."""
         with self.lock:
-            choice = self.machine.select(arms, explore=explore, propensity=True)
-            x = self.machine.waits_for(choice.number)
-            assert x is not None
-            self.journal.add(_CHOICE.pack(_CHOSEN, choice.number, self.machine.steps) + x.tobytes())
+            return self._select(arms, explore)
+
+    def rank(self, arms: Array, explore: float = 0.0) -> tuple[Choice, Array, Array]:
+        """Choose an arm; the probability of each of them, and the reward that is expected of it."""
+        with self.lock:
+            p, means = self.machine.propensities(arms), self.machine.model.means(self.machine.checked(arms))
+            choice = self._select(arms, explore)
+        return choice, explore / len(p) + (1 - explore) * p, means
+
+    def _select(self, arms: ArrayLike, explore: float) -> Choice:
+        choice = self.machine.select(arms, explore=explore, propensity=True)
+        x = self.machine.waits_for(choice.number)
+        assert x is not None
+        self.journal.add(_CHOICE.pack(_CHOSEN, choice.number, self.machine.steps) + x.tobytes())
         return choice
 
     def observe(self, choice: int, reward: float) -> None:
@@ -167,7 +169,7 @@ class DurableClient:
         self._check(reward)
         x = self.machine.checked(x[None])[0]
         with self.lock:
-            if choice in self._redeemed:
+            if choice in self.redeemed:
                 raise FedbanditError(f"The reward of choice {choice:016x} has been learnt here already.")
             perceived = self.machine.perceive(reward)
             self.journal.add(_REWARD.pack(_REDEEMED, choice, perceived) + x.tobytes())
@@ -192,8 +194,7 @@ class DurableClient:
 
     def learn(self, contexts: Array, rewards: Array) -> None:
         """Learn from past logs: a warm start. Uploads follow when the trigger says so."""
-        machine = self.machine
-        X, y = checked_log(contexts, rewards, machine.context_dim, machine.bound, self.agreement.reward_bound)
+        X, y = checked_log(contexts, rewards, self.machine.context_dim, self.machine.bound, self.agreement.reward_bound)
         with self.lock:
             self.journal.defer()  # one snapshot instead of an entry each
         for x, reward in zip(X, y, strict=True):
@@ -283,7 +284,7 @@ class DurableClient:
         return self._capture()()
 
     def _capture(self) -> Callable[[], State]:
-        finish_machine, made, redeemed = self.machine.capture(), dict(self._made), list(self._redeemed)
+        finish_machine, made, redeemed = self.machine.capture(), dict(self._made), list(self.redeemed)
         mine: dict[str, Any] = {
             "agreement": self._agreed,
             "member": self.machine.member,
@@ -304,7 +305,7 @@ class DurableClient:
         return finish
 
     def _recover(self) -> None:
-        snapshot, entries = self.store.read(JOURNAL)
+        snapshot, entries = self.store.read(KIND)
         if snapshot is None:
             return
         header, arrays = unpack(KIND, snapshot, self.store.where)
@@ -323,7 +324,7 @@ class DurableClient:
             self._made = {n: (chain, arrays[f"upload.{n}"].tobytes()) for n, chain in header["chains"]}
             self.uploaded = sums_of({name.removeprefix("uploaded."): a for name, a in mine.items()}, uploaded["n"])
             self.all_uploads, self.releases = uploaded["all"], uploaded["releases"]
-            self._redeemed = dict.fromkeys(mine["redeemed"].tolist())
+            self.redeemed = dict.fromkeys(mine["redeemed"].tolist())
         self.incarnation, self.epoch, self.chain = header["incarnation"], header["epoch"], header["chain"]
         for entry in entries:
             self._replay(unpack_entry(KIND, entry, self.store.where))
@@ -355,9 +356,9 @@ class DurableClient:
     def _redeem(self, choice: int, x: Array, perceived: float, *, speak: bool = True) -> list[Message]:
         self.machine.forget(choice)
         self.machine.learn(x, perceived)
-        self._redeemed[choice] = None
-        if len(self._redeemed) > MOST_REDEEMED:
-            del self._redeemed[next(iter(self._redeemed))]
+        self.redeemed[choice] = None
+        if len(self.redeemed) > MOST_REDEEMED:
+            del self.redeemed[next(iter(self.redeemed))]
         return self.machine.speak() if speak else []
 
     def _note(self, messages: list[Message]) -> None:
@@ -395,6 +396,5 @@ class DurableClient:
         self._safe = sequence
 
     def _seal(self, chain: int, message: bytes) -> bytes:
-        return seal(
-            Envelope(self.incarnation, self.epoch, self.nonce, self.machine.sequence, chain, self.terms), message
-        )
+        envelope = Envelope(self.incarnation, self.epoch, self.nonce, self.machine.sequence, chain, self.terms)
+        return seal(envelope, message)

@@ -14,7 +14,7 @@ from fedbandit.types import Array
 OutOfRange = Literal["refuse", "clip", "scale"]
 
 
-class Features:
+class Scaling:
     """How features become contexts.
 
     `intercept` adds a constant; `longest` is the norm of the longest feature vector there can be: it is scaled to the
@@ -26,7 +26,7 @@ class Features:
 
     Where it is not refused, NaN counts as 0 and an infinite feature as a very large one.
 
-    >>> Features(2, 1.0, out_of_range="scale").transform([[3.0, 4.0], [0.5, 0.0]]).round(3).tolist()
+    >>> Scaling(2, 1.0, out_of_range="scale").transform([[3.0, 4.0], [0.5, 0.0]]).round(3).tolist()
     [[0.6, 0.8], [0.5, 0.0]]
     """
 

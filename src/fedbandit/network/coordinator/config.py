@@ -28,6 +28,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
+from fedbandit.features import Features
 from fedbandit.network.addresses import is_loopback
 from fedbandit.network.coordinator.federation import ROUNDS_TO_ANSWER
 from fedbandit.network.coordinator.rules import Robust, Rules
@@ -169,7 +170,9 @@ def _schema(name: str, value: object) -> Schema | None:
     if value is None:
         return None
     table = _table(f"federations.{name}.schema", value)
-    _known("key of schema", table, ("features", "intercept", "longest"))
+    if "context" in table or "action" in table:
+        return Schema.of(Features.of_json(table))
+    _known("key of schema", table, ("features", "intercept", "longest", "context", "action", "interactions"))
     require(isinstance(table.get("features"), list), "features", table.get("features"), "a list of names")
     return Schema.of_json(table)
 
@@ -179,10 +182,11 @@ def _federation(name: str, table: dict[str, Any]) -> FederationConfig:
             "letters, digits, - and _")  # fmt: skip
     where = f"[federations.{name}]"
     _known(f"key of {where}", table, (*_NEEDED, *_OPTIONAL))
-    for key in _NEEDED:
-        if key not in table:
-            raise FedbanditError(f"{where} needs {key}.")
     try:
+        schema = _schema(name, table.get("schema"))
+        if schema is not None and schema.encoding is not None:
+            table = {"dim": schema.encoding.dim, **table}
+        _require_keys(table)
         world = World(
             n_clients=whole_number("clients", table["clients"]),
             dim=whole_number("dim", table["dim"]),
@@ -197,7 +201,7 @@ def _federation(name: str, table: dict[str, Any]) -> FederationConfig:
             world,
             table.get("seed", 0),
             table.get("reward_bound", 1.0),
-            _schema(name, table.get("schema")),
+            schema,
         )
         return FederationConfig(
             on_a_network(agreement),
@@ -207,6 +211,12 @@ def _federation(name: str, table: dict[str, Any]) -> FederationConfig:
         )
     except FedbanditError as error:
         raise FedbanditError(f"{where}: {error}") from None
+
+
+def _require_keys(table: Mapping[str, Any]) -> None:
+    for key in _NEEDED:
+        if key not in table:
+            raise FedbanditError(f"{key} is missing.")
 
 
 def on_a_network(agreement: Agreement) -> Agreement:

@@ -37,6 +37,8 @@ MOST_AT_ONCE = 256
 """Frames that share one write to the store."""
 MOST_FRAMES = 4096
 """Frames that may wait for a federation's worker: beyond that, clients are asked to try again later."""
+HANGING_SECONDS = 10.0
+"""When a write takes longer, clients are asked to try again later."""
 P = ParamSpec("P")
 T = TypeVar("T")
 Outcome: TypeAlias = "list[Message] | Refusal"
@@ -75,6 +77,7 @@ class HostedFederation:
         self.limits: dict[str, RateLimit] = {}  # by client
         self.sums = SumDesk(federation)
         self._one_at_a_time = asyncio.Lock()
+        self._begun: float | None = None  # when what is under way began
         self.queue: asyncio.Queue[tuple[str, bytes, Reply, float]] = asyncio.Queue()
 
     def post(self, name: str, frame: bytes, reply: Reply) -> None:
@@ -116,6 +119,13 @@ class HostedFederation:
             raise Refusal("rate", f"Client {name!r} sends more than {self.rate:g} messages a second.")
         if self.queue.qsize() >= MOST_FRAMES:
             raise Refusal("unavailable", "The coordinator has more to do than it can; try again later.")
+        if self.hangs:
+            raise Refusal("unavailable", "The coordinator cannot write now; try again later.")
+
+    @property
+    def hangs(self) -> bool:
+        """Whether what is under way has been for so long that nobody should wait for it."""
+        return self._begun is not None and time.monotonic() - self._begun > HANGING_SECONDS
 
     def limit_streams(self, name: str) -> None:
         """Refuse a client that has too many streams open."""
@@ -138,10 +148,11 @@ class HostedFederation:
     async def do(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Let the federation do something in a thread, one thing at a time; what it says goes to the log."""
         async with self._one_at_a_time:
-            begun = time.perf_counter()
+            begun, self._begun = time.perf_counter(), time.monotonic()
             try:
                 return await asyncio.to_thread(function, *args, **kwargs)
             finally:
+                self._begun = None
                 self.timings.work.add(time.perf_counter() - begun)
                 self._say_events()
 
@@ -330,6 +341,8 @@ class Host:
         """What is wrong with the store, its lock or a worker; empty if all is well. Asked of the store every 2 s."""
         if not self._workers or any(worker.done() for worker in self._workers):
             return "a worker has ended"
+        if any(hosted.hangs for hosted in self.federations.values()):
+            return "the store does not answer"
         at, found = self._checked
         if time.monotonic() - at > 2.0:
             self._checked = time.monotonic(), found

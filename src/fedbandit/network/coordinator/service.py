@@ -86,7 +86,7 @@ def make_app(host: Host) -> Starlette:
         identity = identify(request, "client")
         hosted = host.hosted(request.path_params["federation"])
         try:
-            frame = await _body(request, hosted.federation.most_bytes, "application/octet-stream")
+            frame = await body_of(request, hosted.federation.most_bytes, "application/octet-stream")
         except Refusal as refusal:
             hosted.refuse(identity.name, refusal)
             raise
@@ -97,7 +97,7 @@ def make_app(host: Host) -> Starlette:
     async def sums(request: Request) -> Response:
         identity = identify(request, "client")
         hosted = host.hosted(request.path_params["federation"])
-        sent = await _body(request, hosted.sums.most_bytes, "application/octet-stream")
+        sent = await body_of(request, hosted.sums.most_bytes, "application/octet-stream")
         steps = await hosted.take_step(identity, sent, request.headers.get(SESSION_HEADER, ""))
         body = b"".join(_LENGTH.pack(len(step)) + step for step in steps)
         return Response(body, media_type="application/octet-stream")
@@ -197,7 +197,7 @@ def make_app(host: Host) -> Starlette:
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:"
 
 
-async def _body(request: Request, most: int, kind: str) -> bytes:
+async def body_of(request: Request, most: int, kind: str) -> bytes:
     """The body of a request, refused as soon as it is too long, takes too long, or is said to be something else.
 
     A page of another origin can send forms and plain text without asking, but neither JSON nor bytes.
@@ -221,7 +221,7 @@ async def _body(request: Request, most: int, kind: str) -> bytes:
 async def _wish(request: Request, *keys: str) -> list[str]:
     """Texts of a JSON object."""
     try:
-        wish: Any = json.loads(await _body(request, 10_000, "application/json"))
+        wish: Any = json.loads(await body_of(request, 10_000, "application/json"))
         return [str(wish[key]) for key in keys]
     except (ValueError, KeyError, TypeError) as error:
         if isinstance(error, Refusal):

@@ -24,7 +24,7 @@ from fedbandit.errors import FedbanditError, number, require, whole_number
 from fedbandit.machines.peer import PeerMachine
 from fedbandit.network.addresses import bind, is_loopback, parse_address
 from fedbandit.network.client.choices import Arm, id_of, number_of
-from fedbandit.network.client.features import Features, OutOfRange
+from fedbandit.network.client.features import OutOfRange, Scaling
 from fedbandit.network.coordinator.limits import Limits
 from fedbandit.network.peer.keys import PeerKeys
 from fedbandit.network.peer.peering import Peering
@@ -83,7 +83,7 @@ class Peer:
         self.reward_bound = number(reward_bound, "reward_bound", "a finite number > 0", at_least=1e-300)
         agreement = {"peers": peers, "dim": dim, "ttl": ttl, "observations": observations, "delta": delta,
                      "epsilon": repr(float(epsilon)), "reward_bound": self.reward_bound}  # fmt: skip
-        self.features = Features(dim, self.world.bound, longest=longest, out_of_range=out_of_range)
+        self.features = Scaling(dim, self.world.bound, longest=longest, out_of_range=out_of_range)
         certificates = None if keys is None else PeerKeys.read(keys)
         self._store = open_store(state)
         try:

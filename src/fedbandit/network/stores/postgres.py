@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from fedbandit.errors import needs
 from fedbandit.network.stores.store import VERSION, Journal, StoreError
+from fedbandit.network.stores.watchdog import Watchdog
 
 _LOCK = 0xFEDBA  # of the advisory lock that one process holds
 _SCHEMA = """
@@ -22,7 +25,10 @@ CREATE TABLE IF NOT EXISTS fedbandit_entries
 
 
 STATEMENT_SECONDS = 30
-"""After this a statement is given up: a server that hangs must not hang its coordinator."""
+"""After this a statement is given up by the server."""
+
+HANGING_SECONDS = STATEMENT_SECONDS + 5
+"""After this by us: a server process that is stopped, or its machine, gives up nothing, and answers keep-alives."""
 
 
 def connect(psycopg: Any, url: str) -> Any:
@@ -58,12 +64,13 @@ class PostgresStore:
 
     where = "PostgreSQL"
 
-    def __init__(self, url: str, patience: float = 10.0) -> None:
+    def __init__(self, url: str, patience: float = 10.0, hanging: float = HANGING_SECONDS) -> None:
         self._psycopg = needs("psycopg", "postgres", "PostgreSQL")
         self.url = url
         self._patience = patience
         self._db: Any = None
         self._one_at_a_time = threading.RLock()
+        self._watchdog = Watchdog(hanging, self._hang_up)
         with self._explained("opened"):
             self._connect()
 
@@ -107,8 +114,14 @@ class PostgresStore:
 
     def close(self) -> None:
         """End the connection."""
+        self._watchdog.end()
         if self._db is not None:
             self._db.close()
+
+    def _hang_up(self) -> None:
+        """Shut the socket down: whoever waits on it is told that the connection is broken."""
+        with suppress(self._psycopg.Error, OSError), socket.socket(fileno=os.dup(self._db.fileno())) as line:
+            line.shutdown(socket.SHUT_RDWR)
 
     def abandon(self) -> None:
         """In a child that was forked: the connection is the parent's."""
@@ -155,7 +168,7 @@ class PostgresStore:
     @contextmanager
     def _explained(self, verb: str) -> Iterator[None]:
         try:
-            with self._one_at_a_time:
+            with self._one_at_a_time, self._watchdog.watching():
                 yield
         except self._psycopg.Error as error:
             reason = " ".join(str(error).split()) or type(error).__name__

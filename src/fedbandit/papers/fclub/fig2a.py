@@ -1,5 +1,8 @@
 """FCLUB, Fig. 2(a): clusters of users on local servers, synthetic."""
 
+from functools import partial
+
+from fedbandit.bounds import fclub_communication
 from fedbandit.environments import fclub
 from fedbandit.papers.fclub import (
     AUTHORS_CLUB,
@@ -11,9 +14,10 @@ from fedbandit.papers.fclub import (
     SILENT,
     compared,
 )
-from fedbandit.studies import Below, Curves, Experiment, Grows, Ordered, Scale
+from fedbandit.studies import Below, Curves, Experiment, Grows, Ordered, Overlay, Scale
 
 WORLD = fclub(placement="blocks")
+LOG_T = partial(fclub_communication, dim=10, n_servers=5, n_clusters=5, upload=1.01, download=1.01)
 ONE_CLUSTER_A_SERVER = (
     "Every server has one cluster here, as in the authors' parameters: there is nothing to learn from other servers, "
     "and CLUB and SCLUB do as well once their constants do not tear true clusters apart, as the authors' do."
@@ -34,7 +38,7 @@ EXPERIMENT = Experiment(
     scales={"quick": Scale(compared(WORLD, 40_000), seeds=3), "paper": Scale(compared(WORLD, 100_000), seeds=10)},
     panels=(
         Curves(log=False),
-        Curves(y="messages", log=True, without=SILENT),
+        Curves(y="messages", log=True, without=SILENT, bounds=(Overlay("FCLUB-DC", "Theorem 2, for FCLUB-DC", LOG_T),)),
     ),
     measures=("regret", "messages", "clusters", "rand_index"),
     printed={

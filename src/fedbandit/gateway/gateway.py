@@ -1,0 +1,339 @@
+"""What ranking, rewards, deadlines and shadow mode mean; no HTTP.
+
+Theory of operation
+-------------------
+An event is ranked once and rewarded once, however often it is asked: the answer is kept under its `event_id`. Its
+features are kept too, so that rewards may come as late as the deadline allows. Order of writing:
+
+| rank: client chooses → decision log → event, *waiting* → answer                           |
+| reward: event, *learning* → client learns, once for each choice → log → event, *rewarded* |
+
+A process that is killed before the event is written has not answered: the application asks again, and the last decision
+of that id in the log counts. One that is killed while learning repeats it when it starts; the client knows that it has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import secrets
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from fedbandit.environments.decision_log import DecisionLog
+from fedbandit.errors import FedbanditError, number, require, shown, unknown
+from fedbandit.features import Features
+from fedbandit.gateway.events import Event, Events
+from fedbandit.gateway.report import report
+from fedbandit.network.client.choices import Ranking
+from fedbandit.network.client.client import Client
+from fedbandit.types import Array
+
+Mode = Literal["online", "shadow"]
+MOST_ACTIONS = 10_000
+MOST_ID = 200
+"""Characters of an event's id, and of an action's."""
+STATUS = {"malformed": 400, "unknown": 404, "conflict": 409, "expired": 410}
+
+
+class EventRefusal(FedbanditError):
+    """A request about an event that was refused; nothing has changed."""
+
+    def __init__(self, kind: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.kind, self.status = kind, STATUS[kind]
+
+
+class Gateway:
+    """A member of a federation that ranks and takes rewards for an application.
+
+    `features` says how named values become vectors; it is the federation's own where that has one, and without either
+    actions come with vectors of numbers. `explore` mixes in uniformly random actions. `deadline` (seconds) is how long
+    rewards are awaited; then the `default_reward` is learnt, or nothing if there is none. Finished events are
+    remembered for `remember` seconds: so long a repeated request gets its first answer. `decisions` logs what was
+    decided, for `fedbandit replay`.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        events: Events,
+        *,
+        features: Features | None = None,
+        mode: Mode = "online",
+        explore: float = 0.0,
+        deadline: float | None = 3600.0,
+        default_reward: float | None = None,
+        remember: float = 86_400.0,
+        decisions: DecisionLog | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if mode not in get_args(Mode):
+            raise unknown("mode", str(mode), get_args(Mode))
+        require(0 <= number(explore, "explore", "a probability") <= 1, "explore", explore, "a probability")
+        if deadline is not None:
+            number(deadline, "deadline", "a number of seconds > 0", at_least=1e-3)
+        number(remember, "remember", "a number of seconds ≥ 0", at_least=0.0)
+        if default_reward is not None:
+            self._within(client, default_reward, "default_reward")
+        self.client, self.events, self.decisions, self.clock = client, events, decisions, clock
+        self.features = _agreed(client, features)
+        self.mode, self.explore, self.deadline, self.default_reward = mode, float(explore), deadline, default_reward
+        self.remember = remember
+        self.counts: Counter[str] = Counter()
+        """What was done since the start: ranked, rewarded, default, expired, repeated."""
+        self.rewards = 0.0
+        self._one_at_a_time = threading.RLock()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        for event in events.interrupted():
+            self._learn(event, event.reward or 0.0, "rewarded")
+
+    # Ranking
+
+    def rank(self, asked: Any) -> dict[str, Any]:
+        """Choose one of the actions of an event; asked again, the same answer."""
+        said = _object(asked, ("event_id", "actions", "context", "choice", "propensity"))
+        event_id = secrets.token_hex(8) if said.get("event_id") is None else _name("event_id", said["event_id"])
+        ids, F = self._actions(said)
+        taken, p = self._own_choice(said, ids)
+        digest = hashlib.sha256(json.dumps({**said, "event_id": event_id}, sort_keys=True).encode()).digest()
+        with self._one_at_a_time:
+            before = self.events.find(event_id)
+            if before is not None:
+                if before.asked != digest:
+                    raise EventRefusal("conflict", f"Event {event_id!r} was ranked before, with another request.")
+                self.counts["repeated"] += 1
+                return dict(json.loads(before.answer))
+            return self._decide(event_id, digest, ids, F, taken, p)
+
+    def _decide(
+        self, event_id: str, digest: bytes, ids: list[str], F: Array, taken: int | None, p: float | None
+    ) -> dict[str, Any]:
+        try:
+            ranking = self.client.rank(F, explore=self.explore)
+        except FedbanditError as error:
+            raise EventRefusal("malformed", str(error)) from None
+        arm, at = ranking.arm, self.clock()
+        chosen = int(arm) if taken is None else taken
+        weight = None
+        if taken is not None and p is not None and p < 1:
+            weight = float(ranking.propensities[taken]) / p
+        deadline = None if self.deadline is None else at + self.deadline
+        answer = {
+            "event_id": event_id,
+            "chosen": ids[chosen],
+            "propensity": float(ranking.propensities[chosen]) if taken is None else p,
+            "ranking": _ranked(ids, ranking),
+            "mode": self.mode,
+            "deadline": deadline,
+        }
+        if self.decisions is not None:
+            known = taken is not None or ranking.policy.randomness != "unknown"
+            self.decisions.decided(
+                event_id, F, chosen, (arm.propensity if taken is None else p or 1.0), known=known,
+                policy=ranking.policy.name if taken is None else "caller", at=at,
+            )  # fmt: skip
+        self.events.add(
+            Event(event_id, at, deadline, digest, json.dumps(answer), arm.id, F[chosen], chosen == int(arm), weight)
+        )
+        self.counts["ranked"] += 1
+        return answer
+
+    def _actions(self, said: Mapping[str, Any]) -> tuple[list[str], Array]:
+        actions, context = said.get("actions"), said.get("context")
+        if not isinstance(actions, list) or not 1 <= len(actions) <= MOST_ACTIONS:
+            wanted = f"a list of 1 to {MOST_ACTIONS:,} actions"
+            raise EventRefusal("malformed", f"actions is {shown(actions)}, but must be {wanted}.")
+        ids, rows = [], []
+        for action in actions:
+            given = _object(action, ("id", "features"), "an action")
+            ids.append(_name("an action's id", given.get("id")))
+            rows.append(given.get("features"))
+        if len(set(ids)) < len(ids):
+            twice = next(id for id, count in Counter(ids).items() if count > 1)
+            raise EventRefusal("malformed", f"Action {twice!r} occurs twice.")
+        try:
+            if self.features is not None:
+                empty: dict[str, Any] = {}
+                F = self.features.transform([empty if row is None else row for row in rows], context)
+            else:
+                F = self._vectors(ids, rows, context)
+        except EventRefusal:
+            raise
+        except FedbanditError as error:
+            raise EventRefusal("malformed", str(error)) from None
+        return ids, F
+
+    def _vectors(self, ids: list[str], rows: list[Any], context: Any) -> Array:
+        """Features as numbers: those of the context first, then the action's."""
+        shared = [] if context is None else context
+        require(_is_vector(shared), "context", shared, "a list of finite numbers")
+        d = self.client.given
+        for id, row in zip(ids, rows, strict=True):
+            require(_is_vector(row), f"the features of action {id!r}", row, "a list of finite numbers")
+            length = len(shared) + len(row)
+            require(length == d, f"the number of features of action {id!r}", length, f"{d}, with the context's")
+        return np.array([[*shared, *row] for row in rows], dtype=np.float64)
+
+    def _own_choice(self, said: Mapping[str, Any], ids: list[str]) -> tuple[int | None, float | None]:
+        """The caller's own choice, in shadow mode, and its propensity if that is known."""
+        if self.mode == "online":
+            for name in ("choice", "propensity"):
+                if said.get(name) is not None:
+                    raise EventRefusal("malformed", f"{name} is for shadow mode, and this gateway is online.")
+            return None, None
+        if said.get("choice") is None:
+            raise EventRefusal("malformed", "In shadow mode an event needs choice, the id of the action you take.")
+        choice, p = _name("choice", said["choice"]), said.get("propensity")
+        if choice not in ids:
+            raise EventRefusal("malformed", str(unknown("action", choice, ids[:50])))
+        if p is not None and not (isinstance(p, int | float) and not isinstance(p, bool) and 0 < p <= 1):
+            raise EventRefusal("malformed", f"propensity is {shown(p)}, but must be a number in (0, 1].")
+        return ids.index(choice), None if p is None else float(p)
+
+    # Rewards
+
+    def reward(self, asked: Any) -> dict[str, Any]:
+        """Learn the reward of an event, once."""
+        said = _object(asked, ("event_id", "reward"))
+        event_id = _name("event_id", said.get("event_id"))
+        try:
+            y = self._within(self.client, said.get("reward"), "reward")
+        except FedbanditError as error:
+            raise EventRefusal("malformed", str(error)) from None
+        with self._one_at_a_time:
+            event = self.events.find(event_id)
+            if event is None:
+                raise EventRefusal("unknown", f"There is no event {event_id!r}: it was not ranked here, or long ago.")
+            if event.state == "waiting" and event.deadline is not None and event.deadline <= self.clock():
+                self._expire([event])
+                event = self.events.find(event_id) or event
+            if event.state in ("default", "expired"):
+                learnt = "nothing" if event.reward is None else f"its default reward {event.reward:g}"
+                raise EventRefusal("expired", f"The deadline of event {event_id!r} is over, and {learnt} was learnt.")
+            if event.state != "waiting":
+                if event.reward != y:
+                    raise EventRefusal("conflict", f"Event {event_id!r} has the reward {event.reward:g}, not {y:g}.")
+                self.counts["repeated"] += 1
+                return {"event_id": event_id, "reward": y, "repeated": True}
+            self.events.move(event_id, "learning", y, None)
+            self._learn(event, y, "rewarded")
+        return {"event_id": event_id, "reward": y, "repeated": False}
+
+    def expire(self) -> int:
+        """Give the default reward to events whose deadline is over, and forget old ones; how many were over."""
+        with self._one_at_a_time:
+            overdue = self.events.overdue(self.clock())
+            self._expire(overdue)
+            self.events.forget(self.clock() - self.remember)
+        return len(overdue)
+
+    def _expire(self, overdue: list[Event]) -> None:
+        for event in overdue:
+            if event.state != "waiting":
+                continue
+            if self.default_reward is not None:
+                self._learn(event, self.default_reward, "default")
+                continue
+            self.client.forget(event.choice)
+            self.events.move(event.event, "expired", None, self.clock())
+            self.counts["expired"] += 1
+
+    def _learn(self, event: Event, y: float, state: Literal["rewarded", "default"]) -> None:
+        self.client.redeem(y, event.choice, event.features)
+        if self.decisions is not None:
+            self.decisions.rewarded(event.event, y)
+        self.events.move(event.event, state, y, self.clock())
+        self.counts[state] += 1
+        self.rewards += y
+
+    @staticmethod
+    def _within(client: Client, reward: Any, name: str) -> float:
+        most = client.agreement.reward_bound
+        if isinstance(reward, bool):
+            reward = str(reward).lower()  # true is not 1
+        y = number(reward, name, "a finite number")
+        require(abs(y) <= most, name, reward, f"within ±{most:g}, which this federation has agreed on")
+        return y
+
+    # What is going on
+
+    def report(self) -> dict[str, Any]:
+        """What was earned, and in shadow mode what would have been; of events that are remembered."""
+        return {"mode": self.mode, **report(self.events.finished(), shadow=self.mode == "shadow")}
+
+    def status(self) -> dict[str, Any]:
+        """Plain numbers."""
+        counts = self.events.counts()
+        return {"mode": self.mode, "waiting": counts.get("waiting", 0), "client": self.client.status()}
+
+    def start(self, every: float = 1.0) -> None:
+        """Look for deadlines in the background."""
+
+        def watch() -> None:
+            while not self._closing.wait(every):
+                while self.expire() >= 1000:
+                    pass
+
+        self._thread = threading.Thread(target=watch, name="fedbandit-gateway", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop, and close client, events and log."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join(10.0)
+        with self._one_at_a_time:
+            self.client.close()
+            self.events.close()
+            if self.decisions is not None:
+                self.decisions.close()
+
+
+def _agreed(client: Client, features: Features | None) -> Features | None:
+    """The federation's encoding, or the gateway's own if the federation has none."""
+    agreed = client.features
+    if agreed is not None and features not in (None, agreed):
+        raise FedbanditError("The federation has agreed on other features than these; leave them out, or use its own.")
+    chosen = agreed or features
+    if chosen is not None and chosen.dim != client.given:
+        raise FedbanditError(f"The features have {chosen.dim} entries, but the federation's contexts {client.given}.")
+    return chosen
+
+
+def _ranked(ids: list[str], ranking: Ranking) -> list[dict[str, Any]]:
+    """The choice first, then the others by the reward that is expected of them."""
+    order = sorted(range(len(ids)), key=lambda k: (k != int(ranking.arm), -ranking.means[k]))
+    p, means = ranking.propensities, ranking.means
+    return [{"id": ids[k], "propensity": float(p[k]), "mean": float(means[k])} for k in order]
+
+
+def _object(value: Any, known: tuple[str, ...], what: str = "the request") -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise EventRefusal("malformed", f"{what} is {shown(value)}, but must be an object with {', '.join(known)}.")
+    for key in value:
+        if key not in known:
+            raise EventRefusal("malformed", str(unknown(f"key of {what}", str(key), known)))
+    return value
+
+
+def _name(what: str, value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str) or not 0 < len(value) <= MOST_ID:
+        raise EventRefusal("malformed", f"{what} is {shown(value)}, but must be a text of 1 to {MOST_ID} characters.")
+    return value
+
+
+def _is_vector(value: Any) -> bool:
+    try:
+        return isinstance(value, list) and all(type(x) in (int, float) and math.isfinite(x) for x in value)
+    except OverflowError:  # a whole number beyond every float
+        return False

@@ -1,0 +1,44 @@
+"""What a client is opened with: a key for tokens, a name that lasts, a log of decisions."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedbandit.errors import FedbanditError
+
+if TYPE_CHECKING:
+    from fedbandit.environments.decision_log import DecisionLog
+
+
+def signing_key(choice_key: str | bytes | None) -> bytes | None:
+    """The key that tokens are signed with."""
+    key = choice_key.encode() if isinstance(choice_key, str) else choice_key
+    if key is not None and not (isinstance(key, bytes) and len(key) >= 16):
+        raise FedbanditError("choice_key must be a secret of 16 bytes or more, the same for all workers.")
+    return key
+
+
+def decision_log(folder: str | os.PathLike[str] | None, client: str) -> DecisionLog | None:
+    """The log in a folder, if there is to be one."""
+    if folder is None:
+        return None
+    from fedbandit.environments.decision_log import DecisionLog  # which a device that keeps none need not load
+
+    return DecisionLog(folder, client=client)
+
+
+def lasting_name(state: str | os.PathLike[str] | None) -> str:
+    """A name for a client that was given none, the same whenever the same state is opened."""
+    if state is None:
+        return f"client-{secrets.token_hex(4)}"
+    path = Path(os.fspath(state) + ".name")
+    try:
+        if not path.exists():
+            path.write_text(json.dumps(f"client-{secrets.token_hex(4)}"))
+        return str(json.loads(path.read_text()))
+    except (OSError, ValueError) as error:
+        raise FedbanditError(f"{str(path)!r} cannot be used: {error}.") from None
