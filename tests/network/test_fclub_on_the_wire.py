@@ -80,12 +80,12 @@ def test_processes_are_the_simulator(tmp_path: Path) -> None:
     agreement = on_a_network(Agreement("fclub-dc", keywords, world, seed=5, reward_bound=3.0))
     simulated = make_federation(agreement.build(), agreement.world, agreement.seed, 100)
     host = Host(ServerConfig({"f": FederationConfig(agreement, round_seconds=86_400.0)}, rate=1e6), MemoryStore())
-    federation = host.federations["f"].federation
-    machine = federation.machine
-    assert isinstance(machine, ServersCoordinator)
-    assert machine.phases is not None
     rng, theta = np.random.default_rng(0), np.array([np.eye(DIM)[i % 2] for i in range(USERS)])
     with served(host) as url:
+        federation = host.federations["f"].federation
+        machine = federation.machine
+        assert isinstance(machine, ServersCoordinator)
+        assert machine.phases is not None
         servers = [Process(url, k, tmp_path) for k in range(SERVERS)]
 
         def settle() -> list[Any]:

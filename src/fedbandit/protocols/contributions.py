@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
+from fedbandit.forgetting import scaled
 from fedbandit.messages import Message, Restate, Upload
-from fedbandit.sharing import Groups, Members, Sharing, no_members
+from fedbandit.sharing import Groups, Members, Noise, Sharing, no_members
 from fedbandit.sums import Form, Sums, nothing, place
 from fedbandit.types import Ints
 
@@ -44,6 +45,13 @@ class Contributions:
     def add(self, member: int, sums: Sums) -> None:
         """A member has released these."""
         self.own.add(member, member, sums)
+
+    def fade(self, factor: float) -> None:
+        """All that was released counts so many times what it did."""
+        for part in (self.own, self.gone):
+            part.V *= factor
+            part.b *= factor
+        self._lost = {i: scaled(sums, factor) for i, sums in self._lost.items()}
 
     def sums_of(self, member: int) -> Sums:
         """All that a member has uploaded, whether it is set aside or not."""
@@ -134,6 +142,8 @@ class Contributing(typing.Protocol):
     sent: Ints
     called_in: Ints
     contributions: Contributions | None
+    noise: Noise | None
+    done: int
 
     def check_member(self, member: int) -> None:
         """Refuse numbers that are none."""
@@ -146,6 +156,23 @@ class Contributing(typing.Protocol):
     def send_shares(self, who: Iterable[int]) -> list[Message]:
         """Send each of these members its share."""
         ...
+
+    def in_units(self, sums: Sums, round: int | None) -> Sums:
+        """Statistics of a round as what they count now; what came before counts less, if this one is later."""
+        factor = self.members.fade(round)
+        if factor < 1:
+            self.faded(factor)
+        return self.members.in_units(sums, round)
+
+    def faded(self, factor: float) -> None:
+        """All that was released counts so many times what it did."""
+        if self.contributions is not None:
+            self.contributions.fade(factor)
+
+    @property
+    def date(self) -> int | None:
+        """The round that downloads carry, where models forget."""
+        return self.members.round if self.members.discount < 1 else None
 
     def keep_contributions(self) -> Contributions:
         """From now on, keep each member's sums apart too."""
@@ -167,20 +194,47 @@ class Contributing(typing.Protocol):
         if self.contributions is None:
             raise FedbanditError("This coordinator keeps no member's sums apart, so none can be stated anew.")
         check_upload(Upload(member, message.sequence, message.sums, message.known), self.form)
-        self.contributions.restate(member, message.sums, message.releases)
+        self.contributions.restate(member, self.in_units(message.sums, message.round), message.releases)
         self.applied[member] = message.sequence
         return self._sum_up(member)
+
+    @property
+    def inseparable(self) -> str:
+        """Why no member's part could be taken out of what others have, a sentence; empty if it can."""
+        return ""
+
+    def erase(self, member: int) -> list[Message]:
+        """Take out all that a member has released: what is left is that of the others, as if it never had.
+
+        Groups that were found with its help are looked for again. Whoever was sent a download is sent another one.
+        """
+        if self.contributions is None:
+            raise FedbanditError("This coordinator keeps no member's sums apart, so none can be erased.")
+        concerned = np.asarray(self.sharing.affected(member))
+        self.contributions.leave(member, behind=False)
+        self.contributions.sum_up(self.members, int(self.slot_of[member]))
+        answers = self._forget(member)
+        self.sharing.forget(member)
+        formed = any(len(group) > 1 for group in self.sharing.groups())
+        if formed and self.sharing.regroup(self.members, self.done, self.noise):
+            concerned = np.arange(self.slot_of.size)
+        return [*answers, *self.send_shares(concerned[self.sent[concerned] > 0].tolist())]
+
+    def _forget(self, member: int) -> list[Message]:
+        """A member's history is over; what is to be sent to those who waited for it."""
+        answers = self.excuse([member])
+        self.applied.pop(member, None)
+        self.owed.pop(member, None)
+        self.joined[member] = self.mixed[member] = False
+        self.sent[member] = self.called_in[member] = 0
+        return answers
 
     def vacate(self, member: int) -> list[Message]:
         """A member is gone for good, and its number free. In a group's sum its contributions stay, if nothing is odd.
 
         Where each member's statistics are looked at by themselves they go: whoever gets the number is another client.
         """
-        answers = self.excuse([member])
-        self.applied.pop(member, None)
-        self.owed.pop(member, None)
-        self.joined[member] = self.mixed[member] = False
-        self.sent[member] = self.called_in[member] = 0
+        answers = self._forget(member)
         if self.contributions is not None:
             self.contributions.leave(member, behind=isinstance(self.sharing, Groups))
             return [*answers, *self._sum_up(member)]

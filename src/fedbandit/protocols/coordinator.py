@@ -32,10 +32,10 @@ from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Contribution, Download, Join, Message, Upload
-from fedbandit.model import LogDet
 from fedbandit.protocols.contributions import Contributing, check_upload, is_retry
 from fedbandit.protocols.pool import Pool, Privatiser
 from fedbandit.sharing import NEVER, Groups, Noise, Share, Sharing, no_members
+from fedbandit.solving import LogDet
 from fedbandit.state import State, StateError, require_like
 from fedbandit.sums import Form, Sums
 from fedbandit.types import Ints
@@ -211,6 +211,7 @@ class Coordinator(Contributing):
         if is_retry(upload, self.applied.get(member, 0)):
             return False
         check_upload(upload, self.form)
+        sums = self.in_units(sums, upload.round)
         stream = self._stream(member)
         if stream is not None and sums.n > 0:
             sums = stream.release(sums)
@@ -245,13 +246,13 @@ class Coordinator(Contributing):
         included = self.pool.included.get(member, 0) if self.pool is not None and self.pool.secure else 0
         return Collect(member, int(self.called_in[member]), included)
 
-    def take_sum(self, epoch: int, words: NDArray[np.uint64], counts: Mapping[int, int]) -> Messages:
+    def take_sum(self, epoch: int, words: NDArray[np.uint64], counts: Mapping[int, int], returned: int) -> Messages:
         """The masked sum of an epoch has been opened, over these members, who have observed so much in all."""
         if self.pool is None or epoch not in self.calls:
             raise FedbanditError(f"The sum of epoch {epoch} is not under way.")
         for member in counts:
             self.check_member(member)
-        self.pool.take_sum(epoch, words, counts, self.members)
+        self.pool.take_sum(epoch, words, counts, returned, self.members)
         return self.collected(self.calls.pop(epoch).members)
 
     @property
@@ -304,8 +305,8 @@ class Coordinator(Contributing):
         self.mixed[at] = self.has_others(at, share)
         sums, slack, own = share
         last = self.applied if self.pool is None else self.pool.included
-        A = self.form.actions
-        return [Download(i, self.version, last.get(i, 0), sums, slack, own, A) for i in at.tolist()]
+        form = self.form.actions, self.date
+        return [Download(i, self.version, last.get(i, 0), sums, slack, own, *form) for i in at.tolist()]
 
     def send_shares(self, who: Iterable[int]) -> Messages:
         """Send each of these members its share; those who get the same one, in the same version."""
@@ -347,7 +348,7 @@ class Coordinator(Contributing):
             "calls": {str(epoch): [call.members, sorted(call.missing)] for epoch, call in self.calls.items()},
             "owed": {str(i): n for i, n in self.owed.items()},
             "sharing": self.sharing.state(),
-        }
+        } | ({} if self.date is None else {"round": self.date})
         arrays: dict[str, NDArray[Any]] = {
             name: array.astype(np.int64 if array.dtype == bool else array.dtype) for name, array in self.kept().items()
         }
@@ -372,6 +373,7 @@ class Coordinator(Contributing):
         for name, array in self.kept().items():
             array[:] = arrays[name]
         self.members.forget_shares()
+        self.members.round = header.get("round", 0)
         if self.contributions is not None:
             self.contributions.restore_lost(arrays)
         self.streams = {}

@@ -50,7 +50,7 @@ def test_local_servers_share_and_survive(tmp_path: Path) -> None:
                     server.select(wrong, np.eye(3))  # type: ignore[arg-type]
             with pytest.raises(fb.FedbanditError, match=r"reward is 2\.0"):
                 server.observe(2.0, server.select(4, np.eye(3)))
-    assert host.federations["f"].federation.machine.gathered().n >= 50
+        assert host.federations["f"].federation.machine.gathered().n >= 50
 
 
 def test_wrong_members_are_told_so() -> None:

@@ -68,6 +68,8 @@ def _unknown_pair(system: System) -> str | None:
     """Parts that have kernels, but not together."""
     if system.world is not None and system.world.actions:
         return "worlds in which each action has a θ of its own"
+    if system.discount != 1.0:
+        return "models that forget (discount, window)"
     policy, structure = type(system.policy).__name__, type(system.structure).__name__
     if isinstance(system.structure, Laplacian | WeightedGraph) and not system.structure.separate:
         return f"the structure {structure} with all users in one place"
@@ -81,6 +83,8 @@ def _unknown_pair(system: System) -> str | None:
     if isinstance(system.structure, Clustering) and (not compiled or system.privacy.perturbs == "statistics"):
         other = system.protocol if not compiled else system.privacy
         return f"{type(other).__name__} with the structure {structure}"
+    if isinstance(system.protocol, EventTriggered) and system.protocol.at_least > 1:
+        return "the protocol EventTriggered with a least number of observations in an upload"
     if system.privacy.pooled:
         return f"the privacy {type(system.privacy).__name__} with one total of everybody's statistics"
     if system.privacy.waits:

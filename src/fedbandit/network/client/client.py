@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,9 +25,9 @@ from numpy.typing import ArrayLike
 from fedbandit.errors import FedbanditError
 from fedbandit.features import Features
 from fedbandit.network.client.choices import Arm, Exported, Ranking, id_of, is_token, number_of, sign, verify
-from fedbandit.network.client.connection import Address
+from fedbandit.network.client.connection import Address, require_one
 from fedbandit.network.client.durable import DurableClient
-from fedbandit.network.client.features import OutOfRange, Scaling, as_agreed
+from fedbandit.network.client.features import OutOfRange, Scaling, as_agreed, rows_of
 from fedbandit.network.client.journal import stored_agreement
 from fedbandit.network.client.member import Member
 from fedbandit.network.client.noise_source import noise_source
@@ -46,7 +46,8 @@ class Client(Member):
     """A member of a federation, on this device.
 
     `select` and `observe` work whether or not the coordinator can be reached; only the very first start needs it, to
-    learn the agreement. With `state`, a file, everything survives a crash; without it, everything is in memory.
+    learn the agreement. `url` may be several, of coordinators that share a store: the client goes where the federation
+    is. With `state`, a file, everything survives a crash; without it, everything is in memory.
 
     `intercept` adds a constant feature: pass one feature fewer than the federation's dimension. `longest` is the norm
     of the longest feature vector there can be; features are scaled by a constant so that it gets the declared norm L.
@@ -71,7 +72,7 @@ class Client(Member):
 
     def __init__(
         self,
-        url: str | None,
+        url: str | Sequence[str] | None,
         *,
         federation: str = "",
         agreement: Agreement | None = None,
@@ -92,7 +93,7 @@ class Client(Member):
         if token is None and name is None:
             name = lasting_name(state)
         self._address = None if url is None else Address(url, federation, token, name, ca)
-        _require_one(url, agreement)
+        require_one(url, agreement)
         self._store = open_store(state)
         try:
             if agreement is not None:
@@ -140,27 +141,31 @@ class Client(Member):
 
     # Choosing and learning
 
-    def select(self, arms: ArrayLike, *, explore: float = 0.0) -> Arm:
+    def select(self, arms: ArrayLike, *, actions: ArrayLike | None = None, explore: float = 0.0) -> Arm:
         """Choose one of the arms, given by their features as a (K, d) array, K as you like.
+
+        Where each action has a θ of its own, `actions` are the numbers of the arms' actions. Features (d,) are those of
+        a situation, the same for all of them; without `actions`, for all there are: then the arm is the action.
 
         With probability `explore` any arm is chosen instead: a policy without chance, such as UCB, then leaves a log by
         which others can be evaluated.
         """
         self._check_open()
-        X, policy = self._scaling.transform(arms), self._durable.machine.chooser
+        X, policy = self._rows(arms, actions), self._durable.machine.chooser
         choice = self._durable.select(X, explore)
         arm = Arm(choice.arm, id_of(choice.number), choice.propensity)
         if self._decisions is not None:
             known = policy.randomness != "unknown"
             self._decisions.decided(
-                arm.id, X, int(arm), arm.propensity, known=known, policy=policy.name, at=time.time()
-            )
+                *(arm.id, X, int(arm), arm.propensity), known=known, policy=policy.name, at=time.time(),
+                actions=self._durable.machine.actions,
+            )  # fmt: skip
         return arm
 
-    def rank(self, arms: ArrayLike, *, explore: float = 0.0) -> Ranking:
+    def rank(self, arms: ArrayLike, *, actions: ArrayLike | None = None, explore: float = 0.0) -> Ranking:
         """Choose as `select` does, and say of every arm how probable it was and which reward is expected."""
         self._check_open()
-        choice, propensities, means = self._durable.rank(self._scaling.transform(arms), explore)
+        choice, propensities, means = self._durable.rank(self._rows(arms, actions), explore)
         arm = Arm(choice.arm, id_of(choice.number), choice.propensity)
         return Ranking(arm, propensities, means, self._durable.machine.chooser)
 
@@ -224,10 +229,10 @@ class Client(Member):
         self._check_open()
         self._durable.forget(number_of(choice))
 
-    def learn(self, contexts: ArrayLike, rewards: ArrayLike) -> None:
-        """A warm start from past logs: features (n, d) of what was chosen, and rewards (n,). Do it once."""
+    def learn(self, contexts: ArrayLike, rewards: ArrayLike, *, actions: ArrayLike | None = None) -> None:
+        """A warm start from past logs: features (n, d) of what was chosen, its actions, rewards (n,). Do it once."""
         self._check_open()
-        X, y = self._scaling.transform(contexts), np.asarray(rewards, dtype=np.float64)
+        X, y = self._rows(contexts, actions), np.asarray(rewards, dtype=np.float64)
         with self._locked():
             self._durable.learn(X, y)
         self.wake()
@@ -270,6 +275,19 @@ class Client(Member):
         with self._durable.lock:
             return self._durable.machine.model.theta.copy()
 
+    def erase(self, timeout: float = 60.0) -> dict[str, Any]:
+        """Have everything that this client has uploaded erased at the coordinator, and its own state; a receipt.
+
+        The client is closed then; with a new state it begins anew. Docs say what this does not undo.
+        """
+        self._check_open()
+        if self._address is None:
+            raise FedbanditError("This client is in no federation: nothing was uploaded that could be erased.")
+        receipt = self._address.erase(timeout)
+        self.close()
+        self._store.remove()
+        return receipt
+
     def close(self) -> None:
         """Stop talking and close the state; what was not sent is sent when the state is opened again."""
         if self._sums is not None and not self._closed:
@@ -279,6 +297,9 @@ class Client(Member):
             self._decisions.close()
 
     # How
+
+    def _rows(self, arms: ArrayLike, actions: ArrayLike | None) -> Array:
+        return rows_of(self._scaling, arms, actions, self._durable.machine.actions)
 
     @property
     def _terms(self) -> bytes:
@@ -297,10 +318,3 @@ def require_clients(agreement: Agreement) -> None:
     """Refuse a federation of local servers."""
     if agreement.servers is not None:
         raise FedbanditError("The members of this federation are local servers: use fb.LocalServer.")
-
-
-def _require_one(url: str | None, agreement: Agreement | None) -> None:
-    if (url is None) == (agreement is None):
-        raise FedbanditError("A client needs the URL of a coordinator, or an agreement to learn alone by.")
-    if agreement is not None and agreement.build().protocol.says != "nothing":
-        raise FedbanditError(f"Clients of {agreement.system} talk to a coordinator; to learn alone take linucb.")

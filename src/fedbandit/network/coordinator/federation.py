@@ -20,12 +20,13 @@ from __future__ import annotations
 import json
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fedbandit.errors import FedbanditError, whole_number
 from fedbandit.machines.sums.server import OpenedSum
 from fedbandit.messages import Join, Message, Receipt, Request, Restate, Upload, decode
 from fedbandit.network.coordinator import journal as kinds
+from fedbandit.network.coordinator.erasure import erase
 from fedbandit.network.coordinator.journal import Entry, numbers
 from fedbandit.network.coordinator.recorded import Event, RecordedFederation, uploads_in
 from fedbandit.network.coordinator.register import MemberRecord
@@ -34,7 +35,7 @@ from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.envelope import UNSAID, Envelope, unseal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
-from fedbandit.network.stores import Store, StoreError
+from fedbandit.network.stores import NotOwner, Store, StoreError
 from fedbandit.network.sums import numbers_of
 from fedbandit.server_messages import FromServer
 from fedbandit.sums import Sums
@@ -124,6 +125,13 @@ class Federation(RecordedFederation):
         self.write([Entry(kinds.DEPARTURE, at, name)])
         self.events.append(Event("a place was freed", {"client": name, "by": by}))
         return answers
+
+    def erase(self, name: str, at: float, by: str = "") -> tuple[list[Message], dict[str, Any]]:
+        """Forget all that a client has uploaded: what is to be sent, and a receipt (`erasure.py`)."""
+        self._catch_up_with_store()
+        answers, receipt = erase(self, name, at, by)
+        self._compare_all()
+        return answers, receipt
 
     def receive(self, frames: Sequence[tuple[str, bytes]], at: float) -> list[list[Message] | Refusal]:
         """Take frames with the names of their senders; the answers to each, or why it was refused.
@@ -257,7 +265,12 @@ class Federation(RecordedFederation):
             )
         self._check_terms(name, envelope, message)
         applied = self.machine.applied.get(record.member, 0)
-        self._check(record, read, applied, at)
+        try:
+            self._check(record, read, applied, at)
+        except Refusal as refusal:
+            if refusal.kind == "session" and isinstance(message, Upload) and message.sums.n > 0:
+                self._note_copy(record, envelope, at, entries)
+            raise
         if isinstance(message, Upload | Restate | FromServer) and 0 < message.sequence <= applied:
             record.verified = record.verified or message.sequence == applied
             record.last_heard = at
@@ -276,6 +289,12 @@ class Federation(RecordedFederation):
         except FedbanditError as error:
             raise Refusal("malformed" if isinstance(message, Join | Request) else "statistics", str(error)) from None
         return answers, moved or session != (record.incarnation, record.epoch, record.nonce, record.absent)
+
+    def _note_copy(self, record: MemberRecord, envelope: Envelope, at: float, entries: list[Entry]) -> None:
+        """A release was refused, and seen: where noise hides records, they have been released once more."""
+        if self.private and self.system.privacy.site == "client" and record.note_copy(envelope.nonce, at):
+            entries.append(Entry(kinds.COPY, at, record.name, numbers(envelope.nonce)))
+            self.events.append(Event("a copy has released a client's records again", {"client": record.name}))
 
     def _record(self, name: str, envelope: Envelope, message: Message, at: float, entries: list[Entry]) -> MemberRecord:
         """The record of a client; one that was a member before this store was restored becomes that member again."""
@@ -310,8 +329,16 @@ class Federation(RecordedFederation):
             case Join():
                 if max(message.version, message.epoch) >= LARGEST:
                     raise Refusal("malformed", f"Client {name!r} says that it has version {message.version}.")
-                if record.check_join(envelope, applied, at) and self.system.privacy.contribution:
+                reborn = record.check_join(envelope, applied, at) or (bool(record.past) and not record.joined)
+                if reborn and self.system.privacy.contribution:
                     raise Refusal("session", f"Client {name!r} has lost its privacy ledger and may contribute no more.")
+                latest = self.last_sum_of(record.member)
+                if envelope.incarnation == record.incarnation and message.epoch < latest:
+                    raise Refusal(
+                        "session",
+                        f"Client {name!r} uses an old copy of its state: it has been in sums up to epoch "
+                        f"{message.epoch}, but contributed to that of epoch {latest}.",
+                    )
             case Request() | FromServer(sequence=0):
                 record.check_session(envelope)
             case Upload() | FromServer():
@@ -392,6 +419,8 @@ class Federation(RecordedFederation):
                 raise self._unavailable(error) from None
 
     def _unavailable(self, error: StoreError) -> Refusal:
-        """What clients are told: not why, which is an operator's to know."""
+        """What clients are told: not why, which is an operator's to know; but where to go if another is the owner."""
+        if isinstance(error, NotOwner):
+            return Refusal("elsewhere", str(error), error.address)
         self.events.append(Event("the store fails", {"reason": str(error)}))
         return Refusal("unavailable", "The coordinator cannot write now; try again later.")

@@ -101,6 +101,7 @@ class RecordedFederation:
         self.activity = Activity()
         self.terms = [self.digest.hex()]
         self.rounds = self.rounds_kept = self.waited = 0
+        self.masked: dict[int, int] = {}  # member → the last epoch for which it sent masked numbers; not kept
         self.published = 0  # totals of a trusted coordinator that are in the store
         self.waited_in = -1  # the call whose answers were awaited at the last tick
         self._agree(wanted)
@@ -195,6 +196,8 @@ class RecordedFederation:
             self.mark_absent(entry.numbers(), at)
         elif entry.kind == kinds.SUM:
             self.take_sum(opened_of(entry.numbers()), at)
+        elif entry.kind == kinds.COPY:
+            self.register.record(name).note_copy(entry.numbers()[0], at)
         else:
             envelope, data = unseal(entry.rest)
             self.apply(self.register.record(name), envelope, decode(data), data, at)
@@ -213,6 +216,14 @@ class RecordedFederation:
         """A member is suspected of lying, or no longer; what is to be sent."""
         record.suspected = suspected
         return self._go_on(self.machine.set_aside(record.member, suspected or bool(record.quarantined)), at)
+
+    def erase_member(self, record: MemberRecord, at: float) -> list[Message]:
+        """A client has never uploaded anything; what is to be sent."""
+        answers = self._go_on(self.machine.erase(record.member), at)
+        record.erase(at)
+        if self.machine.contributions is not None:
+            self.machine.contributions.aside[record.member] = bool(record.quarantined) or record.suspected
+        return answers
 
     def leave(self, name: str, at: float) -> list[Message]:
         return self._go_on(self.machine.vacate(self.register.free(name, at)), at)
@@ -281,7 +292,13 @@ class RecordedFederation:
             record = self.register.by_number[member]
             record.last_heard, record.uploads, record.releases = at, record.uploads + 1, record.releases + 1
             record.observations = n
-        return self._go_on(self.machine.take_sum(opened.epoch, opened.words, opened.counts), at)
+        return self._go_on(self.machine.take_sum(opened.epoch, opened.words, opened.counts, len(opened.returned)), at)
+
+    def last_sum_of(self, member: int) -> int:
+        """The last epoch to whose secure sum a member has contributed; 0 if to none."""
+        pool = self.machine.pool
+        included = 0 if pool is None or not pool.secure else pool.included.get(member, 0)
+        return max(included, self.masked.get(member, 0))
 
     def is_present(self, member: int) -> bool:
         """Whether an answer of this member is worth waiting for; one that never asked for an invitation has none."""
@@ -335,7 +352,8 @@ def coordinator_of(agreement: Agreement, source: Source | None = None) -> Coordi
 
 def most_bytes(agreement: Agreement, dim: int) -> int:
     """Of the longest message: an upload, or a report of so many local clusters as a local server has users."""
-    size, servers = encoded_size(Upload, dim, agreement.world.actions or None), agreement.servers
+    dated, servers = agreement.build().discount != 1.0, agreement.servers
+    size = encoded_size(Upload, dim, agreement.world.actions or None, dated=dated)
     return size if servers is None else encoded_size(Join, 0) + int(np.bincount(servers).max()) * (size + 4)
 
 
