@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from fedbandit.errors import FedbanditError, require
 from fedbandit.machines.doubt import doubted
 from fedbandit.machines.mixing import mix
+from fedbandit.machines.stored import named, stored_upload
 from fedbandit.messages import (
     Collect,
     Contribution,
@@ -45,9 +46,7 @@ from fedbandit.messages import (
     Request,
     Threshold,
     Upload,
-    decode,
     encode,
-    encoded_size,
 )
 from fedbandit.model import Growing
 from fedbandit.privacy.noise import Source
@@ -59,7 +58,7 @@ from fedbandit.sharing import LocalModel, Sharing, prior_share
 from fedbandit.state import State, StateError, Varying, require_like
 from fedbandit.streams import Purpose, generator
 from fedbandit.structures.action_model import ActionModel
-from fedbandit.sums import Form, Sums, add, arrays_of, sums_of
+from fedbandit.sums import Form, Sums, add, arrays_of, factored, sums_of
 from fedbandit.system import System
 from fedbandit.world import World
 
@@ -93,6 +92,9 @@ class Exchange:
         self.exploring = False
         self.exhausted = False
         """Whether something could not leave because the privacy budget is spent."""
+        self.factors = False
+        """Whether uploads of few observations may travel as factors: the coordinator has said that it takes them."""
+        self._exact = system.privacy.perturbs == "nothing"
         self.outbox: dict[int, Upload] = {}
         self.sequence = 0
         """The number of the last upload."""
@@ -181,6 +183,8 @@ class Exchange:
         else:
             if self.stream is not None and sums.n > 0:
                 sums = self.stream.release(sums)
+            elif self.factors and self._exact:
+                sums = factored(sums)
             model.mark_sent()
         self.sequence += 1
         known = known_by(model, self.protocol, self._counts_only)
@@ -250,6 +254,7 @@ class Exchange:
         fresh = self.threshold
         self.restore(other.state())
         self.threshold = self._agreed = fresh
+        self.factors = other.factors
 
     def hear(self, message: Download, told: Sums) -> None:
         """Take what peers have told, given what this one told itself: as a download, but nothing is acknowledged."""
@@ -346,11 +351,11 @@ class Exchange:
 
     def varying(self) -> Varying:
         """The arrays of a state that depend on what has happened."""
-        uploads: Varying = {"upload.*": (np.uint8, (encoded_size(Upload, self.dim),))}
+        uploads: Varying = {"upload.*": None}  # matrices or factors
         if isinstance(self._model, ActionModel):  # how much there is depends on how many actions were observed
             kept = {"model": self._model.varying(), "settled": self.form.varying("s")}
             blocks = {f"{part}.{name}": rule for part, rules in kept.items() for name, rule in rules.items()}
-            uploads = {"upload.*": None, **blocks}
+            uploads = {**uploads, **blocks}
         # A stream that an older version began may have another memory: it knows what to do.
         memory = {"coded", "memory"} & set({} if self.stream is None else self.stream.state())
         return {**uploads, **{f"stream.{name}": None for name in memory}}
@@ -363,25 +368,23 @@ class Exchange:
             if header[name] != value:
                 raise StateError(f"The stored {name} is {header[name]}, but must be {value}.")
         self._unread = None
-        self._model.load(header["model"], _named(arrays, "model."))
+        self._model.load(header["model"], named(arrays, "model."))
         self.sequence, self._epoch = header["sequence"], header["epoch"]
         self.exploring, self.exhausted = header["exploring"], header["exhausted"]
         self.threshold, self._agreed = header["threshold"]
         if self._served is not None:
             self._served = header["served"][0], header["served"][1]
         self._on_top = {}
-        for data in _named(arrays, "upload.").values():
-            upload = decode(data.tobytes())
-            if not isinstance(upload, Upload):
-                raise StateError(f"The stored state has a {type(upload).__name__} where an Upload is expected.")
+        for data in named(arrays, "upload.").values():
+            upload = stored_upload(data, self.form)
             self._on_top[upload.sequence] = upload
         if list(self._on_top) != header["not_downloaded"] or not self._on_top.keys() >= set(header["unacknowledged"]):
             raise StateError(f"The stored uploads are {list(self._on_top)}, but must be {header['not_downloaded']}.")
         self.outbox = {number: self._on_top[number] for number in header["unacknowledged"]}
         self._settled_to, settled = header["settled"]
-        self._settled = sums_of(_named(arrays, "settled."), settled)
+        self._settled = sums_of(named(arrays, "settled."), settled)
         if self.stream is not None:
-            self.stream.restore(_named(arrays, "stream."))
+            self.stream.restore(named(arrays, "stream."))
 
 
 def start_with(exchange: Exchange, sharing: Sharing) -> None:
@@ -394,7 +397,3 @@ def start_with(exchange: Exchange, sharing: Sharing) -> None:
 
 def _without(sums: Sums, part: Sums) -> Sums:
     return Sums(sums.V - part.V, sums.b - part.b, max(sums.n - part.n, 0))
-
-
-def _named(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
