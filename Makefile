@@ -3,13 +3,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test audit check format bench soak lock clean
+.PHONY: demo test docs audit check format bench soak lock clean
 
 demo: $(VENV)/run.stamp
 	$(BIN)/fedbandit demo --out results/demo
 
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -q -n auto --dist worksteal
+
+# The documentation, into site/: open site/index.html.
+docs: $(VENV)/dev.stamp
+	$(BIN)/python -m tools.site
 
 # Attack every private preset, and those that protect contexts too only if asked; fails if a claim does.
 audit: $(VENV)/run.stamp
@@ -56,5 +60,5 @@ lock:
 	uv pip compile --quiet --universal --no-header --no-annotate --no-emit-index-url --extra fast --extra secure --extra server --extra plots --extra frames --extra studies --extra data -c requirements/dev.txt pyproject.toml -o requirements/run.txt
 
 clean:
-	rm -rf $(VENV) results dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) results dist build site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

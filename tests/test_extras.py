@@ -15,8 +15,8 @@ from fedbandit.errors import FedbanditError, needs
 
 ROOT = Path(__file__).parents[1]
 ABSENT = (
-    "anyio cryptography dp_accounting llvmlite matplotlib networkx numba opendp pandas psycopg pyarrow ray scipy "
-    "sklearn starlette uvicorn yaml"
+    "anyio cryptography dp_accounting llvmlite matplotlib mlflow networkx numba opendp pandas psycopg pyarrow ray "
+    "scipy shtab sklearn starlette uvicorn xarray yaml"
 )
 """Packages of all extras. None in `sys.modules` is Python's own way to say that a module is not there."""
 
@@ -104,6 +104,8 @@ EXTRAS = {
     "frames": ("result.to_frame()", "A data frame needs pandas"),
     "studies": ("user_file.read_experiment(Path('mine.yaml'))", "An experiment in YAML needs PyYAML"),
     "data": ("contexts.tf_idf(np.zeros(1, int), np.zeros(1, int), 1, 1)", "Preparing a data set needs scikit-learn"),
+    "mlflow": ("importlib.import_module('fedbandit.studies.mlflow').write_runs([], 'mine')", "Writing to MLflow needs"),
+    "completion": ("main_module.run_command(['completion', 'bash'])", "Completion of shells needs"),
     "ray": ("importlib.import_module('fedbandit.studies.workers').Workers('ray')", "--workers ray needs Ray"),
 }
 
@@ -117,6 +119,7 @@ from pathlib import Path
 import fedbandit.privacy.bounds
 from fedbandit.environments.datasets import contexts
 from fedbandit.studies import user_file
+from fedbandit.cli import main as main_module
 env = fb.environments.homogeneous(n_clients=2, dim=2, n_arms=2)
 result = fb.simulate(fb.linucb(), env, 10)
 for extra, call in {calls!r}.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 
@@ -66,3 +67,11 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     with process.stderr:
         assert process.stderr.read() == b""
     assert process.wait() == 141
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_completion_is_a_script_that_bash_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+    assert all(command in script for command in COMMANDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import html
 import http.server
 import json
@@ -12,7 +13,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ import numpy as np
 import pytest
 
 from fedbandit.network.client.client import Client
+from fedbandit.network.coordinator.config import load_config
+from fedbandit.network.coordinator.host import Host
+from fedbandit.network.stores import MemoryStore
 from tests.network.servers import make_host, served
 from tests.vectors.run import cases, read
 
@@ -141,21 +145,22 @@ def test_the_corpus_passes_in_a_browser(built: Path, tmp_path: Path) -> None:
 
 
 @contextlib.contextmanager
-def page_server(text: str) -> Iterator[tuple[str, queue.Queue[Any]]]:
-    """A page on loopback, and what it posts back."""
+def page_server(text: str, files: Mapping[str, str] | None = None) -> Iterator[tuple[str, queue.Queue[Any]]]:
+    """A page on loopback with its scripts, and what it posts back."""
     told: queue.Queue[Any] = queue.Queue()
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self._answer(text.encode())
+            script = (files or {}).get(self.path)
+            self._answer((script or text).encode(), "text/html" if script is None else "text/javascript")
 
         def do_POST(self) -> None:
             told.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             self._answer(b"")
 
-        def _answer(self, body: bytes) -> None:
+        def _answer(self, body: bytes, kind: str = "text/html") -> None:
             self.send_response(200)
-            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Type", f"{kind}; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -173,6 +178,20 @@ def page_server(text: str) -> Iterator[tuple[str, queue.Queue[Any]]]:
             thread.join()
 
 
+@contextlib.contextmanager
+def browsing(folder: Path, address: str) -> Iterator[None]:
+    """A browser that shows a page."""
+    words = [str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+             "--disable-quic", "--no-first-run", "--disable-background-networking",
+             f"--user-data-dir={folder / 'profile'}", address]  # fmt: skip
+    browser = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        browser.terminate()
+        browser.wait()
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 def test_a_page_learns_with_the_others_and_goes_on_after_it_was_closed(built: Path, tmp_path: Path) -> None:
     subprocess.run(["npm", "run", "--silent", "bundle-tests"], cwd=FOLDER, check=True, capture_output=True)
@@ -187,15 +206,8 @@ def test_a_page_learns_with_the_others_and_goes_on_after_it_was_closed(built: Pa
     with page_server(page) as (origin, told):
         host = make_host(origins=(origin,))
         with served(host) as url:
-            words = [str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-                     "--disable-quic", "--no-first-run", "--disable-background-networking",
-                     f"--user-data-dir={tmp_path / 'profile'}", f"{origin}/?to={url}"]  # fmt: skip
-            browser = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            try:
+            with browsing(tmp_path, f"{origin}/?to={url}"):
                 reports = told.get(timeout=120)
-            finally:
-                browser.terminate()
-                browser.wait()
             assert "failed" not in reports, reports
             assert [report["observed"] for report in reports] == [60, 120, 180], "it goes on where it was closed"
             assert all(report["delivered"] for report in reports)
@@ -211,3 +223,46 @@ def test_a_page_of_another_origin_gets_nothing(built: Path, tmp_path: Path) -> N
         script = f"visits({options}, 1).then(() => ['in'], (error) => [error.message])"
         (told,) = in_browser(built, tmp_path, script)
     assert "There is no answer from" in told
+
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "browser"
+CLICKS = """
+<script type="module">
+  const tell = (told) => fetch("/told", { method: "POST", body: JSON.stringify(told) });
+  const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+  const text = (id) => document.getElementById(id).textContent;
+  const ready = async (t) => {
+    const waits = () => document.getElementById("yes").disabled || text("observed") !== String(t);
+    for (let k = 0; k < 1000 && waits(); k++) await pause(20);
+  };
+  await ready(0);
+  const shown = [];
+  for (let t = 1; t <= 40; t++) {
+    const about = text("about");
+    shown.push(about.split(",")[0]);
+    document.getElementById(about.startsWith("indian") ? "yes" : "no").click();
+    await ready(t);
+  }
+  for (let k = 0; k < 400 && text("uploads") === "0"; k++) await pause(50);
+  await pause(600);
+  const ids = ["observed", "uploads", "link", "problem"];
+  await tell({ shown, ...Object.fromEntries(ids.map((id) => [id, text(id)])) });
+</script>
+"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+def test_the_example_learns_from_clicks_and_uploads(built: Path, tmp_path: Path) -> None:
+    subprocess.run(["npm", "run", "--silent", "bundle"], cwd=FOLDER, check=True, capture_output=True)
+    files = {"/fedbandit.min.js": (built / "fedbandit.min.js").read_text()}
+    with page_server((EXAMPLE / "index.html").read_text() + CLICKS, files) as (origin, told):
+        config = load_config(EXAMPLE / "federation.toml")
+        host = Host(dataclasses.replace(config, origins=(origin,)), MemoryStore())
+        with served(host) as url, browsing(tmp_path, f"{origin}/?to={url}"):
+            report = told.get(timeout=120)
+        assert report["observed"] == "40", report
+        assert int(report["uploads"]) > 0
+        assert report["problem"] == ""
+        assert report["link"].startswith("page, member 0 of dinner"), report
+        assert report["shown"][20:].count("indian") > 12, "it has learnt what is liked"
+        assert host.federations["dinner"].federation.machine.gathered().n > 0

@@ -169,3 +169,30 @@ def test_recorded_servers_and_clusters_are_told() -> None:
     for wrong, sentence in (([0, 1], "the shape of server_of"), ([0, 2, 0, 2], "without a gap")):
         with pytest.raises(fb.FedbanditError, match=sentence):
             fb.environments.recorded(np.arange(8) % 4, X, y, y, server_of=wrong)
+
+
+def test_what_a_notebook_shows() -> None:
+    env = fb.environments.homogeneous(n_clients=5, dim=3, n_arms=4)
+    result = fb.simulate(fb.async_linucb(), env, 200, per_client=True, engine="plain")
+    assert f"regret {result.regret[-1]:,.4g}" in repr(result)
+    assert f"<td>{result.communication.uploads}</td>" in result._repr_html_()
+    labelled = result.to_xarray()
+    assert float(labelled.regret.sel(round=200)) == result.regret[-1]
+    assert labelled.sizes == {"round": 200, "client": 5}
+    assert result.by_client is not None
+    assert labelled.client_regret.values.tolist() == result.by_client.regret.tolist()
+
+
+def test_labelled_arms_where_all_act_in_every_round() -> None:
+    env = fb.environments.homogeneous(n_clients=3, dim=2, n_arms=2, rounds="all")
+    assert fb.simulate(fb.linucb(), env, 20).to_xarray().arm.dims == ("round", "client")
+
+
+def test_a_notebook_shows_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    env = fb.environments.homogeneous(n_clients=3, dim=2, n_arms=2)
+    fb.simulate(fb.linucb(), env, 20)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("fedbandit.progress.in_notebook", lambda: True)
+    monkeypatch.setattr("fedbandit.progress.DELAY", 0.0)
+    fb.simulate(fb.linucb(), env, 20)
+    assert "rounds/s" in capsys.readouterr().err

@@ -148,3 +148,10 @@ def test_equal_runs_have_no_error() -> None:
     certain, random = str(fb.compare([fb.linucb(), fb.uniform()], env, seeds=3)).splitlines()[1:3]
     assert re.match(r"linucb +[\d.]+ +", certain)
     assert re.match(r"uniform +[\d.]+ ± +[\d.]+", random)
+
+
+def test_the_table_as_markdown_and_latex() -> None:
+    env = fb.environments.homogeneous(n_clients=5, dim=3, n_arms=4)
+    comparison = fb.compare([fb.linucb()], env, 100, seeds=2)
+    assert comparison.to_markdown().startswith("| system | regret |")
+    assert r"\begin{tabular}" in comparison.to_latex()

@@ -33,10 +33,9 @@ def add_flags(command: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run all systems with all seeds; print a table, and write tables and a plot."""
-    from tqdm import tqdm
-
     from fedbandit.environments.block import world_of
     from fedbandit.files import make_folder, require_format
+    from fedbandit.progress import bar
     from fedbandit.studies.compare import format_table, lines_of, trials_of, write_comparison
     from fedbandit.studies.specs import EnvironmentSpec, SystemSpec, distribute
     from fedbandit.studies.trials import made_environment
@@ -59,8 +58,8 @@ def run(options: argparse.Namespace) -> int:
     if options.out is not None:
         require_format(options.format)
         make_folder(options.out)
-    with tqdm(total=len(trials), unit=" runs", disable=None, leave=False) as bar:
-        runs = run_trials(trials, workers, lambda _: bar.update())
+    with bar(len(trials), "runs") as shown:
+        runs = run_trials(trials, workers, lambda _: shown.update())
     lines = lines_of(runs)
     summary = {
         "command": options.command_line,

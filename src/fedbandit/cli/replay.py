@@ -13,7 +13,7 @@ from fedbandit.errors import FedbanditError
 
 if TYPE_CHECKING:
     from fedbandit.environments import LoggedDecisions
-    from fedbandit.evaluation import Estimate, LogComparison, LogEvaluation
+    from fedbandit.evaluation import LogComparison
 
 SUMMARY = "Estimate from logged decisions what systems would have earned, and which of them is better."
 
@@ -61,17 +61,16 @@ def add_flags(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Evaluate, and say what is estimated."""
-    from tqdm import tqdm
-
     from fedbandit.evaluation import compare
     from fedbandit.files import make_folder
+    from fedbandit.progress import bar
     from fedbandit.studies.specs import SystemSpec
 
     systems = [SystemSpec.parse(text)() for text in options.systems]
     if options.out is not None:
         make_folder(options.out)
     log = _read(options)
-    with tqdm(total=len(systems) * log.n_decisions, unit=" decisions", disable=None, leave=False) as bar:
+    with bar(len(systems) * log.n_decisions, "decisions") as shown:
         found = compare(
             systems,
             log,
@@ -79,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
             seed=options.seed,
             train=options.train,
             greedy=options.greedy,
-            progress=bar.update,
+            progress=shown.update,
         )
     if options.out is not None:
         _report(found, log, options)
@@ -88,14 +87,9 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(found.evaluations[0].as_json() if single else found.as_json(), allow_nan=False))
         return 0
     for evaluation in found.evaluations:
-        _show(evaluation, str(options.log))
-    for gap in found.differences:
-        if gap is not None:
-            low, high = gap.interval
-            verdict = "better" if low > 0 else "worse" if high < 0 else "undecided"
-            print(
-                f"{gap.name.replace('_', '-')}: {gap.value:+.4f}   95 %, paired: {low:+.4f} … {high:+.4f}   {verdict}"
-            )
+        print(evaluation.told(f"the log {str(options.log)!r}"))
+    if found.told_differences():
+        print(found.told_differences())
     for warning in dict.fromkeys([*log.notes, *(w for one in found.evaluations for w in one.warnings)]):
         print(f"fedbandit: {warning}", file=sys.stderr)
     return 0
@@ -122,25 +116,6 @@ def _read(options: argparse.Namespace) -> LoggedDecisions:
         logged=options.logged,
         segment=options.segment,
     )
-
-
-def _show(found: LogEvaluation, where: str) -> None:
-    print(f"{found.system.replace('_', '-')} on the log {where!r}: an estimate, not a simulation")
-    print(f"  {found.question}; seed {found.seed}")
-    print(
-        f"  decisions {found.decisions:,}; of use {found.used:,}, of which rewarded {found.rewarded:,}; "
-        f"effective {found.effective_sample_size:,.0f}"
-    )
-    for estimate in (*found.estimates, found.logged):
-        print(_line("the log's own policy" if estimate is found.logged else estimate.name, estimate))
-    if found.normalised is not None:
-        print(f"  {'over random arms':20}  {found.normalised:9.4f}")
-    print(f"  uploads {found.uploads:,}, downloads {found.downloads:,}, bytes {found.bytes:,}")
-    print(f"  guarantee  {found.guarantee}")
-
-
-def _line(name: str, estimate: Estimate) -> str:
-    return f"  {name:20}  {estimate.value:9.4f}   95 %: {estimate.interval[0]:.4f} … {estimate.interval[1]:.4f}"
 
 
 def _report(found: LogComparison, log: LoggedDecisions, options: argparse.Namespace) -> None:

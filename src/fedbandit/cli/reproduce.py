@@ -52,26 +52,25 @@ def run(options: argparse.Namespace) -> int:
 
 def carry_out(experiments: Sequence[Experiment], scale: str, options: argparse.Namespace, *, strict: bool) -> int:
     """Run experiments, tell what came of each, and say where the report is."""
-    from tqdm import tqdm
-
+    from fedbandit.progress import bar
     from fedbandit.studies.reproduce import Shard, reproduce
     from fedbandit.studies.workers import Workers
 
     if options.address is not None and options.workers != "ray":
         raise FedbanditError("--address is that of a Ray cluster; it needs --workers ray.")
     start = time.perf_counter()
-    with tqdm(unit=" interactions", unit_scale=True, disable=None, leave=False) as bar:
+    with bar(None, "interactions", scaled=True) as shown:
 
         def begin(total: int, done: int) -> None:
-            bar.reset(total=total)
-            bar.initial = bar.n = bar.last_print_n = done  # earlier runs say nothing about the time left
-            bar.refresh()
-            if bar.disable and not options.json:  # no terminal to draw a bar on, and this may take hours
+            shown.reset(total=total)
+            shown.initial = shown.n = shown.last_print_n = done  # earlier runs say nothing about the time left
+            shown.refresh()
+            if shown.disable and not options.json:  # no terminal to draw a bar on, and this may take hours
                 print(f"{total - done:,} interactions to run.", file=sys.stderr, flush=True)
 
         def finished(summary: dict[str, Any]) -> None:
             if not options.json:
-                with bar.external_write_mode(file=sys.stdout):
+                with shown.external_write_mode(file=sys.stdout):
                     print(_told(summary), flush=True)
 
         try:
@@ -84,7 +83,7 @@ def carry_out(experiments: Sequence[Experiment], scale: str, options: argparse.N
                 strict=strict,
                 command=options.command_line,
                 begin=begin,
-                progress=bar.update,
+                progress=shown.update,
                 finished=finished,
             )
         except KeyboardInterrupt:

@@ -41,13 +41,12 @@ def add_flags(command: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run one system and report."""
-    from tqdm import tqdm
-
     from fedbandit.engine import simulate
     from fedbandit.engine.fast import compiling_seconds
     from fedbandit.environments.recorded import Recorded
     from fedbandit.evaluation.likes import format_likes, likes_report
     from fedbandit.files import require_writable, writing
+    from fedbandit.progress import bar
     from fedbandit.studies.figures import new_figure, require_image_name, save_figure
     from fedbandit.studies.specs import EnvironmentSpec, SystemSpec, distribute
     from fedbandit.studies.trials import report_of
@@ -63,14 +62,14 @@ def run(options: argparse.Namespace) -> int:
     if options.plot is not None:
         require_image_name(options.plot)
     start = time.perf_counter() - compiling_seconds()
-    with tqdm(total=horizon, unit=" rounds", unit_scale=True, disable=None, leave=False) as bar:
+    with bar(horizon, "rounds", scaled=True) as shown:
         result = simulate(
             system,
             env,
             horizon,
             options.seed,
             engine=options.engine,
-            progress=bar.update,
+            progress=shown.update,
             checkpoint=options.checkpoint,
             checkpoint_every=options.checkpoint_every,
         )

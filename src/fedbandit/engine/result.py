@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from html import escape
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
@@ -135,6 +136,19 @@ class Result:
     by_client: ByClient | None = field(default=None, repr=False)
     estimates: Estimates | None = field(default=None, repr=False)
 
+    def __repr__(self) -> str:
+        """What it is, and what came of it."""
+        c = self.communication
+        return (
+            f"Result({self.system} on {self.environment}, {self.horizon:,} rounds, seed {self.seed}: regret "
+            f"{self.regret[-1]:,.4g}, reward {self.reward[-1]:,.4g}, {c.uploads:,} uploads, {c.downloads:,} downloads)"
+        )
+
+    def _repr_html_(self) -> str:
+        cells = {key: f"{v:,.4g}" if isinstance(v, float) else str(v) for key, v in self.summary().items()}
+        rows = (f"<tr><th>{escape(key)}</th><td>{escape(text)}</td></tr>" for key, text in cells.items())
+        return f"<table>{''.join(rows)}</table>"
+
     @property
     def clusters(self) -> list[Partition]:
         """Who learned together, over time: partitions of the clients, the last one last; [] without clusters."""
@@ -198,6 +212,27 @@ class Result:
                 "system": self.system,
                 "seed": self.seed,
             }
+        )
+
+    def to_xarray(self) -> Any:
+        """An xarray Dataset: curves over `round`, and over `client` if `per_client` was set (`fedbandit[frames]`)."""
+        c = self.communication
+        curves = {
+            "regret": self.regret,
+            "reward": self.reward,
+            "uploads": c.upload_curve,
+            "downloads": c.download_curve,
+        }
+        variables: dict[str, Any] = {name: ("round", curve) for name, curve in curves.items()}
+        variables["arm"] = (("round", "client")[: self.arms.ndim], self.arms)
+        coordinates: dict[str, Any] = {"round": np.arange(1, self.horizon + 1)}
+        if self.by_client is not None:
+            frame = self.by_client.to_frame().set_index("client")
+            variables |= {f"client_{name}": ("client", frame[name].to_numpy()) for name in frame}
+            coordinates["client"] = frame.index.to_numpy()
+        about = {"system": self.system, "environment": self.environment, "seed": self.seed, "engine": self.engine}
+        return needs("xarray", "frames", "A labelled array").Dataset(
+            variables, coordinates, {**about, "guarantee": str(self.guarantee)}
         )
 
     def plot(self, ax: Any = None, *, bounds: Mapping[str, Callable[[Ints], Array]] | None = None) -> Any:

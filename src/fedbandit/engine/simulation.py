@@ -17,6 +17,7 @@ from fedbandit.engine.plain import PlainLearner
 from fedbandit.engine.result import Communication, Result
 from fedbandit.environments.block import Environment, actions_per_round, world_of
 from fedbandit.errors import FedbanditError, require, whole_number
+from fedbandit.progress import told
 from fedbandit.sharing import NEVER
 from fedbandit.system import System
 from fedbandit.types import Array, Ints
@@ -64,7 +65,8 @@ def simulate(
     `engine` is "plain" (machines in NumPy, runs everything), "fast" (compiled, for the compositions that it knows) or
     "auto", which takes the fast one where that pays; both pull the same arms and send the same messages.
 
-    The same arguments give the same result. `progress` is called with the number of rounds done since its last call.
+    The same arguments give the same result. `progress` is called with the number of rounds done since its last call;
+    a notebook shows a bar without it.
     With `checkpoint`, the state is saved to that file about every `checkpoint_every` rounds; if the file is there
     already, the simulation goes on from it (and refuses a file of other arguments).
 
@@ -79,13 +81,13 @@ def simulate(
     ((200,), True)
     """
     simulation = Simulation(system, env, horizon, seed, engine=engine, per_client=per_client, watch=watch)
-    if checkpoint is not None and simulation.keep(checkpoint, checkpoint_every) and progress is not None:
-        progress(simulation.round)
-    while not simulation.finished:
-        before = simulation.round
-        simulation.advance()
-        if progress is not None:
-            progress(simulation.round - before)
+    with told(progress, simulation.horizon, "rounds") as tell:
+        if checkpoint is not None and simulation.keep(checkpoint, checkpoint_every):
+            tell(simulation.round)
+        while not simulation.finished:
+            before = simulation.round
+            simulation.advance()
+            tell(simulation.round - before)
     return simulation.result()
 
 

@@ -145,6 +145,7 @@ class Unstructured:
     """A base class for environments without graph, local servers and parts, all of whose clients can be reached."""
 
     absent: float = 0.0
+    d_global: int | None = None
 
     def graph_of(self, seed: int) -> Array | None:  # noqa: ARG002
         """None."""
@@ -152,11 +153,6 @@ class Unstructured:
 
     @property
     def server_of(self) -> Ints | None:
-        """None."""
-        return None
-
-    @property
-    def d_global(self) -> int | None:
         """None."""
         return None
 

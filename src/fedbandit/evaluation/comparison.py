@@ -31,6 +31,20 @@ class LogComparison:
         """The systems, best first."""
         return tuple(evaluation.system for evaluation in self.evaluations)
 
+    def __str__(self) -> str:
+        """For people: each system, and in pairs."""
+        return "\n".join([*map(str, self.evaluations), self.told_differences()]).rstrip()
+
+    def told_differences(self) -> str:
+        """One line for each system but the baseline."""
+        lines = []
+        for gap in filter(None, self.differences):
+            low, high = gap.interval
+            verdict = "better" if low > 0 else "worse" if high < 0 else "undecided"
+            name = gap.name.replace("_", "-")
+            lines.append(f"{name}: {gap.value:+.4f}   95 %, paired: {low:+.4f} … {high:+.4f}   {verdict}")
+        return "\n".join(lines)
+
     def as_json(self) -> dict[str, Any]:
         """All of it as a JSON-ready object."""
         return {

@@ -74,6 +74,27 @@ class LogEvaluation:
         uniform = self.method == "replay" and self.logged.value > 0
         return self.estimates[0].value / self.logged.value if uniform else None
 
+    def __str__(self) -> str:
+        """For people."""
+        return "\n".join([self.told("a log"), *(f"  beware: {warning}" for warning in self.warnings)])
+
+    def told(self, where: str) -> str:
+        """What is estimated, in lines."""
+        lines = [
+            f"{self.system.replace('_', '-')} on {where}: an estimate, not a simulation",
+            f"  {self.question}; seed {self.seed}",
+            f"  decisions {self.decisions:,}; of use {self.used:,}, of which rewarded {self.rewarded:,}; "
+            f"effective {self.effective_sample_size:,.0f}",
+        ]
+        for estimate in (*self.estimates, self.logged):
+            name, (low, high) = estimate.name, estimate.interval
+            name = "the log's own policy" if estimate is self.logged else name
+            lines.append(f"  {name:20}  {estimate.value:9.4f}   95 %: {low:.4f} … {high:.4f}")
+        if self.normalised is not None:
+            lines.append(f"  {'over random arms':20}  {self.normalised:9.4f}")
+        lines.append(f"  uploads {self.uploads:,}, downloads {self.downloads:,}, bytes {self.bytes:,}")
+        return "\n".join([*lines, f"  guarantee  {self.guarantee}"])
+
     def as_json(self) -> dict[str, Any]:
         """All of it as a JSON-ready object."""
         return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 from fedbandit.model import Growing
 from fedbandit.protocols.coordinator import NOTHING_COUNTED, Coordinator
@@ -16,10 +16,8 @@ from fedbandit.world import World
 class MessageProtocol(Protocol):
     """Subclass it as a frozen dataclass: parameters, the facts below that differ, `trigger` and `coordinator`."""
 
-    @property
-    def says(self) -> Says:
-        """What a client sends when its trigger fires."""
-        return "upload"
+    says: ClassVar[Says] = "upload"
+    """What a client sends when its trigger fires."""
 
     @property
     def reads(self) -> Reads:
@@ -36,20 +34,14 @@ class MessageProtocol(Protocol):
         """How many estimators a client has and uses in turn, round by round."""
         return 1
 
-    @property
-    def counting(self) -> bool:
-        """Whether downloads compare numbers of observations instead of log-determinants."""
-        return False
+    counting: ClassVar[bool] = False
+    """Whether downloads compare numbers of observations instead of log-determinants."""
 
-    @property
-    def at_once(self) -> bool:
-        """Whether everybody uploads at once, when called, so that what comes can be one sum."""
-        return False
+    at_once: ClassVar[bool] = False
+    """Whether everybody uploads at once, when called, so that what comes can be one sum."""
 
-    @property
-    def one_by_one(self) -> bool:
-        """Whether its coordinator serves members one by one, by their growth; who has asked waits to be called."""
-        return False
+    one_by_one: ClassVar[bool] = False
+    """Whether its coordinator serves members one by one, by their growth; who has asked waits to be called."""
 
     @property
     def since_served(self) -> bool:

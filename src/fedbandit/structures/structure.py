@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, runtime_checkable
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -41,10 +41,8 @@ class Structure(Protocol):
         """Whether a model learns from its own observations at once, not only from what was released."""
         return True
 
-    @property
-    def counted(self) -> bool:
-        """Whether releases are messages that cross the network."""
-        return True
+    counted: ClassVar[bool] = True
+    """Whether releases are messages that cross the network."""
 
     @property
     def explore(self) -> Explore:

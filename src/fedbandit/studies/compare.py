@@ -13,6 +13,7 @@ from fedbandit.environments.block import world_of
 from fedbandit.errors import FedbanditError, needs, whole_number
 from fedbandit.files import write_json, write_table, write_text
 from fedbandit.presets import uniform
+from fedbandit.progress import told
 from fedbandit.studies.figures import Band, draw_comparison, save_figure
 from fedbandit.studies.measured import Measured, curve_rows
 from fedbandit.studies.report import Table
@@ -177,11 +178,28 @@ class Comparison:
     def _repr_html_(self) -> str:
         return table_of(self.lines).html()
 
+    def to_markdown(self) -> str:
+        """The table, for a page."""
+        return table_of(self.lines).markdown()
+
+    def to_latex(self) -> str:
+        """The table, for a paper; it needs no package."""
+        return table_of(self.lines).latex()
+
     def to_frame(self) -> Any:
         """A pandas data frame with one row for each system, seed and kept round."""
         runs = compared(self.runs)
         labels = [{"system": run.label.text, "seed": run.report["seed"]} for run in runs]
         return needs("pandas", "frames", "A data frame").DataFrame(curve_rows(labels, runs))
+
+    def to_mlflow(self, experiment: str = "fedbandit", points: int = 200) -> list[str]:
+        """One MLflow run for each system and seed: parameters, totals, and curves of `points` points; the runs' ids.
+
+        Where runs go is MLflow's business (`MLFLOW_TRACKING_URI`). Needs `fedbandit[mlflow]`.
+        """
+        from fedbandit.studies.mlflow import write_runs
+
+        return write_runs(compared(self.runs), experiment, points)
 
     def plot(self, *, log: bool | None = None, band: Band = "error") -> Figure:
         """Regret over rounds, and against messages; log: a logarithmic axis (None: where curves differ widely)."""
@@ -195,12 +213,13 @@ def compare(
     seeds: int | Sequence[int] = 10,
     *,
     jobs: int = 1,
-    progress: Callable[[Run], object] | None = None,
+    progress: Callable[[int], object] | None = None,
 ) -> Comparison:
     """Run each system with each seed on the same data.
 
     systems: a list, or a dict that gives them names. horizon: rounds, or None for recorded data to their end. seeds:
     how many (0, 1, …), or which. jobs: processes; a script that asks for several needs `if __name__ == "__main__":`.
+    progress: called with 1 after each run; a notebook shows a bar without it.
 
     >>> import fedbandit as fb
     >>> env = fb.environments.homogeneous(n_clients=5, dim=3, n_arms=4)
@@ -219,7 +238,8 @@ def compare(
     for system in systems.values():
         system.told(world_of(env, rounds))  # whatever is wrong with one is said before any is run
     trials = trials_of(list(systems.items()), env, rounds, chosen)
-    return Comparison(env, rounds, tuple(chosen), run_trials(trials, Workers(jobs=jobs), progress))
+    with told(progress, len(trials), "runs") as tell:
+        return Comparison(env, rounds, tuple(chosen), run_trials(trials, Workers(jobs=jobs), lambda _: tell(1)))
 
 
 def _distinct(systems: Sequence[System]) -> Sequence[System]:

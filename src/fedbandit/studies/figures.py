@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_COLUMNS = 3
+ROOM = np.array((26.0, 9.0))
+"""Points across and up that the middles of two notes must be apart in one direction, or the second is left out."""
 
 
 class Look(NamedTuple):
@@ -182,6 +184,7 @@ class Tradeoff(Panel):
             return
         silent = scale_costs(ax, [measured.mean(at, self.x) for at in labels if at.series not in self.levels])
         names = [name for name in measured.series(self.facet) if name not in self.without]
+        notes = []
         for name, line in lines.items():
             y = [measured.mean(label, self.y) for label in line]
             if name in self.levels:
@@ -189,11 +192,19 @@ class Tradeoff(Panel):
                 continue
             x = [measured.mean(label, self.x) or silent for label in line]
             _dots(ax, x, y, [measured.error(label, self.y) for label in line], looks[name], name)
-            for label, across, up in zip(line, x, y, strict=True):
+            for place, (label, across, up) in enumerate(zip(line, x, y, strict=True)):
                 if label.value != "":
-                    below = names.index(name) % 2 == 1
-                    _annotate(ax, format_value(label.value), across, up, looks[name].colour, below=below)
+                    inner = 0 < place < len(line) - 1
+                    notes.append((inner, format_value(label.value), across, up, name))
         scale_y(ax, measured, labels, self.y, self.log)
+        taken: list[Array] = []
+        for _, text, across, up, name in sorted(notes, key=lambda note: note[0]):  # ends of fronts come first
+            at = ax.transData.transform((across, up)) * 72 / ax.figure.dpi
+            below = names.index(name) % 2 == 1
+            spot = at + (-1 if below else 1) * np.array((2.5 * len(text), 7.0))
+            if all((np.abs(spot - other) > ROOM).any() for other in taken):
+                taken.append(spot)
+                _annotate(ax, text, across, up, looks[name].colour, below=below)
         ax.set(xlabel=MEASURES[self.x], ylabel=MEASURES[self.y], title=self.title)
 
 
@@ -241,7 +252,7 @@ PANELS: dict[str, Callable[..., Panel]] = {"curves": Curves, "tradeoff": Tradeof
 
 def draw_panels(panels: Sequence[Panel], measured: Measured, title: str) -> Figure:
     """Panels side by side, with one legend below; the title is completed by the number of seeds."""
-    columns = min(MOST_COLUMNS, len(panels))
+    columns = 2 if len(panels) == 4 else min(MOST_COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
     width = 7.6 if columns == 1 else 5.4 * columns
     figure = new_figure(width, 4.3 * rows + 0.8)
