@@ -181,6 +181,10 @@ class Sharing(Protocol):
         """Look, after `done` rounds, at what was released with this noise; True if groups have changed."""
         return False
 
+    def forget(self, member: int) -> None:  # noqa: ARG002 - nothing was remembered
+        """A member's statistics are gone: as if nobody had ever looked at them."""
+        return
+
     def state(self) -> dict[str, Any]:
         """What it remembers, as plain values: for checkpoints and for a coordinator that restarts."""
         return {}

@@ -117,8 +117,12 @@ class Coordinator:
 
     def kill(self) -> None:
         """End it at once."""
+        self.stop(signal.SIGKILL)
+
+    def stop(self, how: int = signal.SIGTERM) -> None:
+        """Let it end."""
         if self.process is not None:
-            os.kill(self.process.pid, signal.SIGKILL)
+            os.kill(self.process.pid, how)
             self.process.wait()
             assert self.process.stdout is not None
             self.process.stdout.close()

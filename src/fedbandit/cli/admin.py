@@ -20,8 +20,11 @@ def add_address(command: argparse.ArgumentParser) -> None:
     command.add_argument("--ca", metavar="FILE", help="the authority that signed the coordinator's certificate")
 
 
-def ask(options: argparse.Namespace, path: str, wish: dict[str, Any] | None = None) -> bytes:
-    """What the coordinator answers to GET, or to POST with a JSON object; a refusal is its sentence."""
+def ask(options: argparse.Namespace, path: str, wish: dict[str, Any] | None = None, method: str | None = None) -> bytes:
+    """What the coordinator answers to GET, or to POST with a JSON object; a refusal is its sentence.
+
+    One that does not own the federation says who does, and that one is asked.
+    """
     headers = {"X-Fedbandit-Name": "fedbandit"}
     if options.token_file is not None:
         headers = {"Authorization": f"Bearer {options.token_file.read_text().strip()}"}
@@ -30,22 +33,28 @@ def ask(options: argparse.Namespace, path: str, wish: dict[str, Any] | None = No
     body = None if wish is None else json.dumps(wish).encode()
     try:
         context = ssl.create_default_context(cafile=options.ca) if options.url.startswith("https") else None
-        request = urllib.request.Request(options.url.rstrip("/") + path, body, headers)
+        request = urllib.request.Request(options.url.rstrip("/") + path, body, headers, method=method)
         with urllib.request.urlopen(request, timeout=60, context=context) as answer:
             data: bytes = answer.read()
             return data
     except urllib.error.HTTPError as error:
         with error:
             try:
-                sentence = str(json.loads(error.read())["error"])
+                said = json.loads(error.read())
+                sentence, owner = str(said["error"]), str(said.get("owner", ""))
             except (ValueError, KeyError, TypeError):
-                sentence = f"{options.url} answers {error.code}."
+                sentence, owner = f"{options.url} answers {error.code}.", ""
+        if error.code == 421 and owner not in ("", options.url):
+            options.url = owner
+            return ask(options, path, wish, method)
         raise FedbanditError(sentence) from None
     except (OSError, ValueError) as error:
         raise FedbanditError(f"There is no answer from {options.url}: {getattr(error, 'reason', error)}.") from None
 
 
-def ask_json(options: argparse.Namespace, path: str, wish: dict[str, Any] | None = None) -> dict[str, Any]:
+def ask_json(
+    options: argparse.Namespace, path: str, wish: dict[str, Any] | None = None, method: str | None = None
+) -> dict[str, Any]:
     """The same, of an answer in JSON."""
-    answer: dict[str, Any] = json.loads(ask(options, path, wish))
+    answer: dict[str, Any] = json.loads(ask(options, path, wish, method))
     return answer

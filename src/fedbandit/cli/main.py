@@ -18,7 +18,7 @@ from fedbandit.errors import FedbanditError, unknown
 COMMANDS = (
     *("list", "simulate", "compare", "data", "replay", "audit", "reproduce", "run"),
     *("serve", "client", "gateway", "peer", "keys", "demo", "warm-up", "completion"),
-    *("quarantine", "seats", "backup", "restore", "migrate"),
+    *("quarantine", "seats", "erase", "backup", "restore", "migrate"),
 )
 
 

@@ -58,26 +58,34 @@ def run(options: argparse.Namespace) -> int:
     guard = Guard(config.connections, config.connections_per_address)
     listener = bind(config.host, config.port)
     threadpool_limits(1)  # matrices are small: more threads of BLAS get in each other's way
+    shown = f"[{config.host}]" if ":" in config.host else config.host
+    address = f"http{'s' if tls else ''}://{shown}:{listener.getsockname()[1]}"
     try:
-        host = Host(config, credentials=credentials)
+        host = Host(config, credentials=credentials, address=address)
     except BaseException:
         listener.close()
         raise
     log_to_stderr()
-    shown = f"[{config.host}]" if ":" in config.host else config.host
-    address = f"http{'s' if tls else ''}://{shown}:{listener.getsockname()[1]}"
     report = {"address": address, "federations": list(config.federations)}
     print(json.dumps(report) if options.json else f"Serving {', '.join(config.federations)} on {address}", flush=True)
-    most = max(hosted.federation.most_bytes for hosted in host.federations.values())
+    most = host.owners.most_bytes()
+
+    class Server(uvicorn.Server):
+        """Gives up its federations before it waits for connections to end, so that others go on at once."""
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            await host.owners.give_up()
+            await super().shutdown(sockets)
+
     if config.fronts > 0:
         with tempfile.TemporaryDirectory(prefix="fedbandit-") as folder:  # which only this user can open
-            uvicorn.Server(behind_fronts(host, listener, folder, tls, most, guard.most)).run()
+            Server(behind_fronts(host, listener, folder, tls, most, guard.most)).run()
         return 0
     host.guard = guard
     serving = uvicorn_config(make_app(host), most, tls)
     if serving.ssl is not None and config.keys is not None:
         host.renew, host.expiry = follow_certificate(serving.ssl, config.keys, tls)
-    uvicorn.Server(serving).run(sockets=[Listener.around(listener, guard)])
+    Server(serving).run(sockets=[Listener.around(listener, guard)])
     return 0
 
 

@@ -16,7 +16,9 @@ STATUS = {
     "terms": 409,
     "horizon": 409,
     "sum": 409,
+    "erasure": 409,
     "size": 413,
+    "elsewhere": 421,
     "statistics": 422,
     "version": 426,
     "rate": 429,
@@ -24,9 +26,9 @@ STATUS = {
     "unavailable": 503,
 }
 """The kinds of refusal. A client may try again after those in `TRANSIENT`; after `terms` it asks for the invitation
-again; the others need a person."""
+again, after `elsewhere` it goes to the `owner`; the others need a person."""
 
-TRANSIENT = frozenset({"order", "rate", "weight", "unavailable"})
+TRANSIENT = frozenset({"order", "rate", "weight", "unavailable", "elsewhere"})
 
 
 class Refusal(FedbanditError):
@@ -36,12 +38,15 @@ class Refusal(FedbanditError):
     422
     """
 
-    def __init__(self, kind: str, sentence: str) -> None:
+    def __init__(self, kind: str, sentence: str, owner: str = "") -> None:
         super().__init__(sentence)
         self.kind = kind
         self.status = STATUS[kind]
+        self.owner = owner
+        """Elsewhere: the address of the coordinator to ask instead, empty if it is not known."""
 
 
 def as_json(refusal: Refusal) -> dict[str, str]:
     """A refusal as clients read it."""
-    return {"error": str(refusal), "kind": refusal.kind}
+    owner = {"owner": refusal.owner} if refusal.owner else {}
+    return {"error": str(refusal), "kind": refusal.kind, **owner}

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Message, Restate, Upload
-from fedbandit.sharing import Groups, Members, Sharing, no_members
+from fedbandit.sharing import Groups, Members, Noise, Sharing, no_members
 from fedbandit.sums import Form, Sums, nothing, place
 from fedbandit.types import Ints
 
@@ -134,6 +134,8 @@ class Contributing(typing.Protocol):
     sent: Ints
     called_in: Ints
     contributions: Contributions | None
+    noise: Noise | None
+    done: int
 
     def check_member(self, member: int) -> None:
         """Refuse numbers that are none."""
@@ -171,16 +173,43 @@ class Contributing(typing.Protocol):
         self.applied[member] = message.sequence
         return self._sum_up(member)
 
-    def vacate(self, member: int) -> list[Message]:
-        """A member is gone for good, and its number free. In a group's sum its contributions stay, if nothing is odd.
+    @property
+    def inseparable(self) -> str:
+        """Why no member's part could be taken out of what others have, a sentence; empty if it can."""
+        return ""
 
-        Where each member's statistics are looked at by themselves they go: whoever gets the number is another client.
+    def erase(self, member: int) -> list[Message]:
+        """Take out all that a member has released: what is left is that of the others, as if it never had.
+
+        Groups that were found with its help are looked for again. Whoever was sent a download is sent another one.
         """
+        if self.contributions is None:
+            raise FedbanditError("This coordinator keeps no member's sums apart, so none can be erased.")
+        concerned = np.asarray(self.sharing.affected(member))
+        self.contributions.leave(member, behind=False)
+        self.contributions.sum_up(self.members, int(self.slot_of[member]))
+        answers = self._forget(member)
+        self.sharing.forget(member)
+        formed = any(len(group) > 1 for group in self.sharing.groups())
+        if formed and self.sharing.regroup(self.members, self.done, self.noise):
+            concerned = np.arange(self.slot_of.size)
+        return [*answers, *self.send_shares(concerned[self.sent[concerned] > 0].tolist())]
+
+    def _forget(self, member: int) -> list[Message]:
+        """A member's history is over; what is to be sent to those who waited for it."""
         answers = self.excuse([member])
         self.applied.pop(member, None)
         self.owed.pop(member, None)
         self.joined[member] = self.mixed[member] = False
         self.sent[member] = self.called_in[member] = 0
+        return answers
+
+    def vacate(self, member: int) -> list[Message]:
+        """A member is gone for good, and its number free. In a group's sum its contributions stay, if nothing is odd.
+
+        Where each member's statistics are looked at by themselves they go: whoever gets the number is another client.
+        """
+        answers = self._forget(member)
         if self.contributions is not None:
             self.contributions.leave(member, behind=isinstance(self.sharing, Groups))
             return [*answers, *self._sum_up(member)]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
-from fedbandit.messages import Join, Message, Receipt, Request, Threshold, Upload
+from fedbandit.messages import Download, Join, Message, Receipt, Request, Threshold, Upload
 from fedbandit.model import TIE
 from fedbandit.protocols.coordinator import Coordinator, Messages, not_taken
 from fedbandit.protocols.factors import growth_releases
@@ -244,6 +244,24 @@ class QueueCoordinator(Coordinator):
                 return [Receipt(member, sequence), *self.answered(member)]
             case _:
                 raise not_taken(message)
+
+    @property
+    def inseparable(self) -> str:
+        """Buffers are handed out once, and added to what each was given before."""
+        return "members keep sums of what they were given of others" if self.protocol.shares == "buffers" else ""
+
+    def _forget(self, member: int) -> Messages:
+        self.fresh[member], self.served[member], self.growth[member] = 0, 0.0, 0.0
+        return super()._forget(member)
+
+    def erase(self, member: int) -> Messages:
+        """Also from the queue."""
+        sent = super().erase(member)
+        self.queue = [clique for clique in self.queue if clique in self.sharing.groups()]
+        for message in sent:
+            if isinstance(message, Download):
+                self.served[message.member] = self.logdet(self.share(message.member))
+        return [*self._terms(), *sent]
 
     def _asked_by(self, member: int) -> Messages:
         """What a request leads to at once."""

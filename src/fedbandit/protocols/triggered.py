@@ -217,6 +217,11 @@ class Star(Coordinator):
             case _:
                 raise not_taken(message)
 
+    def _forget(self, member: int) -> Messages:
+        self.known[member] = NOTHING_COUNTED if self.counting else 0.0
+        self._fresh.clear()
+        return super()._forget(member)
+
     def newcomer(self, member: int) -> Messages:
         """A warm start, if that is how clients join and there is anything."""
         return self.send_shares([member]) if self.warm and self.share(member).sums.n > 0 else []

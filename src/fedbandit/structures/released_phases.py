@@ -111,6 +111,10 @@ class Phases(FoundGroups):
         label = components(alike & clusters.seen() & (server[:, None] != server))[local]
         return [np.flatnonzero(label == g).tolist() for g in range(int(label.max()) + 1)]
 
+    def forget(self, member: int) -> None:
+        """Its edges are as at the beginning."""
+        self.edges[member] = self.edges[:, member] = self.server_of == self.server_of[member]
+
     def state(self) -> dict[str, Any]:
         """Also the pairs of users that have no edge any more."""
         gone = np.argwhere(np.triu(~self.edges & (self.server_of[:, None] == self.server_of)))

@@ -66,7 +66,7 @@ def test_a_federation_behind_fronts_with_tls_loses_nothing_when_they_die(tmp_pat
         return int(json.loads(ask("/v1/shops/clients"))["clients"][0]["observations"])
 
     try:
-        assert json.loads(ask("/healthz")) == {"status": "ok"}
+        assert json.loads(ask("/healthz"))["status"] == "ok"
         with pytest.raises(urllib.error.HTTPError) as stranger:
             ask("/api/overview", bearer="fb-stranger")
         assert stranger.value.code == 401

@@ -175,7 +175,7 @@ def test_attackers_with_credentials(attack: str, http: TestClient, host: Host) -
     assert response.status_code == status, response.text
     assert word in response.json()["error"]
     assert state_of(host) == before
-    assert http.get("/healthz").json() == {"status": "ok"}
+    assert http.get("/healthz").json() == {"status": "ok", "federations": {"shops": "owner"}}
     assert sum(federation.refusals.values()) == 1
     x = np.array([0.6, 0.0, 0.0])
     assert answers(post(http, upload_frame(member, Sums(np.outer(x, x), 0.5 * x, 1)), "b"))[0] == Receipt(0, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,7 +25,7 @@ class AsyncClient:
     ```
     """
 
-    def __init__(self, url: str, **options: Any) -> None:
+    def __init__(self, url: str | Sequence[str], **options: Any) -> None:
         self._arguments = url, options
         self.client: Client | None = None
 

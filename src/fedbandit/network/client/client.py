@@ -21,7 +21,7 @@ import secrets
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike
 from fedbandit.errors import FedbanditError
 from fedbandit.features import Features
 from fedbandit.network.client.choices import Arm, Exported, Ranking, id_of, is_token, number_of, sign, verify
-from fedbandit.network.client.connection import Address, Connection
+from fedbandit.network.client.connection import Address, Connection, require_one
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.client.features import OutOfRange, Scaling, as_agreed
 from fedbandit.network.client.journal import stored_agreement
@@ -53,7 +53,8 @@ class Client:
     """A member of a federation, on this device.
 
     `select` and `observe` work whether or not the coordinator can be reached; only the very first start needs it, to
-    learn the agreement. With `state`, a file, everything survives a crash; without it, everything is in memory.
+    learn the agreement. `url` may be several, of coordinators that share a store: the client goes where the federation
+    is. With `state`, a file, everything survives a crash; without it, everything is in memory.
 
     `intercept` adds a constant feature: pass one feature fewer than the federation's dimension. `longest` is the norm
     of the longest feature vector there can be; features are scaled by a constant so that it gets the declared norm L.
@@ -78,7 +79,7 @@ class Client:
 
     def __init__(
         self,
-        url: str | None,
+        url: str | Sequence[str] | None,
         *,
         federation: str = "",
         agreement: Agreement | None = None,
@@ -99,7 +100,7 @@ class Client:
         if token is None and name is None:
             name = lasting_name(state)
         self._address = None if url is None else Address(url, federation, token, name, ca)
-        _require_one(url, agreement)
+        require_one(url, agreement)
         self._store = open_store(state)
         try:
             if agreement is not None:
@@ -303,6 +304,19 @@ class Client:
         self._connection.wake()
         return not waits or self._connection.settled.wait(timeout)
 
+    def erase(self, timeout: float = 60.0) -> dict[str, Any]:
+        """Have everything that this client has uploaded erased at the coordinator, and its own state; a receipt.
+
+        The client is closed then; with a new state it begins anew. Docs say what this does not undo.
+        """
+        self._check_open()
+        if self._address is None:
+            raise FedbanditError("This client is in no federation: nothing was uploaded that could be erased.")
+        receipt = self._address.erase(timeout)
+        self.close()
+        self._store.remove()
+        return receipt
+
     def close(self) -> None:
         """Stop talking and close the state; what was not sent is sent when the state is opened again."""
         if self._closed or os.getpid() != self._process:
@@ -384,10 +398,3 @@ def _abandon_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_abandon_in_child)
-
-
-def _require_one(url: str | None, agreement: Agreement | None) -> None:
-    if (url is None) == (agreement is None):
-        raise FedbanditError("A client needs the URL of a coordinator, or an agreement to learn alone by.")
-    if agreement is not None and agreement.build().protocol.says != "nothing":
-        raise FedbanditError(f"Clients of {agreement.system} talk to a coordinator; to learn alone take linucb.")

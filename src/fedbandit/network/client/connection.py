@@ -16,7 +16,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -30,53 +30,147 @@ from fedbandit.network.resolved import accept
 from fedbandit.network.stores import StoreError
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
-SECONDS_TO_ANSWER = 30.0
+ELSEWHERE = 421
+"""The HTTP status of a coordinator that is not the owner of the federation."""
+SECONDS_TO_ANSWER = 10.0
 """After this an upload that was not acknowledged is sent again, on a new connection."""
 log = logging.getLogger("fedbandit.client")
 
 
 class Address:
-    """Where the coordinator is, and the credentials to be let in with."""
+    """Where the coordinators are, which of them to ask, and the credentials to be let in with.
 
-    def __init__(self, url: str, federation: str, token: str | None, name: str | None, ca: str | None) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise FedbanditError(f"The coordinator's URL is {url!r}, but must be like https://host:port.")
-        if token is not None and parts.scheme == "http" and not is_loopback(parts.hostname):
-            raise FedbanditError(f"A token is not sent to {url!r} in the clear: use https.")
+    `url` is the one to ask now: one of those that were given, or the owner that one of them named. Whoever cannot be
+    reached, or does not know, is followed by the next (`turn`).
+    """
+
+    def __init__(
+        self, url: str | Sequence[str], federation: str, token: str | None, name: str | None, ca: str | None
+    ) -> None:
+        urls = [url] if isinstance(url, str) else list(url)
+        if not urls:
+            raise FedbanditError("A client needs the URL of a coordinator, or several of them.")
+        self._token = token is not None
+        for one in urls:
+            self._check(one)
         if token is not None:
             token = token.strip()
             if not (token.isascii() and token.isprintable() and token) or " " in token:
                 raise FedbanditError("The token is not one that fedbandit keys add-client printed.")
-        self.url = url.rstrip("/")
+        self.urls = [str(one).rstrip("/") for one in urls]
+        self.url = self.urls[0]
+        self._turn = 0
         self.path = f"/v1/{quote(federation, safe='')}"
-        self.stream = self.url.replace("http", "ws", 1) + self.path + "/stream"
         self.headers = {"Authorization": f"Bearer {token}"} if token is not None else {"X-Fedbandit-Name": name or ""}
-        self.ssl = None
-        if parts.scheme == "https":
+        self._ssl = None
+        if any(one.startswith("https") for one in self.urls):
             try:
-                self.ssl = ssl.create_default_context(cafile=ca)
+                self._ssl = ssl.create_default_context(cafile=ca)
             except (OSError, ssl.SSLError) as error:
                 raise FedbanditError(f"The authority {ca!r} cannot be read: {error}.") from None
 
+    def _check(self, url: str) -> None:
+        parts = urlsplit(str(url))
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise FedbanditError(f"The coordinator's URL is {url!r}, but must be like https://host:port.")
+        if self._token and parts.scheme == "http" and not is_loopback(parts.hostname):
+            raise FedbanditError(f"A token is not sent to {url!r} in the clear: use https.")
+
+    @property
+    def stream(self) -> str:
+        """The address of the WebSocket."""
+        return self.url.replace("http", "ws", 1) + self.path + "/stream"
+
+    @property
+    def ssl(self) -> ssl.SSLContext | None:
+        """How the coordinator shows who it is; None without TLS."""
+        return self._ssl if self.url.startswith("https") else None
+
+    def turn(self) -> None:
+        """Ask the next one that was given."""
+        self._turn = (self._turn + 1) % len(self.urls)
+        self.url = self.urls[self._turn]
+
+    def follow(self, owner: str) -> bool:
+        """Ask the owner that was named; False if it must not or need not be asked."""
+        try:
+            self._check(owner)
+        except FedbanditError:
+            return False
+        if owner.rstrip("/") == self.url or (self._ssl is not None) != owner.startswith("https"):
+            return False
+        self.url = owner.rstrip("/")
+        return True
+
     def invitation(self, timeout: float) -> tuple[Agreement, int]:
         """Ask for the agreement and the member number."""
-        request = urllib.request.Request(f"{self.url}{self.path}/invitation", headers=self.headers)
         try:
-            with urllib.request.urlopen(request, timeout=timeout, context=self.ssl) as response:
-                answer = json.load(response)
-        except urllib.error.HTTPError as error:
-            with error:
-                raise FedbanditError(f"The coordinator refuses an invitation: {_sentence(error.read())}") from None
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", error)
-            raise FedbanditError(f"There is no answer from {self.url}, and no state to go on from: {reason}.") from None
-        try:
-            return accept(answer)
+            return accept(self.ask("GET", "/invitation", timeout))
         except FedbanditError:
             raise
         except (KeyError, TypeError, ValueError) as error:
             raise FedbanditError(f"{self.url} does not answer like a coordinator: {error}.") from None
+
+    def erase(self, timeout: float) -> dict[str, Any]:
+        """Ask for what this client has uploaded to be erased; a receipt."""
+        name = self.ask("GET", "/invitation", timeout)["name"]  # which a token does not tell
+        receipt: dict[str, Any] = self.ask("DELETE", f"/clients/{quote(name, safe='')}", timeout)
+        return receipt
+
+    def ask(self, method: str, path: str, timeout: float) -> Any:
+        """What one of the coordinators answers, in JSON: that one which owns the federation."""
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                return self._ask(method, path, timeout)
+            except _TryAgain as again:
+                if time.monotonic() > deadline or not again.soon:
+                    raise FedbanditError(str(again)) from None
+                if not self.follow(again.owner):
+                    self.turn()
+                time.sleep(FIRST_PAUSE)
+
+    def _ask(self, method: str, path: str, timeout: float) -> Any:
+        request = urllib.request.Request(f"{self.url}{self.path}{path}", headers=self.headers, method=method)
+        what = "an invitation" if path == "/invitation" else "that"
+        several = len(self.urls) > 1 or self.url not in self.urls
+        try:
+            with urllib.request.urlopen(request, timeout=timeout, context=self.ssl) as response:
+                return json.load(response)
+        except urllib.error.HTTPError as error:
+            with error:
+                body = error.read()
+                sentence = f"The coordinator refuses {what}: {_sentence(body)}"
+                if error.code == ELSEWHERE:
+                    raise _TryAgain(sentence, _owner(body), soon=True) from None
+                raise FedbanditError(sentence) from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            without = ", and no state to go on from" if path == "/invitation" else ""
+            raise _TryAgain(f"There is no answer from {self.url}{without}: {reason}.", soon=several) from None
+
+
+def require_one(url: str | Sequence[str] | None, agreement: Agreement | None) -> None:
+    """Refuse neither a coordinator nor an agreement, or both."""
+    if (url is None) == (agreement is None):
+        raise FedbanditError("A client needs the URL of a coordinator, or an agreement to learn alone by.")
+    if agreement is not None and agreement.build().protocol.says != "nothing":
+        raise FedbanditError(f"Clients of {agreement.system} talk to a coordinator; to learn alone take linucb.")
+
+
+class _TryAgain(Exception):
+    """Another coordinator may have an answer, perhaps the `owner`; or this one, `soon`."""
+
+    def __init__(self, sentence: str, owner: str = "", *, soon: bool) -> None:
+        super().__init__(sentence)
+        self.owner, self.soon = owner, soon
+
+
+def _owner(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["owner"])
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def _sentence(body: bytes) -> str:
@@ -128,9 +222,9 @@ class Connection:
             await self._rest(1.0)
         if self.address is None:
             return
-        pause = FIRST_PAUSE
+        pause, tried = FIRST_PAUSE, 0
         while not self._closing.is_set():
-            began = time.monotonic()
+            began, owner, tried = time.monotonic(), "", tried + 1
             try:
                 async with connect(
                     self.address.stream,
@@ -147,13 +241,16 @@ class Connection:
                     self.client.machine.factors = "factors" in accepts.split()
                     await self._converse(ws)
             except Refused as refusal:
+                owner = refusal.owner
                 if refusal.kind == "terms":
                     await self._renew()
                 elif not refusal.transient:
                     self.problem = str(refusal)
             except InvalidStatus as error:
                 body = bytes(error.response.body or b"")
-                self.problem = f"The coordinator refuses the connection: {_sentence(body)}"
+                owner = _owner(body)
+                if error.response.status_code != ELSEWHERE:
+                    self.problem = f"The coordinator refuses the connection: {_sentence(body)}"
             except ssl.SSLCertVerificationError as error:  # not signed by `ca`, expired, or of another host
                 self.problem = f"The coordinator at {self.address.url} cannot be trusted: {error.verify_message}."
             except (TimeoutError, OSError, WebSocketException):
@@ -168,9 +265,13 @@ class Connection:
             if self._closing.is_set():
                 return
             if time.monotonic() - began > LONGEST_PAUSE:
-                pause = FIRST_PAUSE
-            await self._rest(pause * random.uniform(0.5, 1.0))
-            pause = min(2 * pause, LONGEST_PAUSE)
+                pause, tried = FIRST_PAUSE, 0
+            if self.address.follow(owner) and tried <= 2 * len(self.address.urls):
+                continue  # the owner, at once; unless they send each other's clients round and round
+            self.address.turn()
+            if tried >= len(self.address.urls):  # each was asked
+                await self._rest(pause * random.uniform(0.5, 1.0))
+                pause, tried = min(2 * pause, LONGEST_PAUSE), 0
 
     async def _renew(self) -> None:
         """Ask for the invitation again: the federation's terms have changed."""

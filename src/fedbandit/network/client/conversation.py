@@ -28,9 +28,11 @@ PROTOCOL = "fedbandit.v1"
 class Refused(FedbanditError):
     """The coordinator has refused something: a sentence, and whether trying again may help."""
 
-    def __init__(self, sentence: str, kind: str) -> None:
+    def __init__(self, sentence: str, kind: str, owner: str = "") -> None:
         super().__init__(sentence)
         self.kind = kind
+        self.owner = owner
+        """Elsewhere: the coordinator to go to."""
         self.transient = kind in TRANSIENT
 
 
@@ -74,6 +76,6 @@ class Conversation:
 def _refusal(text: str) -> Refused:
     try:
         said: Any = json.loads(text)
-        return Refused(str(said["error"]), str(said["kind"]))
+        return Refused(str(said["error"]), str(said["kind"]), str(said.get("owner", "")))
     except (ValueError, KeyError, TypeError):
         return Refused("The coordinator sent a text that is no refusal.", "malformed")

@@ -19,10 +19,12 @@ keywords = {gamma_upload = 2.0, gamma_download = 2.0}
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -44,13 +46,15 @@ _SERVER: dict[str, type | tuple[type, ...]] = {
     "connections": int,
     "connections_per_address": int,
     "connections_per_client": int,
+    "advertise": str,
+    "lease": (int, float),
     "fronts": int,
     "hosts": list,
     "origins": list,
 }
 _NEEDED = ("system", "clients", "dim", "horizon")
 _OPTIONAL = ("actions", "noise", "bound", "reward_bound", "seed", "round_seconds", "patience", "keywords", "schema",
-             "retract", "weight", "client_rate", "robust")  # fmt: skip
+             "retract", "weight", "client_rate", "robust", "erasure")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,13 @@ class FederationConfig:
     round_seconds: float = 1.0
     patience: int = ROUNDS_TO_ANSWER
     rules: Rules = field(default_factory=Rules)
+
+    @property
+    def digest(self) -> str:
+        """By which coordinators of one federation see that they are configured alike."""
+        rules = {f.name: repr(value) for f in fields(Rules) if (value := getattr(self.rules, f.name)) != f.default}
+        told = [self.agreement.as_json(), self.round_seconds, self.patience, rules]
+        return hashlib.blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def __post_init__(self) -> None:
         """Refuse a clock that stands still or runs wild."""
@@ -84,6 +95,10 @@ class ServerConfig:
     """In all; as many as there can be files if it is not said."""
     connections_per_address: int | None = None
     connections_per_client: int = 4
+    advertise: str = ""
+    """The address, such as "https://a.example:8765", that coordinators on the same store send clients to."""
+    lease: float = 5.0
+    """Seconds without a sign of life after which another coordinator on the same store may take over."""
     fronts: int = 0
     """Processes for TLS, tokens and WebSockets, beside the one that checks, sums and writes; 0: one does it all."""
     hosts: tuple[str, ...] = ()
@@ -98,6 +113,14 @@ class ServerConfig:
         for name in ("connections", "connections_per_address", "connections_per_client"):
             if getattr(self, name) is not None:
                 whole_number(name, getattr(self, name))
+        number(self.lease, "lease", "a number of seconds ≥ 1", at_least=1.0)
+        if self.advertise:
+            require(
+                urlsplit(self.advertise).scheme in ("http", "https"),
+                "advertise",
+                self.advertise,
+                "like https://a.example:8765",
+            )
         require(0 <= self.fronts <= 64, "fronts", self.fronts, "a number of processes from 0 to 64")
         for origin in self.origins:
             require(urlsplit(str(origin)).scheme in ("http", "https"), "an origin", origin, "like https://shop.example")
@@ -151,8 +174,9 @@ def _store(where: str, path: Path) -> str:
 
 
 def _rules(table: Mapping[str, Any]) -> Rules:
-    given = {key: table[key] for key in ("retract", "weight", "client_rate") if key in table}
-    require(isinstance(given.get("retract", True), bool), "retract", given.get("retract"), "true or false")
+    given = {key: table[key] for key in ("retract", "weight", "client_rate", "erasure") if key in table}
+    for key in ("retract", "erasure"):
+        require(isinstance(given.get(key, True), bool), key, given.get(key), "true or false")
     for key in ("weight", "client_rate"):
         if key in given:
             given[key] = number(given[key], key, "a number > 0", at_least=0.0)

@@ -20,12 +20,13 @@ from __future__ import annotations
 import json
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fedbandit.errors import FedbanditError, whole_number
 from fedbandit.machines.sums.server import OpenedSum
 from fedbandit.messages import Join, Message, Receipt, Request, Restate, Upload, decode
 from fedbandit.network.coordinator import journal as kinds
+from fedbandit.network.coordinator.erasure import erase
 from fedbandit.network.coordinator.journal import Entry, numbers
 from fedbandit.network.coordinator.recorded import Event, RecordedFederation
 from fedbandit.network.coordinator.register import MemberRecord
@@ -34,7 +35,7 @@ from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.envelope import UNSAID, Envelope, unseal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
-from fedbandit.network.stores import Store, StoreError
+from fedbandit.network.stores import NotOwner, Store, StoreError
 from fedbandit.network.sums import numbers_of
 from fedbandit.sums import Sums
 
@@ -123,6 +124,13 @@ class Federation(RecordedFederation):
         self.write([Entry(kinds.DEPARTURE, at, name)])
         self.events.append(Event("a place was freed", {"client": name, "by": by}))
         return answers
+
+    def erase(self, name: str, at: float, by: str = "") -> tuple[list[Message], dict[str, Any]]:
+        """Forget all that a client has uploaded: what is to be sent, and a receipt (`erasure.py`)."""
+        self._catch_up_with_store()
+        answers, receipt = erase(self, name, at, by)
+        self._compare_all()
+        return answers, receipt
 
     def receive(self, frames: Sequence[tuple[str, bytes]], at: float) -> list[list[Message] | Refusal]:
         """Take frames with the names of their senders; the answers to each, or why it was refused.
@@ -304,7 +312,8 @@ class Federation(RecordedFederation):
             case Join():
                 if max(message.version, message.epoch) >= LARGEST:
                     raise Refusal("malformed", f"Client {name!r} says that it has version {message.version}.")
-                if record.check_join(envelope, applied, at) and self.system.privacy.contribution:
+                reborn = record.check_join(envelope, applied, at) or (bool(record.past) and not record.joined)
+                if reborn and self.system.privacy.contribution:
                     raise Refusal("session", f"Client {name!r} has lost its privacy ledger and may contribute no more.")
             case Upload():
                 record.check_session(envelope)
@@ -384,6 +393,8 @@ class Federation(RecordedFederation):
                 raise self._unavailable(error) from None
 
     def _unavailable(self, error: StoreError) -> Refusal:
-        """What clients are told: not why, which is an operator's to know."""
+        """What clients are told: not why, which is an operator's to know; but where to go if another is the owner."""
+        if isinstance(error, NotOwner):
+            return Refusal("elsewhere", str(error), error.address)
         self.events.append(Event("the store fails", {"reason": str(error)}))
         return Refusal("unavailable", "The coordinator cannot write now; try again later.")

@@ -21,6 +21,7 @@ from fedbandit.messages import Download, Join, Message, is_a, readdressed
 from fedbandit.network.coordinator.config import ServerConfig
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.listener import Guard
+from fedbandit.network.coordinator.owners import Owners
 from fedbandit.network.coordinator.pacing import QuietLog, RateLimit
 from fedbandit.network.coordinator.streams import SendQueue
 from fedbandit.network.coordinator.sums import SumDesk
@@ -60,8 +61,18 @@ def same_statistics(one: Download, other: Download) -> bool:
 class HostedFederation:
     """One federation with its queue of frames, its connections, and the reports of clients that send them."""
 
-    def __init__(self, federation: Federation, rate: float, round_seconds: float, most_streams: int = 4) -> None:
+    def __init__(
+        self,
+        federation: Federation,
+        rate: float,
+        round_seconds: float,
+        most_streams: int = 4,
+        owned: Callable[[], bool] = lambda: True,
+    ) -> None:
         self.federation = federation
+        self.owned = owned
+        """Whether this coordinator is known to be the owner; if not, nothing is answered."""
+        self._ended: Refusal | None = None
         self.most_streams = most_streams
         self.streams: Counter[str] = Counter()  # open streams by client
         self.addresses: dict[str, str] = {}  # from where each client last joined
@@ -112,7 +123,11 @@ class HostedFederation:
             log.info("join", extra={**facts, "address": self.addresses.get(name)})
 
     def limit(self, name: str) -> None:
-        """Refuse a client that sends too much, and every client while the queue is full."""
+        """Refuse a client that sends too much, and every client while the queue is full or another is the owner."""
+        if self._ended is not None:
+            raise self._ended
+        if not self.owned():
+            raise Refusal("unavailable", "The coordinator is not sure to be the owner of the federation; try again.")
         if name not in self.limits:
             self.limits[name] = RateLimit(self.rate)
         if not self.limits[name].take():
@@ -136,6 +151,21 @@ class HostedFederation:
         """Count and log a refusal that the federation has not seen."""
         self.federation.note_refusal(name, refusal, now())
         self._log(name, refusal)
+
+    def end(self, refusal: Refusal) -> None:
+        """The federation is another coordinator's: whoever waits or is connected is told where to go."""
+        self._ended = refusal
+        while not self.queue.empty():
+            _, _, reply, _ = self.queue.get_nowait()
+            reply(refusal)
+        for sending in self.connections.values():
+            sending.refuse(refusal)
+
+    def disconnect(self, name: str, reason: str) -> None:
+        """End a client's connection, if there is one."""
+        sending = self.connections.get(self.federation.register.record(name).member)
+        if sending is not None:
+            sending.close(reason)
 
     def leave(self, sending: SendQueue) -> None:
         """A connection has ended."""
@@ -198,6 +228,10 @@ class HostedFederation:
                 outcomes = await self.do(self.federation.receive, frames, now())
             except Refusal as refusal:
                 outcomes = [refusal] * len(batch)
+            except asyncio.CancelledError:
+                for _, _, reply, _ in batch:
+                    reply(Refusal("unavailable", "The coordinator is stopping; try again."))
+                raise
             except Exception:
                 log.exception("a fault in the coordinator", extra={"federation": self.federation.name})
                 outcomes = [Refusal("unavailable", "The coordinator has a fault; it has been logged.")] * len(batch)
@@ -265,11 +299,17 @@ class Host:
     """All federations of one coordinator. Without a store or credentials, they are the configured ones."""
 
     def __init__(
-        self, config: ServerConfig, store: Store | None = None, credentials: Credentials | None = None
+        self,
+        config: ServerConfig,
+        store: Store | None = None,
+        credentials: Credentials | None = None,
+        address: str = "",
     ) -> None:
         self.config = config
+        self.address = config.advertise or address
+        """Where others are told to find the federations of this coordinator."""
         self.credentials = Credentials(config.keys) if credentials is None else credentials
-        self.store = timed(open_store(config.store) if store is None else store)
+        self.store = timed(open_store(config.store, config.lease) if store is None else store)
         self.begun = now()
         self.unauthenticated = 0
         """Requests with no credentials, or wrong ones."""
@@ -280,43 +320,45 @@ class Host:
         """When the certificate expires."""
         self.renew: Callable[[], bool] = lambda: False
         """Takes a renewed certificate; whether there was one."""
-        self.federations = {
-            name: HostedFederation(
-                Federation(name, entry.agreement, self.store, entry.patience, rules=entry.rules),
-                config.rate,
-                entry.round_seconds,
-                config.connections_per_client,
-            )
-            for name, entry in config.federations.items()
-        }
+        self.federations: dict[str, HostedFederation] = {}
+        """Those that this coordinator owns now."""
         self.quiet = QuietLog()
+        self.owners = Owners(self)
+        try:
+            self.owners.begin()
+        except BaseException:
+            self.store.close()
+            raise
         self._workers: list[asyncio.Task[None]] = []
         self._checked = (-9.0, "")
 
+    def around(self, federation: Federation) -> HostedFederation:
+        """A federation that has just become this coordinator's, as it is hosted."""
+        name, config = federation.name, self.config
+        seconds, most = config.federations[name].round_seconds, config.connections_per_client
+        return HostedFederation(federation, config.rate, seconds, most, lambda: self.store.holds(name))
+
     def hosted(self, name: str) -> HostedFederation:
-        """The federation of this name."""
+        """The federation of this name; of another coordinator's, where that is."""
         if name not in self.federations:
+            if name in self.config.federations:
+                raise self.owners.refusal(name)
             raise Refusal("unknown", f"There is no federation {name!r} here.")
         return self.federations[name]
 
     async def open(self) -> None:
         """Start the workers."""
         log.info("start", extra={"version": __version__, "federations": list(self.federations)})
-        self._workers = [
-            asyncio.create_task(work)
-            for hosted in self.federations.values()
-            for work in (hosted.work(), hosted.count_rounds())
-        ]
-        self._workers.append(asyncio.create_task(self._watch()))
+        for name in self.federations:
+            self.owners.start(name)
+        self._workers = [asyncio.create_task(self._watch()), asyncio.create_task(self.owners.keep())]
 
     async def close(self) -> None:
         """End the workers and close the store."""
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
-        for hosted in self.federations.values():
-            for sending in hosted.connections.values():
-                sending.close("the coordinator is stopping")
+        await self.owners.give_up()
         self.store.close()
         log.info("stop")
 
@@ -339,7 +381,7 @@ class Host:
 
     async def trouble(self) -> str:
         """What is wrong with the store, its lock or a worker; empty if all is well. Asked of the store every 2 s."""
-        if not self._workers or any(worker.done() for worker in self._workers):
+        if not self._workers or any(worker.done() for worker in self._workers) or not self.owners.all_work():
             return "a worker has ended"
         if any(hosted.hangs for hosted in self.federations.values()):
             return "the store does not answer"
@@ -354,4 +396,5 @@ class Host:
             self._checked = time.monotonic(), found
             if found and self.quiet.says("store"):
                 log.warning("the store fails", extra={"reason": found})
-        return found or next((hosted.failing for hosted in self.federations.values() if hosted.failing), "")
+        failing = next((hosted.failing for hosted in self.federations.values() if hosted.failing), "")
+        return found or failing or self.owners.trouble()

@@ -152,8 +152,8 @@ def privacy_spent(federation: Federation, record: MemberRecord) -> dict[str, flo
     from the beginning.
     """
     claim, privacy = federation.system.guarantee, federation.system.privacy
-    lives = 1 + len(record.past)
-    spent = lives * claim.epsilon if record.observations else 0.0
+    lives = max(len(record.past) + record.joined, 1)
+    spent = lives * claim.epsilon if record.releases else 0.0
     if isinstance(privacy, PrivateStatistics):
         key = (id(privacy), record.member if len(privacy.mechanisms) > 1 else 0, record.releases, lives)
         if key not in _SPENT:

@@ -207,6 +207,14 @@ class RecordedFederation:
         record.suspected = suspected
         return self._go_on(self.machine.set_aside(record.member, suspected or bool(record.quarantined)), at)
 
+    def erase_member(self, record: MemberRecord, at: float) -> list[Message]:
+        """A client has never uploaded anything; what is to be sent."""
+        answers = self._go_on(self.machine.erase(record.member), at)
+        record.erase(at)
+        if self.machine.contributions is not None:
+            self.machine.contributions.aside[record.member] = bool(record.quarantined) or record.suspected
+        return answers
+
     def leave(self, name: str, at: float) -> list[Message]:
         return self._go_on(self.machine.vacate(self.register.free(name, at)), at)
 

@@ -124,6 +124,13 @@ class MemberRecord:
         if not agrees:
             raise Refusal("session", f"Upload {number} of client {self.name!r} differs from what was applied.")
 
+    def erase(self, at: float) -> None:
+        """Nothing of it is left but what privacy it has spent. Its state is given up, so that it begins anew."""
+        past = [*self.past[1 - MOST_INCARNATIONS :], (self.incarnation, at)] if self.joined else self.past
+        kept = {"enrolled": self.enrolled, "past": past, "releases": self.releases, "quarantined": self.quarantined}
+        kept |= {"quarantined_by": self.quarantined_by, "suspected": self.suspected, "trusted": self.trusted}
+        vars(self).update(vars(MemberRecord(self.member, self.name)) | kept)
+
     def note_upload(self, chain: int) -> None:
         """An upload was applied."""
         self.chain = chain

@@ -57,12 +57,14 @@ class Rules:
     weight: the largest part of all observations that may be one member's.
     client_rate: observations a second that a client can make at most; what it has since it joined is bounded by that.
     robust: whether members that contradict the others are found.
+    erasure: whether a client can be erased, exactly.
     """
 
     retract: bool = True
     weight: float = 1.0
     client_rate: float = math.inf
     robust: Robust | None = None
+    erasure: bool = False
 
     def __post_init__(self) -> None:
         """Refuse rules that mean nothing."""
@@ -70,9 +72,18 @@ class Rules:
         require(self.client_rate > 0, "client_rate", self.client_rate, "a number of observations a second > 0")
         if self.robust is not None and not self.retract:
             raise FedbanditError("robust needs retract = true: what a member has lied is to be taken out.")
+        if self.erasure and not self.retract:
+            raise FedbanditError("erasure needs retract = true: what a client has uploaded is to be taken out.")
 
     def require_for(self, system: System, world: World) -> None:
         """Refuse rules that a system cannot keep."""
+        if self.erasure:
+            machine = system.told(world).coordinator(world)
+            why = "" if machine is None else machine.inseparable
+            if machine is None or machine.pool is not None:
+                why = "only sums over clients are known, in which nobody's part can be told"
+            if why:
+                raise FedbanditError(f"erasure is refused: {why}.")
         if self.robust is None:
             return
         name = type(system.structure).__name__

@@ -9,6 +9,7 @@
 | GET  /v1/{federation}/clients        | observer | a page of clients: ?search=, ?page=, ?size=                        |
 | POST /v1/{federation}/quarantine     | admin    | {"client": name, "reason": text}; an empty reason ends it          |
 | POST /v1/{federation}/free           | admin    | {"client": name}: takes its place from it                          |
+| DELETE /v1/{federation}/clients/{name} | admin or that client | erases what it has uploaded; a receipt              |
 | GET  /api/backup                     | admin    | all federations, as a file that `fedbandit restore` takes          |
 | GET  /api/overview, /metrics         | observer | what the live page shows, and the same for Prometheus              |
 | GET  /, /healthz                     | –        | the live page (without data), and whether the coordinator is well  |
@@ -43,6 +44,7 @@ from fedbandit.messages import encode
 from fedbandit.network.coordinator import admission
 from fedbandit.network.coordinator.admission import Pass, address_of, offered_protocols
 from fedbandit.network.coordinator.backup import write_backup
+from fedbandit.network.coordinator.erasure import compact
 from fedbandit.network.coordinator.host import Host, log, now
 from fedbandit.network.coordinator.listener import Guarded
 from fedbandit.network.coordinator.metrics import metrics
@@ -52,6 +54,7 @@ from fedbandit.network.credentials import Identity, Role
 from fedbandit.network.jsonable import to_json
 from fedbandit.network.refusal import Refusal, as_json
 from fedbandit.network.resolved import invitation as make_invitation
+from fedbandit.network.stores import NotOwner, StoreError
 
 _LENGTH = struct.Struct("<I")
 BODY_SECONDS = 30.0
@@ -117,6 +120,23 @@ def make_app(host: Host) -> Starlette:
         register = hosted.federation.register
         return JSONResponse({"client": client, "free": register.n_members - len(register.by_name)})
 
+    async def erase(request: Request) -> Response:
+        client = request.path_params["client"]
+        try:
+            by = identify(request, "client")
+        except Refusal as refusal:
+            if refusal.kind != "role":
+                raise
+            by = identify(request, "admin")
+        if by.role == "client" and by.name != client:
+            raise Refusal("role", f"{by.name!r} can erase itself, but not {client!r}.")
+        hosted = host.hosted(request.path_params["federation"])
+        answers, receipt = await hosted.do(hosted.federation.erase, client, now(), by.name)
+        hosted.disconnect(client, "the client was erased")
+        hosted.push(answers)
+        await hosted.do(compact, hosted.federation)
+        return JSONResponse(receipt)
+
     async def backup(request: Request) -> Response:
         admin = identify(request, "admin")
         async with contextlib.AsyncExitStack() as stack:
@@ -159,9 +179,12 @@ def make_app(host: Host) -> Starlette:
         identify(request, "observer")
         return Response(metrics(host), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    async def healthz(_: Request) -> Response:
-        trouble = await host.trouble()
-        return JSONResponse({"status": "failing" if trouble else "ok"}, 503 if trouble else 200)
+    async def healthz(request: Request) -> Response:
+        asked, states, trouble = request.query_params.get("federation"), host.owners.states(), await host.trouble()
+        shown = states if asked is None else {asked: states.get(asked, "unknown")}
+        status = "failing" if trouble else "ok" if "owner" in shown.values() else "standby"
+        well = status == "ok" or (status == "standby" and asked is None)
+        return JSONResponse({"status": status, "federations": shown}, 200 if well else 503)
 
     async def page(_: Request) -> Response:
         text = files("fedbandit.cli.page").joinpath("page.html").read_text(encoding="utf-8")
@@ -169,6 +192,11 @@ def make_app(host: Host) -> Starlette:
                                            "x-content-type-options": "nosniff"})  # fmt: skip
 
     async def refuse(_: Request, error: Exception) -> Response:
+        if isinstance(error, NotOwner):
+            error = Refusal("elsewhere", str(error), error.address)
+        elif isinstance(error, StoreError):
+            log.warning("the store fails", extra={"reason": str(error)})
+            error = Refusal("unavailable", "The coordinator cannot write now; try again later.")
         assert isinstance(error, Refusal)
         return refused(error)
 
@@ -180,6 +208,7 @@ def make_app(host: Host) -> Starlette:
         Route("/api/backup", backup),
         Route("/v1/{federation}/invitation", invitation),
         Route("/v1/{federation}/clients", show_clients),
+        Route("/v1/{federation}/clients/{client:path}", erase, methods=["DELETE"]),
         Route("/v1/{federation}/messages", messages, methods=["POST"]),
         Route("/v1/{federation}/sums", sums, methods=["POST"]),
         Route("/v1/{federation}/quarantine", quarantine, methods=["POST"]),
@@ -191,7 +220,12 @@ def make_app(host: Host) -> Starlette:
         allowed = ["authorization", "content-type", "x-fedbandit-name"]
         origins = list(host.config.origins)
         middleware.append(Middleware(CORSMiddleware, allow_origins=origins, allow_headers=allowed))
-    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={Refusal: refuse}, middleware=middleware)
+    return Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        exception_handlers={Refusal: refuse, StoreError: refuse},
+        middleware=middleware,
+    )
 
 
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:"

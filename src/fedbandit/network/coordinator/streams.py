@@ -21,7 +21,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from fedbandit.messages import Download, Message, encode
 from fedbandit.network.coordinator.admission import PROTOCOL, Pass, offered_protocols
 from fedbandit.network.envelope import ACCEPTS
-from fedbandit.network.refusal import TRANSIENT, Refusal
+from fedbandit.network.refusal import TRANSIENT, Refusal, as_json
 
 if TYPE_CHECKING:
     from fedbandit.network.coordinator.host import HostedFederation
@@ -92,9 +92,9 @@ class SendQueue:
         return messages
 
     def refuse(self, refusal: Refusal) -> None:
-        """Tell a refusal; one that needs a person ends the connection."""
-        self.tell({"error": str(refusal), "kind": refusal.kind})
-        if refusal.kind not in TRANSIENT:
+        """Tell a refusal; one that needs a person, or another coordinator, ends the connection."""
+        self.tell(as_json(refusal))
+        if refusal.kind not in TRANSIENT or refusal.kind == "elsewhere":
             self.close(refusal.kind)
 
 

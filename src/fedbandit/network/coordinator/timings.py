@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from fedbandit.network.stores import Journal, Store
+from fedbandit.network.stores import Journal, Owner, Store
 
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Seconds."""
@@ -69,6 +69,30 @@ class TimedStore:
         with self._timed():
             self.store.replace(journal, snapshot, durable=durable)
 
+    def claim(self, journal: str, address: str = "", configuration: str = "") -> None:
+        """Become the owner."""
+        self.store.claim(journal, address, configuration)
+
+    def release(self, journal: str) -> None:
+        """Be the owner no longer."""
+        self.store.release(journal)
+
+    def holds(self, journal: str) -> bool:
+        """Whether this process was the owner a moment ago."""
+        return self.store.holds(journal)
+
+    def confirm(self, journal: str) -> None:
+        """Whether it is now."""
+        self.store.confirm(journal)
+
+    def owner(self, journal: str) -> Owner | None:
+        """Whose it is."""
+        return self.store.owner(journal)
+
+    def compact(self) -> None:
+        """Leave nothing of what was deleted."""
+        self.store.compact()
+
     def check(self) -> None:
         """Whether it can be used."""
         self.store.check()
@@ -80,6 +104,10 @@ class TimedStore:
     def close(self) -> None:
         """Let others open it."""
         self.store.close()
+
+    def remove(self) -> None:
+        """Leave nothing of it."""
+        self.store.remove()
 
     def abandon(self) -> None:
         """Never touch it again."""

@@ -12,15 +12,20 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from fedbandit.errors import needs
-from fedbandit.network.stores.store import VERSION, Journal, StoreError
+from fedbandit.network.stores.claims import Claims
+from fedbandit.network.stores.store import Journal, NotOwner, Owner, StoreError
 from fedbandit.network.stores.watchdog import Watchdog
 
-_LOCK = 0xFEDBA  # of the advisory lock that one process holds
+VERSION = 2
+"""Of the tables. 1 had no owners: one process held the whole database, by the lock `_FIRST_LOCK`."""
+_FIRST_LOCK = 0xFEDBA
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS fedbandit_about (key TEXT PRIMARY KEY, value BIGINT NOT NULL);
 CREATE TABLE IF NOT EXISTS fedbandit_snapshots (journal TEXT PRIMARY KEY, state BYTEA NOT NULL);
 CREATE TABLE IF NOT EXISTS fedbandit_entries
     (position BIGSERIAL PRIMARY KEY, journal TEXT NOT NULL, entry BYTEA NOT NULL);
+CREATE TABLE IF NOT EXISTS fedbandit_owners (journal TEXT PRIMARY KEY, term BIGINT NOT NULL, holder BIGINT NOT NULL,
+    address TEXT NOT NULL, configuration TEXT NOT NULL);
 """
 
 
@@ -41,7 +46,8 @@ def connect(psycopg: Any, url: str) -> Any:
         keepalives_interval=5,
         keepalives_count=3,
         tcp_user_timeout=STATEMENT_SECONDS * 1000,
-        options=f"-c statement_timeout={STATEMENT_SECONDS}s -c lock_timeout={STATEMENT_SECONDS}s",
+        options=f"-c statement_timeout={STATEMENT_SECONDS}s -c lock_timeout={STATEMENT_SECONDS}s "
+        f"-c idle_in_transaction_session_timeout={STATEMENT_SECONDS}s",
     )
 
 
@@ -59,24 +65,36 @@ def dump(db: Any) -> list[Journal]:
     ]
 
 
+TABLES = ("fedbandit_snapshots", "fedbandit_entries")
+LEASE = 5.0
+"""Seconds after which an owner that shows no sign of life may be followed by another."""
+
+
 class PostgresStore:
-    """Journals in a database, held by one process at a time. A connection that breaks is made anew at the next use."""
+    """Journals in a database, each owned by one process at a time (`claims.py`). A connection that breaks is made anew.
+
+    A journal that was not claimed is claimed when it is first read or written; `patience` is how long that waits for
+    another owner, which may be dying.
+    """
 
     where = "PostgreSQL"
 
-    def __init__(self, url: str, patience: float = 10.0, hanging: float = HANGING_SECONDS) -> None:
+    def __init__(
+        self, url: str, patience: float = 10.0, lease: float = LEASE, hanging: float = HANGING_SECONDS
+    ) -> None:
         self._psycopg = needs("psycopg", "postgres", "PostgreSQL")
         self.url = url
         self._patience = patience
         self._db: Any = None
         self._one_at_a_time = threading.RLock()
         self._watchdog = Watchdog(hanging, self._hang_up)
+        self.claims = Claims(self._psycopg, lambda: connect(self._psycopg, url), lease)
         with self._explained("opened"):
             self._connect()
 
     def read(self, journal: str) -> tuple[bytes | None, list[bytes]]:
         """The snapshot and the entries since."""
-        with self._explained("read"), self._connection().transaction():
+        with self._transaction(journal, "read"):
             found = self._db.execute("SELECT state FROM fedbandit_snapshots WHERE journal = %s", (journal,)).fetchone()
             query = "SELECT entry FROM fedbandit_entries WHERE journal = %s ORDER BY position"
             rows = self._db.execute(query, (journal,)).fetchall()
@@ -84,7 +102,7 @@ class PostgresStore:
 
     def append(self, journal: str, entries: Sequence[bytes], *, durable: bool = True) -> None:
         """Add entries, all or none."""
-        with self._transaction(durable), self._db.cursor() as cursor:
+        with self._transaction(journal, "written", durable), self._db.cursor() as cursor:
             cursor.executemany(
                 "INSERT INTO fedbandit_entries (journal, entry) VALUES (%s, %s)",
                 [(journal, entry) for entry in entries],
@@ -92,7 +110,7 @@ class PostgresStore:
 
     def replace(self, journal: str, snapshot: bytes, *, durable: bool = True) -> None:
         """Put a snapshot in the place of everything."""
-        with self._transaction(durable):
+        with self._transaction(journal, "written", durable):
             self._db.execute(
                 "INSERT INTO fedbandit_snapshots VALUES (%s, %s) "
                 "ON CONFLICT (journal) DO UPDATE SET state = EXCLUDED.state",
@@ -100,12 +118,58 @@ class PostgresStore:
             )
             self._db.execute("DELETE FROM fedbandit_entries WHERE journal = %s", (journal,))
 
-    def check(self) -> None:
-        """Ask something, and whether this session still holds the lock."""
+    # Owners
+
+    def claim(self, journal: str, address: str = "", configuration: str = "") -> None:
+        """Become the owner of a journal, under a new term."""
+        with self._reasons("claimed"):
+            self.claims.claim(journal, address, configuration)
+
+    def release(self, journal: str) -> None:
+        """Be its owner no longer."""
+        self.claims.release(journal)
+
+    def holds(self, journal: str) -> bool:
+        """Whether it was this process's a moment ago."""
+        return self.claims.holds(journal)
+
+    def confirm(self, journal: str) -> None:
+        """Ask whether it is this process's now."""
+        with self._transaction(journal, "read"):
+            pass
+
+    def owner(self, journal: str) -> Owner | None:
+        """Whose it is, or was last."""
         with self._explained("read"):
-            query = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND objid = %s"
-            if self._connection().execute(query, (_LOCK,)).fetchone() is None:
-                raise StoreError("The PostgreSQL store is not this coordinator's any more: its lock is lost.")
+            return self.claims.owner(self._connection(), journal)
+
+    # The whole of it
+
+    def compact(self) -> None:
+        """Write the tables anew, without what was deleted or replaced. Needs the role that made them."""
+        where = "SELECT " + ", ".join(f"pg_relation_filenode('{table}')" for table in TABLES)
+        # A row version that an older transaction may still look at would be copied.
+        others = """SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+            AND pid <> pg_backend_pid() AND backend_xmin IS NOT NULL"""
+        with self._one_at_a_time, self._reasons("compacted"):  # however long it takes
+            db, deadline = self._connection(), time.monotonic() + self._patience
+            while db.execute(others).fetchone()[0] and time.monotonic() < deadline:
+                time.sleep(0.05)
+            before = db.execute(where).fetchone()
+            db.execute("SET statement_timeout = 0")
+            try:
+                for table in TABLES:
+                    db.execute(f"VACUUM FULL {table}")
+            finally:
+                with suppress(self._psycopg.Error):
+                    db.execute(f"SET statement_timeout = '{STATEMENT_SECONDS}s'")
+            if any(old == new for old, new in zip(before, db.execute(where).fetchone(), strict=True)):
+                raise StoreError("The PostgreSQL store cannot be compacted: its tables are of another role.")
+
+    def check(self) -> None:
+        """Ask something."""
+        with self._explained("read"):
+            self._connection().execute("SELECT 1").fetchone()
 
     def dump(self) -> list[Journal]:
         """All journals, as one transaction sees them."""
@@ -113,7 +177,8 @@ class PostgresStore:
             return dump(self._connection())
 
     def close(self) -> None:
-        """End the connection."""
+        """End the connections."""
+        self.claims.close()
         self._watchdog.end()
         if self._db is not None:
             self._db.close()
@@ -123,9 +188,22 @@ class PostgresStore:
         with suppress(self._psycopg.Error, OSError), socket.socket(fileno=os.dup(self._db.fileno())) as line:
             line.shutdown(socket.SHUT_RDWR)
 
+    def remove(self) -> None:
+        """Delete the journals that are or were this process's, if nobody else has them, and close."""
+        for journal in {*self.claims.terms, *self.claims.lost}:
+            self.claim(journal)
+            with self._transaction(journal, "written"):
+                for table in TABLES:
+                    self._db.execute(f"DELETE FROM {table} WHERE journal = %s", (journal,))
+        self.compact()
+        self.close()
+
     def abandon(self) -> None:
-        """In a child that was forked: the connection is the parent's."""
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
+        """In a child that was forked: the connections are the parent's."""
+        for db in (self._db, self.claims):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
+
+    # How
 
     def _connection(self) -> Any:
         if self._db is None or self._db.closed:
@@ -135,41 +213,68 @@ class PostgresStore:
     def _connect(self) -> None:
         self._db = connect(self._psycopg, self.url)
         try:
-            self._take_possession()
+            self._prepare()
+            self.claims.begin_terms(self._db)
         except BaseException:
-            self._db.close()  # a connection without the lock is never used
+            self._db.close()  # one whose terms are not known to be new is never used
             raise
 
-    def _take_possession(self) -> None:
-        """Get the lock, and see that the tables are there and of a version that is known."""
-        deadline = time.monotonic() + self._patience  # a coordinator that was killed may be dying still
-        while not self._db.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchone()[0]:
-            if time.monotonic() > deadline:
-                raise StoreError("The PostgreSQL store cannot be opened: another coordinator has it open.")
-            time.sleep(0.1)
-        if self._db.execute("SELECT to_regclass('fedbandit_entries')").fetchone()[0] is None:  # a role may lack CREATE
-            with self._db.transaction():
-                self._db.execute(_SCHEMA)
-                values = "INSERT INTO fedbandit_about VALUES ('version', %s) ON CONFLICT DO NOTHING"
-                self._db.execute(values, (VERSION,))
-        (version,) = self._db.execute("SELECT value FROM fedbandit_about WHERE key = 'version'").fetchone()
+    def _prepare(self) -> None:
+        """See that the tables are there and of a version that is known."""
+        deadline = time.monotonic() + self._patience
+        while (version := self._version()) < VERSION:
+            if self._db.execute("SELECT pg_try_advisory_lock(%s)", (_FIRST_LOCK,)).fetchone()[0]:
+                with self._db.transaction():
+                    self._db.execute(_SCHEMA)
+                    values = "INSERT INTO fedbandit_about VALUES ('version', %s) "
+                    self._db.execute(values + "ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value", (VERSION,))
+                self._db.execute("SELECT pg_advisory_unlock(%s)", (_FIRST_LOCK,))
+            elif time.monotonic() > deadline:
+                raise StoreError("The PostgreSQL store cannot be opened: an older version has it open.")
+            else:
+                time.sleep(0.1)
         if version > VERSION:
             raise StoreError(
                 f"The PostgreSQL store is of version {version}, newer than this program knows ({VERSION})."
             )
 
+    def _version(self) -> int:
+        """Of the tables; 0 if there are none."""
+        if self._db.execute("SELECT to_regclass('fedbandit_entries')").fetchone()[0] is None:  # a role may lack CREATE
+            return 0
+        return int(self._db.execute("SELECT value FROM fedbandit_about WHERE key = 'version'").fetchone()[0])
+
     @contextmanager
-    def _transaction(self, durable: bool) -> Iterator[None]:
-        with self._explained("written"), self._connection().transaction():
-            if not durable:
-                self._db.execute("SET LOCAL synchronous_commit = off")
-            yield
+    def _transaction(self, journal: str, verb: str, durable: bool = True) -> Iterator[None]:
+        """A transaction in which this process is the owner of a journal, from the beginning to the end."""
+        with self._explained(verb):
+            if journal not in self.claims.terms and journal not in self.claims.lost:
+                self._wait_for(journal)
+            with self._connection().transaction():
+                self.claims.require(self._db, journal)
+                if not durable:
+                    self._db.execute("SET LOCAL synchronous_commit = off")
+                yield
+
+    def _wait_for(self, journal: str) -> None:
+        deadline = time.monotonic() + self._patience
+        while journal not in self.claims.terms:
+            try:
+                self.claims.claim(journal, "", "")
+            except NotOwner:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
 
     @contextmanager
     def _explained(self, verb: str) -> Iterator[None]:
+        with self._one_at_a_time, self._watchdog.watching(), self._reasons(verb):
+            yield
+
+    @contextmanager
+    def _reasons(self, verb: str) -> Iterator[None]:
         try:
-            with self._one_at_a_time, self._watchdog.watching():
-                yield
+            yield
         except self._psycopg.Error as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise StoreError(f"The PostgreSQL store cannot be {verb}: {reason}.") from None

@@ -7,9 +7,9 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from fedbandit.network.stores.store import VERSION, Journal, StoreError
+from fedbandit.network.stores.store import VERSION, Journal, OneProcess, StoreError
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value INTEGER NOT NULL);
@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS entries (position INTEGER PRIMARY KEY, journal TEXT N
 """
 
 
-class SQLiteStore:
+class SQLiteStore(OneProcess):
     """Journals in a file. A second process that opens the file is refused: two would undo each other's work."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -70,6 +70,15 @@ class SQLiteStore:
             self._db.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?)", (journal, snapshot))
             self._db.execute("DELETE FROM entries WHERE journal = ?", (journal,))
 
+    def compact(self) -> None:
+        """Write the file anew, and empty the log: neither has anything that was deleted."""
+        with self._explained("written"):
+            self._db.execute("PRAGMA secure_delete = ON")  # room that pages do not use is filled with zeros
+            self._db.execute("VACUUM")
+            busy, *_ = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if busy:
+                raise StoreError(f"The store {self.where} cannot be written: its log is in use.")
+
     def check(self) -> None:
         """Read something, and see whether the file is still the one that was opened."""
         with self._explained("read"):
@@ -86,6 +95,13 @@ class SQLiteStore:
     def close(self) -> None:
         """Close the file."""
         self._db.close()
+
+    def remove(self) -> None:
+        """Close the file and remove it."""
+        self.close()
+        for path in (self.path, f"{self.path}-wal", f"{self.path}-shm"):
+            with suppress(FileNotFoundError):
+                os.unlink(path)
 
     def abandon(self) -> None:
         """In a child that was forked: never touch the file, which is the parent's; closing it would end its log."""

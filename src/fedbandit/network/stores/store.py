@@ -1,5 +1,10 @@
 """Journals that survive a crash: each is a snapshot and the entries since.
 
+Owners. A store in a file is one process's. A store that several processes share (PostgreSQL) has one *owner* for each
+journal, and each ownership has a *term*, a number that only grows: every write checks, in its own transaction, that
+its term is still the last one. A process that was stopped, cut off or overtaken can change nothing, whatever it
+believes.
+
 Both sides of a federation are kept in this form. A client's entries are its choices and rewards, a coordinator's are
 the messages it accepted; to recover, restore the snapshot and apply the entries in order. `fedbandit.state` says what
 is in the bytes.
@@ -13,11 +18,29 @@ from collections.abc import Sequence
 from fedbandit.errors import FedbanditError
 
 VERSION = 1
-"""Of the tables; what they hold has format numbers of its own."""
+"""Of the tables of a file; what they hold has format numbers of its own."""
 
 
 class StoreError(FedbanditError):
     """The store cannot be read or written now; nothing of what was written before is lost."""
+
+
+class Owner(typing.NamedTuple):
+    """Which process a journal belongs to: where it answers, what it is configured with, and its term."""
+
+    address: str
+    configuration: str
+    term: int
+
+
+class NotOwner(StoreError):
+    """The journal is another process's, which is `owner` as far as that is known; nothing was changed."""
+
+    def __init__(self, journal: str, owner: Owner | None = None) -> None:
+        self.owner = owner
+        self.address = "" if owner is None else owner.address
+        at = f" at {self.address}" if self.address else ""
+        super().__init__(f"Federation {journal!r} is another coordinator's{at}, and not this one's.")
 
 
 class Journal(typing.NamedTuple):
@@ -46,6 +69,30 @@ class Store(typing.Protocol):
         """Put a snapshot in the place of the old one and of all entries."""
         ...
 
+    def claim(self, journal: str, address: str = "", configuration: str = "") -> None:
+        """Become the owner of a journal, under a new term; NotOwner if another process is alive that is."""
+        ...
+
+    def release(self, journal: str) -> None:
+        """Be its owner no longer; any write of this process to it is refused until it is claimed again."""
+        ...
+
+    def holds(self, journal: str) -> bool:
+        """Whether it was this process's a moment ago; asks nobody."""
+        ...
+
+    def confirm(self, journal: str) -> None:
+        """Ask whether it is this process's now; NotOwner if it is not."""
+        ...
+
+    def owner(self, journal: str) -> Owner | None:
+        """Whose it is, or was last; None if nobody ever said so."""
+        ...
+
+    def compact(self) -> None:
+        """Rewrite the files, so that nothing is left in them of what was deleted or replaced."""
+        ...
+
     def check(self) -> None:
         """Raise a StoreError unless it can be read now, and is still this process's alone."""
         ...
@@ -58,12 +105,37 @@ class Store(typing.Protocol):
         """Let others open it."""
         ...
 
+    def remove(self) -> None:
+        """Close it, if it is open, and leave nothing of it."""
+        ...
+
     def abandon(self) -> None:
         """Never touch it again, not even to close it: this process is a fork of the one that opened it."""
         ...
 
 
-class MemoryStore:
+class OneProcess:
+    """What a store is that one process has to itself: owner of everything, with nobody to ask."""
+
+    def claim(self, journal: str, address: str = "", configuration: str = "") -> None:
+        """It is."""
+
+    def release(self, journal: str) -> None:
+        """It stays."""
+
+    def holds(self, journal: str) -> bool:  # noqa: ARG002
+        """Always."""
+        return True
+
+    def confirm(self, journal: str) -> None:
+        """Nobody else can be."""
+
+    def owner(self, journal: str) -> Owner | None:  # noqa: ARG002
+        """Nobody needs to know."""
+        return None
+
+
+class MemoryStore(OneProcess):
     """A store in memory, for clients without a file and for tests."""
 
     where = "memory"
@@ -84,6 +156,9 @@ class MemoryStore:
         """Put a snapshot in the place of everything."""
         self.journals[journal] = (snapshot, [])
 
+    def compact(self) -> None:
+        """There are no files."""
+
     def check(self) -> None:
         """Nothing can be wrong."""
 
@@ -93,6 +168,10 @@ class MemoryStore:
 
     def close(self) -> None:
         """Nothing to do."""
+
+    def remove(self) -> None:
+        """Forget everything."""
+        self.journals.clear()
 
     def abandon(self) -> None:
         """Nothing to do."""

@@ -1,0 +1,174 @@
+"""Which federations this coordinator owns, of those that it is configured with.
+
+Several coordinators with one configuration share a PostgreSQL store. Each federation has one owner, which has it in
+memory and answers for it; the others refuse with its address (`Refusal("elsewhere")`, HTTP 421) and try, again and
+again, to claim it. What happens when:
+
+| what                                           | then                                                               |
+|------------------------------------------------|--------------------------------------------------------------------|
+| the owner ends, is killed, or loses PostgreSQL | the server frees its lock, another claims, recovers from the store |
+| the owner is stopped or cut off for `lease` s  | the server ends its session: the same                              |
+| an owner finds its lock or its term gone       | it steps down: forgets what it had, ends its clients' streams      |
+| its lease has run out and nobody has told it   | it answers nothing before it has asked                             |
+| a reload changes the terms                     | the owner goes on under the new ones; others must be reloaded too  |
+
+A store in a file or in memory has one process, which owns everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from fedbandit.errors import FedbanditError
+from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.refusal import Refusal
+from fedbandit.network.stores import MemoryStore, NotOwner
+
+if TYPE_CHECKING:
+    from fedbandit.network.coordinator.host import Host, HostedFederation
+
+LOOK_SECONDS = 0.25
+"""How often others' federations are tried."""
+log = logging.getLogger("fedbandit.coordinator")
+
+
+class Owners:
+    """Claims federations for a host, and gives them up."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.elsewhere: dict[str, str] = {}
+        """Where the federations that are not this coordinator's are, empty if that is not known."""
+        self.stale: dict[str, str] = {}
+        """Federations that this coordinator must not take over, and why: it is configured otherwise."""
+        self._followed: dict[str, str] = {}  # the configuration that the owner had when this process read its own
+        self._workers: dict[str, list[asyncio.Task[None]]] = {}
+
+    def begin(self) -> None:
+        """Claim whatever is nobody's. One that is another's under another configuration is refused."""
+        for name in self.host.config.federations:
+            try:
+                self.host.federations[name] = self._take(name)
+            except NotOwner as error:
+                self._note_owner(name, error, refuse=True)
+
+    def _take(self, name: str) -> HostedFederation:
+        """Claim a federation and go on where its store is."""
+        host, entry = self.host, self.host.config.federations[name]
+        host.store.claim(name, host.address, entry.digest)
+        try:
+            federation = Federation(name, entry.agreement, host.store, entry.patience, rules=entry.rules)
+        except BaseException:
+            host.store.release(name)
+            raise
+        self.elsewhere.pop(name, None)
+        self.stale.pop(name, None)
+        return host.around(federation)
+
+    def _note_owner(self, name: str, error: NotOwner, *, refuse: bool = False) -> None:
+        owner, mine = error.owner, self.host.config.federations[name].digest
+        self.elsewhere[name] = error.address
+        if owner is None or owner.configuration in ("", mine):
+            self._followed[name] = mine
+            return
+        sentence = (
+            f"Federation {name!r} is served by {owner.address or 'another coordinator'} under another configuration "
+            f"({owner.configuration[:8]}) than the one here ({mine[:8]}); give all of them the same."
+        )
+        if refuse:
+            raise FedbanditError(sentence)
+        self._followed[name] = owner.configuration  # what was read here is meant to follow it
+
+    # While it runs
+
+    def start(self, name: str) -> None:
+        """Let a federation work."""
+        hosted = self.host.federations[name]
+        self._workers[name] = [asyncio.create_task(hosted.work()), asyncio.create_task(hosted.count_rounds())]
+
+    def all_work(self) -> bool:
+        """Whether no worker has ended by itself."""
+        return not any(worker.done() for workers in self._workers.values() for worker in workers)
+
+    async def keep(self) -> None:
+        """For ever: see that what this coordinator has is its own, and try what it has not."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            for name in list(self.host.config.federations):
+                try:
+                    if name in self.host.federations:
+                        await self._confirm(name)
+                    else:
+                        await self._try(name)
+                except FedbanditError as error:
+                    if self.host.quiet.says(f"owner/{name}"):
+                        log.warning("no owner", extra={"federation": name, "reason": str(error)})
+                except Exception:
+                    log.exception("a fault in the coordinator", extra={"federation": name})
+
+    async def _confirm(self, name: str) -> None:
+        if self.host.store.holds(name):
+            return
+        try:
+            await asyncio.to_thread(self.host.store.confirm, name)
+        except NotOwner as error:
+            self._note_owner(name, error)
+            log.warning("another coordinator has taken over", extra={"federation": name})
+            await self.step_down(name)
+
+    async def _try(self, name: str) -> None:
+        """Take over a federation that has no owner now, if that is what the last one was configured with."""
+        store, mine = self.host.store, self.host.config.federations[name].digest
+        owner = await asyncio.to_thread(store.owner, name)
+        if owner is not None and owner.configuration not in ("", mine, self._followed.get(name, mine)):
+            self.elsewhere[name] = owner.address
+            self.stale[name] = f"The configuration of {name!r} has changed elsewhere; reload this coordinator."
+            return
+        self.stale.pop(name, None)
+        try:
+            hosted = await asyncio.to_thread(self._take, name)
+        except NotOwner as error:
+            self._note_owner(name, error)
+            return
+        self.host.federations[name] = hosted
+        self.start(name)
+        log.info("owner", extra={"federation": name})
+
+    async def step_down(self, name: str) -> None:
+        """Forget a federation, and send its clients elsewhere."""
+        hosted = self.host.federations.pop(name)
+        log.info("not the owner any more", extra={"federation": name})
+        for worker in self._workers.pop(name, []):
+            worker.cancel()
+        async with hosted.paused():  # a write that is under way ends first
+            await asyncio.to_thread(self.host.store.release, name)
+        hosted.end(self.refusal(name))
+
+    async def give_up(self) -> None:
+        """This coordinator stops: others can have all there is, at once."""
+        for name in list(self.host.federations):
+            self.elsewhere[name] = ""
+            await self.step_down(name)
+
+    def refusal(self, name: str) -> Refusal:
+        """What whoever asks for a federation of another coordinator is told."""
+        where = self.elsewhere.get(name, "")
+        return Refusal("elsewhere", f"Federation {name!r} is served by {where or 'another coordinator'}.", where)
+
+    def most_bytes(self) -> int:
+        """Of the longest frame that any of the federations takes, whoever owns them."""
+        owned = {name: hosted.federation for name, hosted in self.host.federations.items()}
+        entries = self.host.config.federations.items()
+        blank = {n: Federation(n, e.agreement, MemoryStore(), rules=e.rules) for n, e in entries if n not in owned}
+        return max(federation.most_bytes for federation in (owned | blank).values())
+
+    def states(self) -> dict[str, str]:
+        """Of each federation: "owner" or "standby"."""
+        return {name: "owner" if name in self.host.federations else "standby" for name in self.host.config.federations}
+
+    def trouble(self) -> str:
+        """What is wrong, empty if nothing is."""
+        late = [name for name in self.host.federations if not self.host.store.holds(name)]
+        return next(iter(self.stale.values()), "") or (f"It is not known who owns {late[0]!r}." if late else "")

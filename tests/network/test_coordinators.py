@@ -1,0 +1,164 @@
+"""Several coordinators, as processes, on one PostgreSQL: one owns the federation, and nothing is lost or doubled when
+it is killed, stopped, cut off from its store, or restarted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedbandit as fb
+from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.stores import open_store
+from tests.network.servers import AGREEMENT, Coordinator, get_json
+from tests.network.test_kill import wait_until
+
+psycopg = pytest.importorskip("psycopg")
+
+
+@pytest.fixture
+def pair(tmp_path: Path, postgres_url: str) -> Iterator[dict[str, Coordinator]]:
+    """Two coordinators, the first one the owner."""
+    found = {}
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        found[name] = Coordinator(tmp_path / name, postgres_url, "lease = 1")
+    yield found
+    for coordinator in found.values():
+        if coordinator.process is not None:
+            os.kill(coordinator.process.pid, signal.SIGCONT)
+        coordinator.kill()
+
+
+class Service:
+    """A client that notes what it has observed."""
+
+    def __init__(self, urls: list[str], name: str, folder: Path) -> None:
+        self.client = fb.Client(urls, federation="shops", name=name, state=folder / f"{name}.db")
+        self.rng = np.random.default_rng(0)
+        self.V, self.b, self.n = np.zeros((3, 3)), np.zeros(3), 0
+
+    def act(self, visits: int = 20) -> None:
+        """Serve users until something has been uploaded, and all of it is acknowledged."""
+        before = self.client.status()["uploads"]
+        while self.client.status()["uploads"] == before or visits > 0:
+            X, y, visits = self.rng.uniform(-0.5, 0.5, (5, 3)), float(self.rng.uniform(-1, 1)), visits - 1
+            arm = self.client.select(X)
+            self.client.observe(y, arm)
+            self.V += np.outer(X[arm], X[arm])
+            self.b += y * X[arm]
+            self.n += 1
+        wait_until(lambda: self.client.flush(1.0))
+
+
+def health(url: str) -> dict[str, Any]:
+    try:
+        return dict(get_json(f"{url}/healthz"))
+    except urllib.error.HTTPError as error:
+        return dict(json.load(error))
+    except (urllib.error.URLError, OSError):
+        return {"status": "down"}
+
+
+def refusal(url: str) -> tuple[int, dict[str, Any]]:
+    """What a coordinator that is not the owner says to an invitation."""
+    request = urllib.request.Request(f"{url}/v1/shops/invitation", headers={"X-Fedbandit-Name": "c"})
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=10)
+    with refused.value:
+        return refused.value.code, json.load(refused.value)
+
+
+def stored(url: str) -> tuple[np.ndarray, np.ndarray, int]:
+    """The sums in the store, when nobody owns it any more."""
+    with closing(open_store(url)) as store:
+        V, b, n = Federation("shops", AGREEMENT, store).machine.gathered()
+        return V, b, n
+
+
+def compare(url: str, services: list[Service]) -> None:
+    """The store has what clients have observed, but for what they have not sent yet: nothing is lost, nothing twice."""
+    V, b, n = stored(url)
+    waiting = [service.client._durable.machine.model.pending() for service in services]
+    assert n == sum(service.n for service in services) - sum(sums.n for sums in waiting) > 0
+    np.testing.assert_allclose(V, sum(s.V - w.V for s, w in zip(services, waiting, strict=True)), atol=1e-9)
+    np.testing.assert_allclose(b, sum(s.b - w.b for s, w in zip(services, waiting, strict=True)), atol=1e-9)
+
+
+def test_take_overs(pair: dict[str, Coordinator], postgres_url: str, tmp_path: Path, capsys: Any) -> None:
+    a, b = pair["a"], pair["b"]
+    one, two = a.start(), b.start()
+    assert health(one) == {"status": "ok", "federations": {"shops": "owner"}}
+    assert health(two) == {"status": "standby", "federations": {"shops": "standby"}}
+    with pytest.raises(urllib.error.HTTPError, match="503"):
+        get_json(f"{two}/healthz?federation=shops")  # for a load balancer
+    status, said = refusal(two)
+    assert (status, said["kind"], said["owner"]) == (421, "elsewhere", one)
+
+    first = Service([two], "behind a load balancer", tmp_path)
+    first.act()
+    first.client.close()
+    service = Service([one, two], "c", tmp_path)
+    service.act()
+    seconds = {}
+
+    def timed(what: str) -> None:
+        begun = time.monotonic()
+        service.act(1)
+        seconds[what] = round(time.monotonic() - begun, 2)
+
+    a.kill()
+    timed("kill -9 of the owner")
+    assert health(two)["status"] == "ok"
+    assert a.start() == one
+    assert health(one)["status"] == "standby"
+
+    assert b.process is not None
+    os.kill(b.process.pid, signal.SIGSTOP)
+    timed("kill -STOP of the owner, with a lease of 1 s")
+    assert health(one)["status"] == "ok"
+    term = owner_term(postgres_url)
+    os.kill(b.process.pid, signal.SIGCONT)
+    status, said = refusal_in_time(two)
+    assert said["owner"] == one
+    wait_until(lambda: health(two)["status"] == "standby")
+    assert owner_term(postgres_url) == term, "whoever was stopped has not touched the owner's row"
+    service.act()
+
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
+                   "AND datname = current_database()")  # fmt: skip
+    timed("pg_terminate_backend of all sessions")
+
+    a.stop()  # a rolling restart
+    timed("SIGTERM of the owner")
+    wait_until(lambda: health(two)["status"] == "ok")
+    with capsys.disabled():
+        print(f"\nseconds until an upload was acknowledged again: {seconds}")
+    b.stop()
+    compare(postgres_url, [first, service])
+    service.client.close()
+
+
+def refusal_in_time(url: str) -> tuple[int, dict[str, Any]]:
+    """The first answers of a process that was stopped may be that it is not sure."""
+    found = refusal(url)
+    while found[1]["kind"] == "unavailable":
+        found = refusal(url)
+    return found
+
+
+def owner_term(url: str) -> int:
+    with psycopg.connect(url, autocommit=True) as db:
+        return int(db.execute("SELECT term FROM fedbandit_owners").fetchone()[0])
