@@ -13,11 +13,6 @@ from fedbandit.state import StateError
 from fedbandit.sums import Form
 
 
-def named(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
-    """The arrays whose names begin like this, by the rest of their names."""
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-
-
 def stored_upload(data: NDArray[Any], form: Form) -> Upload:
     """An upload that was kept as the bytes that are sent: a matrix, a factor or blocks."""
     try:
