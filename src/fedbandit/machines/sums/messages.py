@@ -48,11 +48,6 @@ class SumMessage:
     format: int = FORMAT
 
 
-def is_sum_message(data: bytes) -> bool:
-    """Whether these bytes belong to a secure sum."""
-    return data[:2] == b"FS"
-
-
 def encode_step(message: SumMessage) -> bytes:
     """The message as bytes."""
     return _HEADER.pack(b"FS", message.format, message.step, message.member, message.epoch) + message.body

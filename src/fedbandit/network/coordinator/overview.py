@@ -58,6 +58,7 @@ def _describe(name: str, hosted: HostedFederation, at: float) -> dict[str, Any]:
         "connected": len(hosted.connections),
         "queue": hosted.queue.qsize(),
         "guarantee": str(federation.system.guarantee),
+        "promise": federation.system.guarantee.sentence(),
         "problems": problems(hosted, at),
         "totals": totals(federation),
         "reward": _total(hosted, "reward"),
