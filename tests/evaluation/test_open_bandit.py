@@ -1,4 +1,4 @@
-"""Replay on the sample of the Open Bandit Dataset: `obd` of the obp wheel in FEDBANDIT_DATA, skipped where it is not."""
+"""Replay on the sample of the Open Bandit Dataset (`obd` of the obp wheel), where FEDBANDIT_DATA has it."""
 
 from __future__ import annotations
 
