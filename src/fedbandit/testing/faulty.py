@@ -57,7 +57,8 @@ NONE = Faults(loss=0, duplication=0, crash=0, partition=0, delay=0, silence=0)
 class FaultyNetwork:
     """Clients and a coordinator. `step` lets one thing happen; `drain` heals everything and delivers all there is."""
 
-    def __init__(self, agreement: Agreement, seed: int, faults: Faults | None = None) -> None:
+    def __init__(self, agreement: Agreement, seed: int, faults: Faults | None = None, factors: bool = False) -> None:
+        self.factors = factors
         self.agreement = agreement
         self.faults = Faults() if faults is None else faults
         self.random = random.Random(seed)
@@ -192,6 +193,7 @@ class FaultyNetwork:
                 node.live = DurableClient(node.store, self.agreement, node.member, lambda: self.random.getrandbits(63))
             except Crash:
                 self.crashes += 1
+        node.live.machine.factors = self.factors
         self.oracle.note_uploads(node)
 
     def restart_coordinator(self) -> None:
