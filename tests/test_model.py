@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbandit.errors import FedbanditError
-from fedbandit.model import REFRESH_EVERY, RidgeModel, solve
+from fedbandit.model import REFRESH_EVERY, RidgeModel
+from fedbandit.solving import solve
 from fedbandit.sums import EXACT, LARGE, Slack, Sums, add, added, zero_sums
 
 RIDGE = 0.5

@@ -12,6 +12,9 @@ SYSTEMS = {
     "confidence": "δ in (0, 1): widths hold with probability 1 − δ. Smaller explores more. 0.1.",
     "alpha": "a fixed width α ≥ 0 instead of the formula: the bonus is α ‖x‖ in V(λ)⁻¹. Larger explores more.",
     "policy": "which arm to pull: ucb (default), igw, lints, linphe, greedy, widest, uniform, squared, or your own.",
+    "discount": "0 < γ ≤ 1: what an observation counts a round later, so that models follow changes. 1 for ever; "
+    "changes:3 by D-LinUCB's formula for as many changes.",
+    "window": "≥ 2: the number of rounds whose observations count: γ = 1 − 1/window.",
     "privacy": "a privacy part: what may leave, and at what cost.",
     # when clients speak
     "gamma_upload": "γ_U ≥ 1: a client uploads when det V(λ) is more than γ_U times what it was after its last upload. "
@@ -70,7 +73,7 @@ SYSTEMS = {
     "width": "of a graph model: user (each user's own), model (that of all of them) or printed (Lemmas 2 and 4).",
     "norm": "S of a graph model's width; by default 1 for users, √N for the model.",
     "isolated": "whether a user may be without neighbours in the graph; a mistake more often than not.",
-    "window": "τ: DyClu looks for changes of a user's parameter in the last τ observations; none: they never change.",
+    "dyclu.window": "τ: DyClu looks for changes of a parameter in the last τ observations; none: they never change.",
     "every": "the server looks at its queue once in so many rounds.",
     # privacy
     "epsilon": "ε > 0: whoever sees what leaves can tell neighbouring data apart with odds of at most e^ε; inf is "

@@ -224,15 +224,15 @@ KINDS: dict[int, type[Message]] = {
 _MARKED = (Upload, Download, Restate)
 
 
-def encoded_size(kind: type[Message], dim: int, blocks: int | None = None) -> int:
-    """Bytes of an encoded message of this kind; with one θ for each action, and so many blocks in it.
+def encoded_size(kind: type[Message], dim: int, blocks: int | None = None, *, dated: bool = False) -> int:
+    """Bytes of an encoded message of this kind; with one θ for each action, and so many blocks in it; with a round.
 
     >>> encoded_size(Request, 25), encoded_size(Upload, 25)
     (40, 2848)
     """
     if kind in (Upload, Download, Tell, Contribution, Restate):
         slack = _SLACK.size if kind is Download else 0
-        return _HEADER.size + sums_size(dim, blocks) + slack
+        return _HEADER.size + COUNT.size * dated + sums_size(dim, blocks) + slack
     return _HEADER.size
 
 
@@ -298,7 +298,7 @@ def decode(data: bytes) -> Message:
     if kind not in KINDS or (marked != kind and KINDS[kind] not in _MARKED):
         raise FedbanditError(f"The message is of kind {marked}, expected one of {sorted(KINDS)}.")
     start = _HEADER.size + COUNT.size * dated
-    size = encoded_size(KINDS[kind], dim, blocks_in(data, start) if in_blocks else None) + COUNT.size * dated
+    size = encoded_size(KINDS[kind], dim, blocks_in(data, start) if in_blocks else None, dated=dated)
     if len(data) != size:
         raise FedbanditError(f"A {KINDS[kind].__name__} of dimension {dim} has {size} bytes, got {len(data)}.")
     actions, at = 0, COUNT.unpack_from(data, _HEADER.size)[0] if dated else None

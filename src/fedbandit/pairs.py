@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from fedbandit.errors import FedbanditError
 from fedbandit.privacy import Privacy, PrivateStatistics
-from fedbandit.protocols import MessageProtocol, Scheduled, ServerQueue, Synchronous
+from fedbandit.protocols import EventTriggered, MessageProtocol, Scheduled, ServerQueue, Synchronous
 from fedbandit.structures import Alone, Central, Clustering, Everyone, FixedGroups, GlobalLocal, OnGraph, Structure
 
 Part = MessageProtocol | Structure | Privacy
@@ -49,6 +49,23 @@ def _one_theta(part: Part, why: str, instead: str) -> FedbanditError:
     return FedbanditError(
         f"{type(part).__name__} is refused where each action has a θ of its own: {why}; use {instead}."
     )
+
+
+def check_forgetting(protocol: MessageProtocol, structure: Structure, privacy: Privacy) -> None:
+    """Refuse parts that do not know models which forget."""
+    if not isinstance(structure, Everyone | FixedGroups):
+        raise _remembers(structure, "it compares or serves statistics that are not dated", "Everyone or FixedGroups")
+    if protocol.says != "nothing" and not isinstance(protocol, EventTriggered | Synchronous):
+        raise _remembers(protocol, "its messages are not dated", "EventTriggered, Synchronous or Never")
+    if protocol.reads == "counts":
+        why = "intervals that grow with all that was ever counted outlast what is remembered"
+        raise _remembers(protocol, why, "a protocol that looks at determinants: EventTriggered, or Synchronous")
+    if privacy.perturbs in ("statistics", "reward sums"):
+        raise _remembers(privacy, "its noise is calibrated for sums that last", "NoisyRewards, which noises rewards")
+
+
+def _remembers(part: Part, why: str, instead: str) -> FedbanditError:
+    return FedbanditError(f"{type(part).__name__} is refused with discount or window: {why}; use {instead}.")
 
 
 def refuse(one: Part, other: Part, why: str, instead: str) -> NoReturn:

@@ -307,6 +307,11 @@ def require_arrays_like(kept: Mapping[str, Any], fresh: Mapping[str, Any]) -> No
     require_like(one, other)
 
 
+def named(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """The arrays whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
 @contextmanager
 def restoring(kind: str, where: str) -> Iterator[None]:
     """Around a `restore`: what does not fit is refused with the file it is in and what to do."""

@@ -135,6 +135,11 @@ def add(one: Sums, other: Sums) -> Sums:
     return BlockSums(V, b, one.n + other.n, actions)
 
 
+def without(sums: Sums, part: Sums) -> Sums:
+    """The statistics that are left."""
+    return Sums(sums.V - part.V, sums.b - part.b, max(sums.n - part.n, 0))
+
+
 def added(V: Array, before: Array, most: int) -> Array | None:
     """The rows X (k, d), k ≤ `most`, with V = before + XᵀX but for rounding; None if there are no such.
 

@@ -9,9 +9,10 @@ from functools import partial
 from types import FunctionType
 
 from fedbandit.errors import FedbanditError, number
+from fedbandit.forgetting import check_discount, settled_discount
 from fedbandit.model import RidgeModel
 from fedbandit.noisy_totals import NoisyTotals
-from fedbandit.pairs import check_actions, check_pairs
+from fedbandit.pairs import check_actions, check_forgetting, check_pairs
 from fedbandit.policies import UCB, Policy, Uniform, Widest
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
 from fedbandit.privacy.noise import Source
@@ -40,6 +41,8 @@ class System:
     name: str = "custom"
     world: World | None = field(default=None, repr=False, compare=False)
     """The world that it was told, if it was."""
+    discount: float | str = 1.0
+    """γ: what an observation counts a round later, or a rule for it such as "changes:3" (`forgetting`)."""
 
     def __post_init__(self) -> None:
         """Check each part and the pairs."""
@@ -53,6 +56,16 @@ class System:
                 raise FedbanditError(f"The {role} of a system is {part!r}, which is not a {kind.__name__} instance.")
         number(self.ridge, "ridge", "a finite number ≥ 1e-12", at_least=1e-12)
         check_pairs(self.protocol, self.structure, self.privacy)
+        if check_discount(self.discount) != 1.0:
+            check_forgetting(self.protocol, self.structure, self.privacy)
+
+    def settled_discount(self, world: World) -> float:
+        """γ a round in this world."""
+        rounds, models = max(world.horizon // world.per_round, 1), 1
+        if self.structure.separate:
+            apart = self.protocol.says == "nothing"
+            models = world.n_clients if apart else int(self.structure.groups(world).max()) + 1
+        return settled_discount(self.discount, world.parameters, world.horizon / models, rounds)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -185,6 +198,8 @@ class System:
         """
         dim = self.structure.shared_dim(world)
         machine = self.protocol.coordinator(self.sharing(world), world, dim, self.ridge, self.pool_noise())
+        if machine is not None:
+            machine.members.discount = self.settled_discount(world)
         if machine is not None and self.privacy.pooled:
             total = self.privacy.total(source or partial(generator, seed, Purpose.NOISE, world.n_clients))
             machine.pool = None if total is None else Pool(total)
@@ -195,6 +210,8 @@ class System:
     def parameters(self) -> dict[str, object]:
         """All parameters, flat, as plain values: for reports, files and fingerprints."""
         flat: dict[str, object] = {"ridge": float(self.ridge)}
+        if self.discount != 1.0:
+            flat["discount"] = self.discount
         for role in ("policy", "protocol", "structure", "privacy"):
             part = getattr(self, role)
             flat[role] = type(part).__name__

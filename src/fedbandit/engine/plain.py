@@ -154,6 +154,8 @@ class PlainLearner:
         for s in range(start, stop):
             now = before + s
             sent = self._sent()
+            if isinstance(federation, Link):
+                federation.now = now // self.per_round
             for user, choice, y in self._late.pop(now, ()):
                 federation.observe(user, choice, y)
             user = int(block.clients[s])

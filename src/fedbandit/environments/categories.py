@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import zlib
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedbandit.features import Hashed
 from fedbandit.types import Array
 
 MOST_CATEGORIES = 64
@@ -15,7 +15,7 @@ MOST_CATEGORIES = 64
 
 
 def encoded_categories(name: str, values: NDArray[Any]) -> Array:
-    """One entry for each category that occurs; or ±1 in one of `MOST_CATEGORIES`, by a hash of name and category.
+    """One entry for each category that occurs; or ±1 in one of `MOST_CATEGORIES`, as `fb.Features` hashes.
 
     >>> encoded_categories("colour", np.array(["red", "blue", "red"])).tolist()
     [[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]]
@@ -23,8 +23,5 @@ def encoded_categories(name: str, values: NDArray[Any]) -> Array:
     categories, which = np.unique(values, return_inverse=True)
     if categories.size <= MOST_CATEGORIES:
         return np.eye(categories.size)[which]
-    entries = np.zeros((categories.size, MOST_CATEGORIES))
-    for row, category in zip(entries, categories.tolist(), strict=True):
-        code = zlib.crc32(f"{name}\0{category}".encode())
-        row[(code >> 1) % MOST_CATEGORIES] = 1.0 - 2.0 * (code & 1)
-    return entries[which]
+    hashed = Hashed(MOST_CATEGORIES)
+    return np.stack([hashed.encode(name, category) for category in categories.tolist()])[which]

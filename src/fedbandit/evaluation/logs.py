@@ -307,6 +307,8 @@ class _Federation:
     def _client(self, t: int) -> Any:
         i = int(self.clients[t])
         self.link.greet(i)
+        self.link.now = t
+        self.link.client(i).at(t)
         return self.link.client(i)
 
 

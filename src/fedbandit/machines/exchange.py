@@ -14,12 +14,10 @@ Theory of operation
 
 An upload is applied exactly once: it is numbered, its noise is drawn once, and it stays in `outbox`, unchanged, until
 the coordinator acknowledges it; send it as often as you like. Until a *download* contains it, it is also kept to be put
-on top of downloads, which receipts may overtake: the last ones by themselves, those before them as one running sum, so
-that a client that is sent no downloads does not grow. A download that was overtaken by so many receipts is as good as
-lost.
+on top of downloads, which receipts may overtake (`on_top`).
 
 A download is adopted when the model is next looked at (`model`): of several that come in between, only the last one
-costs an inverse.
+costs an inverse. So too with rounds, where models forget (`at`): what has faded is found out when somebody looks.
 """
 
 from __future__ import annotations
@@ -32,8 +30,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError, require
+from fedbandit.forgetting import scaled
+from fedbandit.machines.dated import Dated
 from fedbandit.machines.doubt import doubted
 from fedbandit.machines.mixing import mix
+from fedbandit.machines.on_top import OnTop
 from fedbandit.messages import (
     Collect,
     Contribution,
@@ -56,18 +57,15 @@ from fedbandit.privacy.sum_stream import SumStream
 from fedbandit.protocols.protocol import known_by, says_what_it_knows
 from fedbandit.protocols.trigger import Watched, timed_growth
 from fedbandit.sharing import LocalModel, Sharing, prior_share
-from fedbandit.state import State, StateError, Varying, require_like
+from fedbandit.state import State, StateError, Varying, named, require_like
 from fedbandit.streams import Purpose, generator
 from fedbandit.structures.action_model import ActionModel
-from fedbandit.sums import Form, Sums, add, arrays_of, sums_of
+from fedbandit.sums import Form, Sums, without
 from fedbandit.system import System
 from fedbandit.world import World
 
-ON_TOP = 8
-"""Acknowledged uploads that are kept by themselves until a download contains them."""
 
-
-class Exchange:
+class Exchange(Dated):
     """A model, its trigger, its privacy mechanism, and what it has sent and not been acknowledged.
 
     `system` has been told the world. `number` is the model's number in a simulation, which its random streams follow;
@@ -85,6 +83,7 @@ class Exchange:
         number: int | None = None,
         source: Callable[[int], Source] | None = None,
     ) -> None:
+        super().__init__(model, system.settled_discount(world))
         self.member = member
         self.dim = system.structure.shared_dim(world)
         self.form = Form(self.dim, world.actions)
@@ -103,11 +102,8 @@ class Exchange:
         self._noise = system.as_seen(world).noise
         self._counts_only = system.counts_only
         self._doubts = system.structure.by_member
-        self._model = model
         self._unread: Download | None = None
-        self._on_top: dict[int, Upload] = {}  # uploads that no download has contained yet, the last ones
-        self._settled = self.form.nothing()  # the sum of those before them
-        self._settled_to = 0  # the last of these
+        self.on_top = OnTop(self.form, self.discount)
         self._epoch = 0
         self._told = self.form.zero()  # what a peer has told the others itself
         # Observations uploaded and log det when it was last served; None where triggers look at what is pending.
@@ -123,6 +119,7 @@ class Exchange:
     @property
     def model(self) -> LocalModel:
         """The model as it is now."""
+        self.fade()
         if self._unread is not None:
             message, self._unread = self._unread, None
             self._adopt(message)
@@ -172,6 +169,7 @@ class Exchange:
 
     def upload(self) -> Upload:
         """Number what is pending, noised if there is a mechanism, to be sent until it is acknowledged."""
+        self.fade()
         sums = self._model.pending()  # which no download changes
         waits = sums.n == 0 and not says_what_it_knows(self.protocol)
         model = self._model if waits and self._unread is not None and not self._unread.slack.headstart else self.model
@@ -184,8 +182,9 @@ class Exchange:
             model.mark_sent()
         self.sequence += 1
         known = known_by(model, self.protocol, self._counts_only)
-        upload = Upload(self.member, self.sequence, sums, known, self.form.actions)
-        self.outbox[self.sequence] = self._on_top[self.sequence] = upload
+        upload = Upload(self.member, self.sequence, sums, known, self.form.actions, self.date)
+        self.outbox[self.sequence] = upload
+        self.on_top.keep(upload)
         return upload
 
     @property
@@ -213,7 +212,8 @@ class Exchange:
         if upload.sequence > self.sequence:
             self.upload()
         require(upload.sequence == self.sequence, "the number of an upload", upload.sequence, f"{self.sequence}")
-        self.outbox[self.sequence] = self._on_top[self.sequence] = upload
+        self.outbox[self.sequence] = upload
+        self.on_top.keep(upload)
 
     def receive(self, message: Message) -> list[Message]:
         """Take a message from the coordinator, and say what to send."""
@@ -226,14 +226,14 @@ class Exchange:
             case Download():
                 if not self.form.fits(message.sums):
                     raise FedbanditError(f"The coordinator sent statistics {self.form.said(message.sums)}.")
-                if message.acknowledged < self._settled_to:
+                if message.acknowledged < self.on_top.settled_to:
                     return []  # overtaken by ON_TOP receipts: what it lacks cannot be told apart any more
                 self.threshold = self._agreed
                 self._acknowledged(message.acknowledged)
                 if message.version > self.version:
-                    self._on_top = {n: upload for n, upload in self._on_top.items() if n > message.acknowledged}
-                    self._settled = self.form.nothing()
+                    self.on_top.contained(message.acknowledged)
                     self._unread = message
+                    self.at(message.round or 0)
             case Collect(_, epoch, included) if epoch > self._epoch:
                 self._epoch = epoch
                 self.exploring = False
@@ -254,8 +254,7 @@ class Exchange:
     def hear(self, message: Download, told: Sums) -> None:
         """Take what peers have told, given what this one told itself: as a download, but nothing is acknowledged."""
         self.outbox.clear()
-        self._on_top.clear()
-        self._settled = self.form.nothing()
+        self.on_top.clear()
         self._told = told
         self._unread = message
 
@@ -265,9 +264,7 @@ class Exchange:
 
     def _acknowledged(self, sequence: int) -> None:
         self.outbox = {number: upload for number, upload in self.outbox.items() if number > sequence}
-        while len(self._on_top) - len(self.outbox) > ON_TOP:
-            self._settled_to = min(self._on_top)
-            self._settled = add(self._settled, self._on_top.pop(self._settled_to).sums)
+        self.on_top.settle(len(self.outbox))
 
     def _adopt(self, message: Download) -> None:
         """What coordinator and model have in common: the download, and uploads that it does not contain."""
@@ -283,10 +280,11 @@ class Exchange:
             if self._served is not None:
                 self._served = self._model.n_own, self._model.logdet
             return
-        sums = add(message.sums, self._settled) if self._settled.n > 0 else message.sums
-        for upload in self._on_top.values():
-            sums = add(sums, upload.sums)
-        self._model.adopt(sums, message.slack, message.version)
+        sums = message.sums
+        if self.discount < 1:
+            self.fade()
+            sums = scaled(sums, self.discount ** (self.now - (message.round or 0)))
+        self._model.adopt(self.on_top.added_to(sums, self.now), message.slack, message.version)
         if self._served is not None:
             self._served = self._model.n_own - self._model.n_pending, self._model.shared_logdet
 
@@ -301,12 +299,12 @@ class Exchange:
             return self.form.zero(), message.sums
         if isinstance(stream, SumStream):
             assert part is not None
-            return stream.own, _without(message.sums, part)
+            return stream.own, without(message.sums, part)
         if self._pooled and isinstance(stream, ReleaseStream):
             part = stream.own
-            for later in (self._settled, *(upload.sums for upload in self._on_top.values())):
-                part = _without(part, later)
-            return stream.own, _without(message.sums, part)
+            for later in self.on_top.parts():
+                part = without(part, later)
+            return stream.own, without(message.sums, part)
         return stream.own if isinstance(stream, ReleaseStream) else self._told, message.sums
 
     # How it is kept
@@ -321,16 +319,17 @@ class Exchange:
             "sequence": self.sequence,
             "epoch": self._epoch,
             "unacknowledged": list(self.outbox),
-            "not_downloaded": list(self._on_top),
-            "settled": [self._settled_to, self._settled.n],
+            "not_downloaded": list(self.on_top.uploads),
+            "settled": self.on_top.header(),
+            **({"now": self.now} if self.discount < 1 else {}),
             "exploring": self.exploring,
             "exhausted": self.exhausted,
             "threshold": [self.threshold, self._agreed],
             **({} if self._served is None else {"served": list(self._served)}),
         }
         arrays: dict[str, NDArray[Any]] = {f"model.{name}": array for name, array in statistics.items()}
-        arrays |= {f"settled.{name}": array for name, array in arrays_of(self._settled).items()}
-        uploads = list(self._on_top.items())
+        arrays |= self.on_top.arrays()
+        uploads = list(self.on_top.uploads.items())
         if self.stream is not None:
             arrays |= {f"stream.{key}": np.array(value) for key, value in self.stream.state().items()}
 
@@ -346,7 +345,7 @@ class Exchange:
 
     def varying(self) -> Varying:
         """The arrays of a state that depend on what has happened."""
-        uploads: Varying = {"upload.*": (np.uint8, (encoded_size(Upload, self.dim),))}
+        uploads: Varying = {"upload.*": (np.uint8, (encoded_size(Upload, self.dim, dated=self.discount < 1),))}
         if isinstance(self._model, ActionModel):  # how much there is depends on how many actions were observed
             kept = {"model": self._model.varying(), "settled": self.form.varying("s")}
             blocks = {f"{part}.{name}": rule for part, rules in kept.items() for name, rule in rules.items()}
@@ -363,25 +362,25 @@ class Exchange:
             if header[name] != value:
                 raise StateError(f"The stored {name} is {header[name]}, but must be {value}.")
         self._unread = None
-        self._model.load(header["model"], _named(arrays, "model."))
+        self._model.load(header["model"], named(arrays, "model."))
         self.sequence, self._epoch = header["sequence"], header["epoch"]
         self.exploring, self.exhausted = header["exploring"], header["exhausted"]
         self.threshold, self._agreed = header["threshold"]
         if self._served is not None:
             self._served = header["served"][0], header["served"][1]
-        self._on_top = {}
-        for data in _named(arrays, "upload.").values():
+        uploads: dict[int, Upload] = {}
+        for data in named(arrays, "upload.").values():
             upload = decode(data.tobytes())
             if not isinstance(upload, Upload):
                 raise StateError(f"The stored state has a {type(upload).__name__} where an Upload is expected.")
-            self._on_top[upload.sequence] = upload
-        if list(self._on_top) != header["not_downloaded"] or not self._on_top.keys() >= set(header["unacknowledged"]):
-            raise StateError(f"The stored uploads are {list(self._on_top)}, but must be {header['not_downloaded']}.")
-        self.outbox = {number: self._on_top[number] for number in header["unacknowledged"]}
-        self._settled_to, settled = header["settled"]
-        self._settled = sums_of(_named(arrays, "settled."), settled)
+            uploads[upload.sequence] = upload
+        if list(uploads) != header["not_downloaded"] or not uploads.keys() >= set(header["unacknowledged"]):
+            raise StateError(f"The stored uploads are {list(uploads)}, but must be {header['not_downloaded']}.")
+        self.outbox = {number: uploads[number] for number in header["unacknowledged"]}
+        self.on_top.restore(uploads, header["settled"], arrays)
+        self.go_on_at(header.get("now", 0))
         if self.stream is not None:
-            self.stream.restore(_named(arrays, "stream."))
+            self.stream.restore(named(arrays, "stream."))
 
 
 def start_with(exchange: Exchange, sharing: Sharing) -> None:
@@ -390,11 +389,3 @@ def start_with(exchange: Exchange, sharing: Sharing) -> None:
     prior = prior_share(sharing, exchange.member)
     if prior is not None:
         exchange.model.adopt(prior.sums, prior.slack)
-
-
-def _without(sums: Sums, part: Sums) -> Sums:
-    return Sums(sums.V - part.V, sums.b - part.b, max(sums.n - part.n, 0))
-
-
-def _named(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -67,6 +67,8 @@ class Carrier(Generic[Client]):
         self.received_by: Counter[int] = Counter()
         self.start = self.system.sharing(world)
         """What clients begin with."""
+        self.now = 0
+        """The round, for models that forget."""
         self.absent = 0.0
         """The chance that a client is out of reach when it is called."""
         self._encoded = encoded
@@ -108,7 +110,9 @@ class Carrier(Generic[Client]):
             if isinstance(received, Collect) and self._is_absent(received):
                 absent.append(received.member)
                 continue
-            said += self.client(received.member).receive(received)
+            client = self.client(received.member)
+            client.at(self.now)
+            said += client.receive(received)
         if absent:  # whoever is there answers first
             self.say(said)
             assert self.coordinator is not None
@@ -221,10 +225,12 @@ class Link(Carrier[ClientMachine]):
     def select(self, i: int, arms: Array) -> Choice:
         """Client i chooses one of the arms."""
         self.greet(i)
+        self.client(i).at(self.now)
         return self.client(i).select(arms)
 
     def observe(self, i: int, choice: int, reward: float) -> None:
         """Client i learns the reward of a choice, and what it says is carried."""
+        self.client(i).at(self.now)
         self.say(self.client(i).observe(choice, reward))
 
     def model_of(self, i: int) -> Model | None:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import cache, wraps
 from typing import Any, NamedTuple, ParamSpec, TypedDict, Unpack, get_args, get_type_hints
 
-from fedbandit.errors import FedbanditError, shown, unknown
+from fedbandit.errors import FedbanditError, shown, unknown, whole_number
+from fedbandit.forgetting import discount_of
 from fedbandit.parts import build_part
 from fedbandit.policies import POLICIES, Policy
 from fedbandit.privacy import NoPrivacy, Privacy, PrivateStatistics
@@ -26,8 +27,8 @@ POOLED_WIDTH = 0.6
 far from what such noise does. The best of a few in FedUCB's world, and good in others (docs/privacy.md)."""
 
 
-class Common(TypedDict, total=False):
-    """Keywords that every learning preset takes.
+class Basic(TypedDict, total=False):
+    """Keywords that every learning preset takes, but for those of forgetting.
 
     ridge: λ, by default 0.1.
     noise: σ assumed by the confidence width, by default what the environment declares.
@@ -42,6 +43,17 @@ class Common(TypedDict, total=False):
     confidence: float
     alpha: float | None
     policy: str | Policy
+
+
+class Common(Basic, total=False):
+    """Keywords that every learning preset takes.
+
+    discount: γ, what an observation counts a round later, or "changes:3" for as many changes (by default 1: for ever).
+    window: the same, as the number of rounds that count: γ = 1 − 1/window.
+    """
+
+    discount: float | str
+    window: int
 
 
 def preset(function: Callable[P, System]) -> Callable[P, System]:
@@ -89,7 +101,7 @@ def keywords_of(function: Callable[..., Any]) -> dict[str, Keyword]:
 
     >>> import fedbandit as fb
     >>> list(keywords_of(fb.sync_linucb))
-    ['threshold', 'warm_join', 'ridge', 'noise', 'confidence', 'alpha', 'policy']
+    ['threshold', 'warm_join', 'ridge', 'noise', 'confidence', 'alpha', 'policy', 'discount', 'window']
     """
     try:
         hints = get_type_hints(inspect.unwrap(function))
@@ -138,7 +150,8 @@ def compose(
     ridge, policy = common.get("ridge", 0.1), common.get("policy", "ucb")
     if privacy is not None and privacy.pooled and policy == "ucb" and not common.keys() & {"noise", "confidence"}:
         common.setdefault("alpha", POOLED_WIDTH)
-    width: dict[str, Any] = {key: value for key, value in common.items() if key not in ("ridge", "policy")}
+    discount = _discount(common)
+    width: dict[str, Any] = {key: value for key, value in common.items() if key in ("noise", "confidence", "alpha")}
     unexpected = sorted(set(common) - set(Common.__annotations__))
     if unexpected:
         raise unknown("keyword", unexpected[0], Common.__annotations__)
@@ -159,4 +172,14 @@ def compose(
         )
     else:
         chosen = policy
-    return System(chosen, protocol, structure, privacy or NoPrivacy(), ridge)
+    return System(chosen, protocol, structure, privacy or NoPrivacy(), ridge, discount=discount)
+
+
+def _discount(common: Common) -> float | str:
+    """γ by itself, or as a window."""
+    window = common.get("window")
+    if window is None:
+        return common.get("discount", 1.0)
+    if "discount" in common:
+        raise FedbanditError("Both discount and window were given; they say the same, so give one.")
+    return discount_of(whole_number("window", window, 2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from fedbandit.presets.compose import Common, compose, preset, trusting
+from fedbandit.presets.compose import Basic, Common, compose, preset, trusting
 from fedbandit.privacy import Privacy
 from fedbandit.privacy.private_statistics import Own, Trust
 from fedbandit.protocols import (
@@ -163,7 +163,7 @@ def dyclu(
     test_threshold: float | None = None,
     retest: float = 1.02,
     window: int | None = None,
-    **common: Unpack[Common],
+    **common: Unpack[Basic],
 ) -> System:
     """DyClu: all data in one place, everybody learns with those who test alike.
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
+from fedbandit.forgetting import scaled
 from fedbandit.messages import Message, Restate, Upload
 from fedbandit.sharing import Groups, Members, Noise, Sharing, no_members
 from fedbandit.sums import Form, Sums, nothing, place
@@ -44,6 +45,13 @@ class Contributions:
     def add(self, member: int, sums: Sums) -> None:
         """A member has released these."""
         self.own.add(member, member, sums)
+
+    def fade(self, factor: float) -> None:
+        """All that was released counts so many times what it did."""
+        for part in (self.own, self.gone):
+            part.V *= factor
+            part.b *= factor
+        self._lost = {i: scaled(sums, factor) for i, sums in self._lost.items()}
 
     def sums_of(self, member: int) -> Sums:
         """All that a member has uploaded, whether it is set aside or not."""
@@ -149,6 +157,23 @@ class Contributing(typing.Protocol):
         """Send each of these members its share."""
         ...
 
+    def in_units(self, sums: Sums, round: int | None) -> Sums:
+        """Statistics of a round as what they count now; what came before counts less, if this one is later."""
+        factor = self.members.fade(round)
+        if factor < 1:
+            self.faded(factor)
+        return self.members.in_units(sums, round)
+
+    def faded(self, factor: float) -> None:
+        """All that was released counts so many times what it did."""
+        if self.contributions is not None:
+            self.contributions.fade(factor)
+
+    @property
+    def date(self) -> int | None:
+        """The round that downloads carry, where models forget."""
+        return self.members.round if self.members.discount < 1 else None
+
     def keep_contributions(self) -> Contributions:
         """From now on, keep each member's sums apart too."""
         self.contributions = Contributions(self.slot_of, self.form, len(self.members.V))
@@ -169,7 +194,7 @@ class Contributing(typing.Protocol):
         if self.contributions is None:
             raise FedbanditError("This coordinator keeps no member's sums apart, so none can be stated anew.")
         check_upload(Upload(member, message.sequence, message.sums, message.known), self.form)
-        self.contributions.restate(member, message.sums, message.releases)
+        self.contributions.restate(member, self.in_units(message.sums, message.round), message.releases)
         self.applied[member] = message.sequence
         return self._sum_up(member)
 

@@ -32,10 +32,10 @@ from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Contribution, Download, Join, Message, Upload
-from fedbandit.model import LogDet
 from fedbandit.protocols.contributions import Contributing, check_upload, is_retry
 from fedbandit.protocols.pool import Pool, Privatiser
 from fedbandit.sharing import NEVER, Groups, Noise, Share, Sharing, no_members
+from fedbandit.solving import LogDet
 from fedbandit.state import State, StateError, require_like
 from fedbandit.sums import Form, Sums
 from fedbandit.types import Ints
@@ -63,9 +63,7 @@ class Coordinator(Contributing):
         self.slot_of: Ints = sharing.group_of if isinstance(sharing, Groups) else np.arange(N)  # −1: no member
         self.form = Form(dim, world.actions)
         self.members = no_members(N, self.form, int(self.slot_of.max()) + 1)
-        self.dim = dim
-        self.ridge = ridge
-        self.noise = noise
+        self.dim, self.ridge, self.noise = dim, ridge, noise
         self.applied: dict[int, int] = {}  # the last upload that was applied, of each member
         self.joined = np.zeros(N, dtype=np.bool_)
         self.sent = np.zeros(N, dtype=np.int64)  # the version of the last download of each
@@ -211,6 +209,7 @@ class Coordinator(Contributing):
         if is_retry(upload, self.applied.get(member, 0)):
             return False
         check_upload(upload, self.form)
+        sums = self.in_units(sums, upload.round)
         stream = self._stream(member)
         if stream is not None and sums.n > 0:
             sums = stream.release(sums)
@@ -304,8 +303,8 @@ class Coordinator(Contributing):
         self.mixed[at] = self.has_others(at, share)
         sums, slack, own = share
         last = self.applied if self.pool is None else self.pool.included
-        A = self.form.actions
-        return [Download(i, self.version, last.get(i, 0), sums, slack, own, A) for i in at.tolist()]
+        form = self.form.actions, self.date
+        return [Download(i, self.version, last.get(i, 0), sums, slack, own, *form) for i in at.tolist()]
 
     def send_shares(self, who: Iterable[int]) -> Messages:
         """Send each of these members its share; those who get the same one, in the same version."""
@@ -351,7 +350,7 @@ class Coordinator(Contributing):
             "calls": {str(epoch): [call.members, sorted(call.missing)] for epoch, call in self.calls.items()},
             "owed": {str(i): n for i, n in self.owed.items()},
             "sharing": self.sharing.state(),
-        }
+        } | ({} if self.date is None else {"round": self.date})
         arrays: dict[str, NDArray[Any]] = {
             name: array.astype(np.int64 if array.dtype == bool else array.dtype) for name, array in self.kept().items()
         }
@@ -372,6 +371,7 @@ class Coordinator(Contributing):
         for name, array in self.kept().items():
             array[:] = arrays[name]
         self.members.forget_shares()
+        self.members.round = header.get("round", 0)
         if self.contributions is not None:
             self.contributions.restore_lost(arrays)
         self.streams = {}

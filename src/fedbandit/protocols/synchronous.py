@@ -192,7 +192,7 @@ class SynchronousCoordinator(Coordinator):
             return self.send_shares(members)
         sent = self.send_shares(i for i in members if self.joined[i])
         absent = (i for i in members if not self.joined[i])
-        empty = Download(0, self.version, 0, self._empty, actions=self.form.actions)
+        empty = Download(0, self.version, 0, self._empty, actions=self.form.actions, round=self.date)
         return sent + [replace(empty, member=i, acknowledged=self.applied.get(i, 0)) for i in absent]
 
     def state(self) -> State:

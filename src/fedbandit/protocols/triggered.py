@@ -204,6 +204,9 @@ class Star(Coordinator):
                 if not self.add(message):
                     return [Receipt(member, self.applied[member])]
                 self.known[member] = known
+                if message.round is not None and message.round < self.members.round:  # it was some time ago
+                    late = self.members.discount ** (self.members.round - message.round)
+                    self.known[member] = self._fading(np.asarray(known), late)
                 self.joined[member] = True
                 called = self.is_awaited(member)
                 answers = self.answered(member)
@@ -216,6 +219,20 @@ class Star(Coordinator):
                 return [Receipt(member, sequence), *answers]
             case _:
                 raise not_taken(message)
+
+    def faded(self, factor: float) -> None:
+        """What members have fades as what there is: Σ log(1 + v/λ) over eigenvalues v that are g times as large.
+
+        All that is known of them is that sum. It is least, for given log det, if they are all the same (a log-moment
+        generating function is convex), and so members are sent a download rather too early than too late.
+        """
+        super().faded(factor)
+        self.known = self._fading(self.known, factor)
+        self._fresh.clear()
+
+    def _fading(self, known: Array, factor: float) -> Array:
+        d = self.form.dim * max(self.form.actions, 1)
+        return np.asarray(d * np.log1p(factor * np.expm1(np.maximum(known, 0.0) / d)))
 
     def _forget(self, member: int) -> Messages:
         self.known[member] = NOTHING_COUNTED if self.counting else 0.0

@@ -104,6 +104,17 @@ class ActionModel:
         if self._updates[a] >= REFRESH_EVERY:
             self._recompute(np.array([a]))
 
+    def forget(self, factor: float) -> None:
+        """Let all observations count so many times what they did; all blocks change."""
+        if self.n == 0:
+            return
+        self._shared_V, self._shared_b, self._owned = factor * self._shared_V, factor * self._shared_b, True
+        pending, self._pending = {a: (factor * V, factor * b) for a, (V, b) in self._pending.items()}, {}
+        self._recompute(self._all)
+        self.shared_logdet = self.logdet
+        self._pending = pending
+        self._recompute(np.array(sorted(pending), dtype=np.int64))
+
     def pending(self) -> BlockSums:
         """A copy of the blocks that have been observed and not uploaded."""
         actions, dim = sorted(self._pending), self.form.dim

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError, number, require, whole_number
-from fedbandit.model import REFRESH_EVERY, TIE, RidgeModel, invert
+from fedbandit.model import REFRESH_EVERY, TIE, RidgeModel
+from fedbandit.solving import invert
 from fedbandit.state import State, stored
 from fedbandit.structures.serving import FederatedServing, Serving
 from fedbandit.structures.structure import Structure

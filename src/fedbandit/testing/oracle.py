@@ -157,7 +157,7 @@ def _check_client(coordinator: Federation, node: Node, live: DurableClient) -> N
     if machine.stream is not None:
         assert machine.stream.spent == node.releases, f"the ledger of {node.name} has {machine.stream.spent}"
         return  # its model mixes downloads with its own exact data: nothing to compare with
-    parts = [machine._settled, *(upload.sums for upload in machine._on_top.values())]
+    parts = machine.on_top.parts()
     if machine.version:
         parts.append(node.downloads[machine.version].sums)
         node.downloads = {v: download for v, download in node.downloads.items() if v >= machine.version}

@@ -33,7 +33,7 @@ from fedbandit.features import Features
 from fedbandit.network.client.choices import Arm, Exported, Ranking, id_of, is_token, number_of, sign, verify
 from fedbandit.network.client.connection import Address, Connection, require_one
 from fedbandit.network.client.durable import DurableClient
-from fedbandit.network.client.features import OutOfRange, Scaling, as_agreed
+from fedbandit.network.client.features import OutOfRange, Scaling, as_agreed, rows_of
 from fedbandit.network.client.journal import stored_agreement
 from fedbandit.network.client.noise_source import noise_source
 from fedbandit.network.client.options import decision_log, lasting_name, signing_key
@@ -156,27 +156,31 @@ class Client:
 
     # Choosing and learning
 
-    def select(self, arms: ArrayLike, *, explore: float = 0.0) -> Arm:
+    def select(self, arms: ArrayLike, *, actions: ArrayLike | None = None, explore: float = 0.0) -> Arm:
         """Choose one of the arms, given by their features as a (K, d) array, K as you like.
+
+        Where each action has a θ of its own, `actions` are the numbers of the arms' actions. Features (d,) are those of
+        a situation, the same for all of them; without `actions`, for all there are: then the arm is the action.
 
         With probability `explore` any arm is chosen instead: a policy without chance, such as UCB, then leaves a log by
         which others can be evaluated.
         """
         self._check_open()
-        X, policy = self._scaling.transform(arms), self._durable.machine.chooser
+        X, policy = self._rows(arms, actions), self._durable.machine.chooser
         choice = self._durable.select(X, explore)
         arm = Arm(choice.arm, id_of(choice.number), choice.propensity)
         if self._decisions is not None:
             known = policy.randomness != "unknown"
             self._decisions.decided(
-                arm.id, X, int(arm), arm.propensity, known=known, policy=policy.name, at=time.time()
-            )
+                *(arm.id, X, int(arm), arm.propensity), known=known, policy=policy.name, at=time.time(),
+                actions=self._durable.machine.actions,
+            )  # fmt: skip
         return arm
 
-    def rank(self, arms: ArrayLike, *, explore: float = 0.0) -> Ranking:
+    def rank(self, arms: ArrayLike, *, actions: ArrayLike | None = None, explore: float = 0.0) -> Ranking:
         """Choose as `select` does, and say of every arm how probable it was and which reward is expected."""
         self._check_open()
-        choice, propensities, means = self._durable.rank(self._scaling.transform(arms), explore)
+        choice, propensities, means = self._durable.rank(self._rows(arms, actions), explore)
         arm = Arm(choice.arm, id_of(choice.number), choice.propensity)
         return Ranking(arm, propensities, means, self._durable.machine.chooser)
 
@@ -241,10 +245,10 @@ class Client:
         self._check_open()
         self._durable.forget(number_of(choice))
 
-    def learn(self, contexts: ArrayLike, rewards: ArrayLike) -> None:
-        """A warm start from past logs: features (n, d) of what was chosen, and rewards (n,). Do it once."""
+    def learn(self, contexts: ArrayLike, rewards: ArrayLike, *, actions: ArrayLike | None = None) -> None:
+        """A warm start from past logs: features (n, d) of what was chosen, its actions, rewards (n,). Do it once."""
         self._check_open()
-        X, y = self._scaling.transform(contexts), np.asarray(rewards, dtype=np.float64)
+        X, y = self._rows(contexts, actions), np.asarray(rewards, dtype=np.float64)
         with self._locked():
             self._durable.learn(X, y)
         self._connection.settled.clear()
@@ -346,6 +350,9 @@ class Client:
         self.close()
 
     # How
+
+    def _rows(self, arms: ArrayLike, actions: ArrayLike | None) -> Array:
+        return rows_of(self._scaling, arms, actions, self._durable.machine.actions)
 
     def _check_open(self) -> None:
         if os.getpid() != self._process:

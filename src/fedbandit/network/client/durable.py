@@ -194,7 +194,7 @@ class DurableClient:
 
     def learn(self, contexts: Array, rewards: Array) -> None:
         """Learn from past logs: a warm start. Uploads follow when the trigger says so."""
-        X, y = checked_log(contexts, rewards, self.machine.context_dim, self.machine.bound, self.agreement.reward_bound)
+        X, y = checked_log(self.machine, contexts, rewards, self.agreement.reward_bound)
         with self.lock:
             self.journal.defer()  # one snapshot instead of an entry each
         for x, reward in zip(X, y, strict=True):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedbandit.actions import as_rows
 from fedbandit.errors import FedbanditError, require, shown, unknown
+from fedbandit.machines.client import ClientMachine
 from fedbandit.network.invitation import Schema
 from fedbandit.types import Array
 
@@ -105,14 +107,26 @@ def as_agreed(schema: Schema | None, intercept: bool, longest: float | None) -> 
     return schema.intercept, schema.longest
 
 
-def checked_log(contexts: Array, rewards: Array, dim: int, bound: float, most: float) -> tuple[Array, Array]:
+def rows_of(scaling: Scaling, arms: ArrayLike, actions: ArrayLike | None, known: int) -> Array:
+    """Arms as a machine takes them: contexts, or rows (action, features) where `known` actions have a θ each."""
+    if known:
+        situation = isinstance(arms, list | tuple | np.ndarray) and len(arms) > 0 and np.ndim(arms[0]) == 0
+        rows: Any = [arms] if situation else arms
+        return as_rows(scaling.transform(rows), actions, known)
+    if actions is not None:
+        raise FedbanditError("actions was given, but all arms of this federation share one θ.")
+    return scaling.transform(arms)
+
+
+def checked_log(machine: ClientMachine, contexts: Array, rewards: Array, most: float) -> tuple[Array, Array]:
     """Contexts (n, d) and rewards (n,) of past logs, if all are within what was agreed on."""
+    dim = machine.context_dim
     X, y = np.ascontiguousarray(contexts, dtype=np.float64), np.asarray(rewards, dtype=np.float64)
     shape = f"({X.shape[0] if X.ndim else 0}, {dim})"
     require(X.ndim == 2 and X.shape[1] == dim, "the shape of contexts", X.shape, shape)
     require(y.shape == (len(X),), "the shape of rewards", y.shape, f"({len(X)},)")
-    longest = float(np.sqrt((X * X).sum(axis=1)).max(initial=0.0))
-    require(longest <= bound * (1 + 1e-9), "the norm of a context", longest, f"at most {bound:g}")
+    if len(X):
+        X = machine.checked(X)
     largest = float(np.abs(y).max(initial=0.0))
     require(largest <= most, "the largest |reward|", largest, f"at most {most:g}")
     return X, y

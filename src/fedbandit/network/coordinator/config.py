@@ -254,6 +254,8 @@ def on_a_network(agreement: Agreement) -> Agreement:
         raise FedbanditError(
             f"{name} has models that several users share at one place, so there are no clients; {hint}."
         )
+    if system.discount != 1.0:
+        raise FedbanditError(f"{name} forgets (discount, window), which clients on a network do not yet; simulate it.")
     machine = system.told(agreement.world).coordinator(agreement.world)
     if machine is None:
         peers = ": its peers talk to one another; see fedbandit peer" if system.protocol.says == "gossip" else ""

@@ -74,7 +74,8 @@ class RecordedFederation:
         self.private = self.system.guarantee.basis != "none"
         self.dim = self.system.structure.shared_dim(agreement.world)
         self.limits = Limits.of(self.system, agreement.world, agreement.reward_bound)
-        self.most_bytes = SIZE + encoded_size(Upload, self.dim, agreement.world.actions or None)
+        dated = self.system.discount != 1.0
+        self.most_bytes = SIZE + encoded_size(Upload, self.dim, agreement.world.actions or None, dated=dated)
         self.machine = self._machine()
         self.register = Register(agreement.world.n_clients)
 

@@ -1,0 +1,84 @@
+"""Uploads of a client that no download has contained yet: they are put on top of downloads.
+
+The last ones are kept by themselves, those before them as one running sum, so that a client that is sent no downloads
+does not grow. A download that was overtaken by so many receipts is as good as lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedbandit.forgetting import scaled
+from fedbandit.messages import Upload
+from fedbandit.state import named
+from fedbandit.sums import Form, Sums, add, arrays_of, sums_of
+
+ON_TOP = 8
+"""Acknowledged uploads that are kept by themselves until a download contains them."""
+
+
+class OnTop:
+    """The last uploads, and the sum of those before them, in units of the round of the last of these."""
+
+    def __init__(self, form: Form, discount: float) -> None:
+        self.form, self.discount = form, discount
+        self.uploads: dict[int, Upload] = {}
+        self.settled = form.nothing()
+        self.settled_to = 0
+        """The number of the last upload that is in the running sum."""
+        self._round = 0
+
+    def keep(self, upload: Upload) -> None:
+        """One more."""
+        self.uploads[upload.sequence] = upload
+
+    def clear(self) -> None:
+        """Nothing is on top."""
+        self.uploads.clear()
+        self.settled = self.form.nothing()
+
+    def contained(self, acknowledged: int) -> None:
+        """A download contains uploads up to this number."""
+        self.uploads = {n: upload for n, upload in self.uploads.items() if n > acknowledged}
+        self.settled = self.form.nothing()
+
+    def settle(self, unacknowledged: int) -> None:
+        """So many uploads have no receipt; of the others keep `ON_TOP` by themselves."""
+        while len(self.uploads) - unacknowledged > ON_TOP:
+            self.settled_to = min(self.uploads)
+            upload = self.uploads.pop(self.settled_to)
+            self.settled = add(self._at(self.settled, self._round, upload.round or 0), upload.sums)
+            self._round = upload.round or 0
+
+    def added_to(self, sums: Sums, now: int) -> Sums:
+        """These sums and all that is on top, in units of the round `now`."""
+        if self.settled.n > 0:
+            sums = add(sums, self._at(self.settled, self._round, now))
+        for upload in self.uploads.values():
+            sums = add(sums, self._at(upload.sums, upload.round or 0, now))
+        return sums
+
+    def parts(self) -> list[Sums]:
+        """The running sum, and each upload's."""
+        return [self.settled, *(upload.sums for upload in self.uploads.values())]
+
+    def _at(self, sums: Sums, of: int, to: int) -> Sums:
+        return sums if self.discount == 1.0 else scaled(sums, self.discount ** (to - of))
+
+    # How it is kept
+
+    def header(self) -> list[int]:
+        """The last number in the running sum, its observations, and its round where there is one."""
+        return [self.settled_to, self.settled.n, *([self._round] if self.discount < 1 else [])]
+
+    def arrays(self) -> dict[str, Any]:
+        """The running sum; uploads are kept as the bytes that are sent."""
+        return {f"settled.{name}": array for name, array in arrays_of(self.settled).items()}
+
+    def restore(self, uploads: dict[int, Upload], header: list[int], arrays: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self.uploads = uploads
+        self.settled_to, n, *rest = header
+        self._round = rest[0] if rest else 0
+        self.settled = sums_of(named(arrays, "settled."), n)

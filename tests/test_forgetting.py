@@ -1,0 +1,165 @@
+"""Models that forget: sums stay additive, whoever has them and whenever they were sent."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fedbandit as fb
+from fedbandit.actions import as_rows
+from fedbandit.errors import FedbanditError
+from fedbandit.forgetting import scaled, settled_discount
+from fedbandit.machines.link import Link
+from fedbandit.messages import Download, Restate, Upload, decode, encode
+from fedbandit.sums import Sums
+from fedbandit.types import Array
+from tests.oracles.naive_discounted import weighted
+
+N, D, GAMMA = 3, 2, 0.97
+WORLD = fb.World(n_clients=N, dim=D, horizon=400)
+
+
+class Driven:
+    """A link whose rounds go by, also some in which nobody acts, and all that was observed."""
+
+    def __init__(self, system: fb.System, *, encoded: bool = False, world: fb.World = WORLD) -> None:
+        self.link = Link(system, world, encoded=encoded)
+        self.seen: dict[int, list[tuple[int, Array, float]]] = {i: [] for i in range(N)}
+
+    def run(self, steps: int, seed: int = 0) -> list[int]:
+        rng, arms = np.random.default_rng(seed), []
+        for _ in range(steps):
+            self.link.now += int(rng.integers(0, 4))
+            i, A = int(rng.integers(N)), self.link.world.actions
+            X = rng.standard_normal((4, D))
+            X /= 1.01 * np.linalg.norm(X, axis=1, keepdims=True)
+            rows = as_rows(X, rng.integers(0, A, 4), A) if A else X
+            choice = self.link.select(i, rows)
+            y = float(rng.standard_normal())
+            self.link.observe(i, choice.number, y)
+            self.seen[i].append((self.link.now, rows[choice.arm], y))
+            arms.append(choice.arm)
+        return arms
+
+
+SYSTEMS = {
+    "asynchronous": fb.async_linucb(gamma_upload=1.5, gamma_download=1.5, discount=GAMMA),
+    "synchronous": fb.sync_linucb(threshold=1.0, discount=GAMMA),
+    "never": fb.linucb(discount=GAMMA),
+}
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_the_same_over_encoded_messages_and_after_a_restart(name: str) -> None:
+    plain, encoded = Driven(SYSTEMS[name]), Driven(SYSTEMS[name], encoded=True)
+    assert plain.run(150) == encoded.run(150)
+    again = Driven(SYSTEMS[name], encoded=True)
+    again.link.restore(encoded.link.state())
+    again.link.now = encoded.link.now
+    assert plain.run(60, seed=7) == again.run(60, seed=7)
+
+
+def test_everybody_has_the_weighted_sums_of_all_observations() -> None:
+    """Always up to date: V and b of each client are the paper's sums over everybody's observations."""
+    driven = Driven(fb.async_linucb(gamma_upload=1.0, gamma_download=1.0, warm_join=True, discount=GAMMA))
+    for part in range(4):
+        driven.run(25, seed=part)
+        rounds, X, y = zip(*(entry for seen in driven.seen.values() for entry in seen), strict=True)
+        V, b = weighted(list(rounds), list(X), list(y), driven.link.now, GAMMA)
+        for i in range(N):
+            driven.link.client(i).at(driven.link.now)
+            common = driven.link.client(i).model.in_common()
+            np.testing.assert_allclose(common.V, V, atol=1e-9)
+            np.testing.assert_allclose(common.b, b, atol=1e-9)
+            theta = np.linalg.solve(V + 0.1 * np.eye(D), b)
+            np.testing.assert_allclose(driven.link.client(i).model.theta, theta, atol=1e-9)
+
+
+def test_nothing_is_lost_between_messages() -> None:
+    """What the coordinator has and what is pending is, taken to one round, all that was observed."""
+    driven = Driven(fb.async_linucb(gamma_upload=3.0, gamma_download=3.0, discount=GAMMA))
+    driven.run(200)
+    now, link = driven.link.now, driven.link
+    assert link.coordinator is not None
+    members = link.coordinator.members
+    V = GAMMA ** (now - members.round) * members.V[0]
+    for i, client in link.clients.items():
+        client.at(now)
+        V = V + client.model.pending().V
+        rounds, X, y = zip(*driven.seen[i], strict=True)
+        assert client.observed == len(rounds)
+    rounds, X, y = zip(*(entry for seen in driven.seen.values() for entry in seen), strict=True)
+    np.testing.assert_allclose(V, weighted(list(rounds), list(X), list(y), now, GAMMA)[0], atol=1e-9)
+
+
+def test_actions_are_forgotten_too() -> None:
+    world = fb.World(n_clients=N, dim=D, horizon=400, actions=5)
+    driven = Driven(fb.linucb(discount=GAMMA), world=world)
+    driven.run(80)
+    client = driven.link.client(0)
+    client.at(driven.link.now)
+    theta = np.zeros((5, D))
+    for a in range(5):
+        seen = [(r, row[1:], y) for r, row, y in driven.seen[0] if row[0] == a]
+        if seen:
+            rounds, X, y = zip(*seen, strict=True)
+            V, b = weighted(list(rounds), list(X), list(y), driven.link.now, GAMMA)
+            theta[a] = np.linalg.solve(V + 0.1 * np.eye(D), b)
+    np.testing.assert_allclose(client.model.theta, theta, atol=1e-9)
+
+
+def test_dated_messages_are_read_back() -> None:
+    sums = Sums(np.eye(2), np.ones(2), 3)
+    for message in (
+        Upload(1, 2, sums, 0.5, round=7),
+        Download(1, 2, 3, sums, round=0),
+        Restate(1, 2, 2, sums, 0.5, round=2**40),
+    ):
+        again = decode(encode(message))
+        assert type(again) is type(message)
+        assert again.round == message.round
+        assert encode(again) == encode(message)
+        with pytest.raises(FedbanditError, match="bytes, got"):
+            decode(encode(message)[:-8])
+
+
+def test_forgetting_follows_a_world_that_changes() -> None:
+    env = fb.environments.homogeneous(n_clients=2, dim=4, n_arms=6, drift=(600, 1200, 1800))
+    for_ever = fb.simulate(fb.async_linucb(), env, 2400, 5, engine="plain")
+    forgets = fb.simulate(fb.async_linucb(discount="changes:3"), env, 2400, 5)
+    assert forgets.regret[-1] < 0.5 * for_ever.regret[-1]
+    assert forgets.engine == "plain"
+
+
+def test_discounts_and_windows() -> None:
+    assert fb.linucb(window=500).discount == pytest.approx(0.998)
+    assert settled_discount("changes:0", 10, 1000, 1000) == 1.0
+    assert scaled(Sums(np.eye(2), np.ones(2), 3), 0.5).n == 3
+    for keywords, sentence in (
+        ({"discount": 0.0}, "discount is 0.0, but must be a number > 0 and ≤ 1"),
+        ({"discount": 1.5}, "discount is 1.5"),
+        ({"discount": "fast"}, "discount is 'fast', but must be a number or a rule such as 'changes:3'"),
+        ({"window": 1}, "window is 1"),
+        ({"window": 9, "discount": 0.9}, "Both discount and window"),
+    ):
+        with pytest.raises(FedbanditError, match=sentence):
+            fb.linucb(**keywords)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: fb.count_linucb(discount=0.9), "CountTriggered"),
+        (lambda: fb.linucb_central(discount=0.9), "Central"),
+        (lambda: fb.hetofedbandit(discount=0.9), "HomogeneityCliques"),
+        (lambda: fb.System(protocol=fb.protocols.Gossip(), discount=0.9), "Gossip"),
+    ],
+)
+def test_parts_that_remember_are_refused(make: object, name: str) -> None:
+    assert callable(make)
+    with pytest.raises(FedbanditError, match=f"{name} is refused with discount or window"):
+        make()
+    with pytest.raises(FedbanditError, match="does not know models that forget"):
+        fb.simulate(
+            fb.linucb(discount=0.9), fb.environments.homogeneous(n_clients=2, dim=2, n_arms=3), 10, engine="fast"
+        )
