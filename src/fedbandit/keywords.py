@@ -19,6 +19,7 @@ SYSTEMS = {
     # when clients speak
     "gamma_upload": "γ_U ≥ 1: a client uploads when det V(λ) is more than γ_U times what it was after its last upload. "
     "1 speaks at every observation, inf never; or a rule of App. E by name.",
+    "at_least": "a least number of observations in an upload: of a single one x and y can be read off",
     "gamma_download": "γ_D ≥ 1: a client is sent a download when the coordinator's det V(λ) is more than γ_D times "
     "that of what the client has. 1 after every upload, inf never.",
     "warm_join": "whether a client that first acts is sent what the coordinator has (for production), or starts "

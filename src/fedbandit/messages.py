@@ -173,7 +173,8 @@ class Threshold:
 class Contribution:
     """Client → coordinator: my part of the secure sum of this epoch; of `n` interactions, counting all before.
 
-    On a network `words` are masked, so that nothing but the sum over many clients can be read (`machines.secure_sum`).
+    On a network `words` are masked, so that nothing but the sum over many clients can be read (`machines.sums`), and of
+    `excess`, portions of the noise in `words`, that is told which is too much for the sum as it turned out.
     """
 
     kind: ClassVar[int] = 10
@@ -181,6 +182,7 @@ class Contribution:
     epoch: int
     n: int
     words: NDArray[np.uint64]
+    excess: NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,9 +261,9 @@ def encode(message: Message) -> bytes:
             return _header(message, member, sequence)
         case Collect(member, epoch, included):
             return _header(message, member, epoch, included)
-        case Contribution(member, epoch, n, words):
-            header = _header(message, member, epoch, dim=dim_of(words.size))
-            return header + COUNT.pack(n) + words.astype("<u8").tobytes()
+        case Contribution(member, epoch, n, words, excess):
+            header = _header(message, member, epoch, len(excess), dim=dim_of(words.size))
+            return header + COUNT.pack(n) + words.astype("<u8").tobytes() + excess.astype("<u8").tobytes()
         case Ask(member, estimator, epoch, hops):
             return _header(message, member, epoch, estimator, float(hops))
         case Tell(member, estimator, sequence, hops, sums):
@@ -299,6 +301,8 @@ def decode(data: bytes) -> Message:
         raise FedbanditError(f"The message is of kind {marked}, expected one of {sorted(KINDS)}.")
     start = _HEADER.size + COUNT.size * dated
     size = encoded_size(KINDS[kind], dim, blocks_in(data, start) if in_blocks else None, dated=dated)
+    if kind == Contribution.kind:
+        size += 8 * second * statistics_scalars(dim)
     if len(data) != size:
         raise FedbanditError(f"A {KINDS[kind].__name__} of dimension {dim} has {size} bytes, got {len(data)}.")
     actions, at = 0, COUNT.unpack_from(data, _HEADER.size)[0] if dated else None
@@ -323,8 +327,8 @@ def decode(data: bytes) -> Message:
         return Collect(member, first, second)
     if kind == Contribution.kind:
         (n,) = COUNT.unpack_from(data, _HEADER.size)
-        words = np.frombuffer(data, "<u8", statistics_scalars(dim), _HEADER.size + COUNT.size)
-        return Contribution(member, first, n, words.astype(np.uint64))
+        rows = np.frombuffer(data, "<u8", offset=_HEADER.size + COUNT.size).reshape(1 + second, -1).astype(np.uint64)
+        return Contribution(member, first, n, rows[0], rows[1:])
     if kind == Threshold.kind:
         return Threshold(member, real)
     if kind == Recall.kind:

@@ -30,7 +30,8 @@ from fedbandit.privacy.noise import Kind, Source, perturb
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.privacy.reward_sums import RewardSums
 from fedbandit.privacy.secure import SecureSource
-from fedbandit.privacy.sum_stream import SumStream, SumTerms
+from fedbandit.privacy.sum_stream import SumStream
+from fedbandit.privacy.sum_terms import SumTerms
 from fedbandit.protocols import CountTriggered, Growth, Never, Synchronous
 from fedbandit.rewards import RewardRule
 from fedbandit.state import State

@@ -145,12 +145,17 @@ def test_the_corpus_passes_in_a_browser(built: Path, tmp_path: Path) -> None:
 
 
 @contextlib.contextmanager
-def page_server(text: str, files: Mapping[str, str] | None = None) -> Iterator[tuple[str, queue.Queue[Any]]]:
-    """A page on loopback with its scripts, and what it posts back."""
+def page_server(
+    text: str, files: Mapping[str, str] | None = None, commands: queue.Queue[Any] | None = None
+) -> Iterator[tuple[str, queue.Queue[Any]]]:
+    """A page on loopback with its scripts, and what it posts back; `/next` is the next command for it."""
     told: queue.Queue[Any] = queue.Queue()
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            if commands is not None and self.path == "/next":
+                self._answer(json.dumps(commands.get()).encode(), "application/json")
+                return
             script = (files or {}).get(self.path)
             self._answer((script or text).encode(), "text/html" if script is None else "text/javascript")
 

@@ -120,7 +120,7 @@ def test_what_is_not_masked_is_refused() -> None:
     record = federation.invite("c0", 0.0)
     client = DurableClient(MemoryStore(), federation.agreement, record.member, lambda: 7)
     federation.receive([("c0", client.greeting() or b"")], 0.0)
-    bare = encode(Contribution(record.member, 1, 1, np.zeros(5, dtype=np.uint64)))
+    bare = encode(Contribution(record.member, 1, 1, np.zeros(5, dtype=np.uint64), np.zeros((0, 5), dtype=np.uint64)))
     envelope = Envelope(client.incarnation, client.epoch, client.nonce, 0, client.chain, client.terms)
     (outcome,) = federation.receive([("c0", seal(envelope, bare))], 0.0)
     assert isinstance(outcome, Refusal)

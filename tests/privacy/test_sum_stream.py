@@ -18,7 +18,8 @@ from fedbandit.privacy.calibration import gaussian_epsilon
 from fedbandit.privacy.mechanism import noise_std
 from fedbandit.privacy.noise import gram_neighbours
 from fedbandit.privacy.secure import SecureSource
-from fedbandit.privacy.sum_stream import OpenedTotal, SumStream, SumTerms, draw_integers, grid_for
+from fedbandit.privacy.sum_stream import OpenedTotal, SumStream, draw_integers
+from fedbandit.privacy.sum_terms import SumTerms, grid_for
 from fedbandit.sums import Sums, add, zero_sums
 
 N, D, EPOCHS = 5, 2, 12
@@ -63,7 +64,7 @@ def run(terms: SumTerms, present: np.ndarray, opened: np.ndarray, kind: type[Sum
         if opened[epoch - 1] and len(who) >= terms.quorum:
             for i in who:
                 included[i] = epoch
-            noisy = total.opened(epoch, words, len(who))
+            noisy = total.opened(epoch, words, len(who), 0)
             parts = [stream.part_at(epoch, included[i]) for i, stream in enumerate(streams)]
             results.append((noisy, parts, list(entered), who))
     return results
@@ -84,7 +85,7 @@ def test_without_noise_totals_are_exact(kind: str) -> None:
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.1, 0.4]))
 def test_clients_know_what_the_total_has_of_them_and_who_is_there_is_in_it(seed: int, absent: float) -> None:
     rng = np.random.default_rng(seed)
-    terms = replace(silent(terms_for()), quorum=1, planned=math.inf)
+    terms = replace(silent(terms_for()), levels=(1,), planned=math.inf)
     present, opened = rng.random((EPOCHS, N)) > absent, rng.random(EPOCHS) > 0.2
     for noisy, parts, entered, who in run(terms, present, opened):
         assert np.allclose(noisy.V, sum(part.V for part in parts), atol=1e-6)
@@ -181,8 +182,27 @@ def test_totals_say_how_noisy_they_are() -> None:
     total, members = OpenedTotal(terms), terms.honest
     noise = noise_std(terms.mechanism)
     for k in range(1, EPOCHS + 1):
-        noisy = total.opened(k, np.zeros(terms.words, dtype=np.uint64), members + 1)
+        noisy = total.opened(k, np.zeros(terms.words, dtype=np.uint64), members + 1, 0)
         assert noisy.variance == pytest.approx(noise[k - 1] ** 2 * (members + 1) / terms.honest)
+    total = OpenedTotal(terms)  # everybody takes back what is too much
+    assert total.opened(1, np.zeros(terms.words, dtype=np.uint64), N, N).variance == pytest.approx(noise[0] ** 2)
+
+
+@pytest.mark.parametrize("all_of_it", [False, True], ids=["right", "planted: all of it is taken back"])
+@pytest.mark.parametrize("members", [4, 5, 6])
+def test_what_is_left_after_taking_back_is_the_noise_of_one(members: int, all_of_it: bool) -> None:
+    """χ² on what all but the colluding have left in 600 sums: never less than the mechanism's, and hardly more."""
+    world = replace(WORLD, n_clients=6)
+    terms = PrivateStatistics(1.0, 1e-5, trust="sums", honest=3, colluding=1).told(world, 1000).sum_terms
+    assert terms.levels == (4, 5, 6)
+    stream, left = SumStream(terms, source), list[Any]()
+    for epoch in range(1, 601):
+        words = stream.contribute(epoch, 0, zero_sums(D)).view(np.int64)
+        back = stream.excess[: terms.taken_back(6 if all_of_it else members)]
+        left.append((words - back.view(np.int64).sum(axis=0)) / terms.unit_stds * math.sqrt(members - 1))
+    squares, n = float((np.array(left) ** 2).sum()), np.array(left).size
+    assert (squares < n - 5 * math.sqrt(2 * n)) == (all_of_it and members < 6)
+    assert squares < n + 5 * math.sqrt(2 * n)
 
 
 def test_an_epoch_takes_one_contribution_and_one_sum() -> None:
@@ -192,11 +212,11 @@ def test_an_epoch_takes_one_contribution_and_one_sum() -> None:
     for epoch in (1, 2):
         with pytest.raises(FedbanditError, match="epoch"):
             stream.contribute(epoch, 0, record([1.0, 0.0], 1.0))
-    total.opened(2, words, N)
+    total.opened(2, words, N, 0)
     with pytest.raises(FedbanditError, match="no sum is over twice"):
-        total.opened(2, words, N)
+        total.opened(2, words, N, 0)
     with pytest.raises(FedbanditError, match=f"must be {terms.quorum} or more"):
-        total.opened(3, words, terms.quorum - 1)
+        total.opened(3, words, terms.quorum - 1, 0)
 
 
 def test_what_is_restored_goes_on_as_if_nothing_had_happened() -> None:
@@ -209,10 +229,10 @@ def test_what_is_restored_goes_on_as_if_nothing_had_happened() -> None:
     words = [stream.contribute(3, 1, record([0.0, 1.0], 1.0)) for stream in (first, second)]
     assert (words[0] == words[1]).all()
     total, again = OpenedTotal(terms), OpenedTotal(terms)
-    total.opened(1, words[0], N)
+    total.opened(1, words[0], N, 0)
     again.restore(total.state())
     assert again.variance == total.variance
-    assert (again.opened(2, words[0], N).V == total.opened(2, words[0], N).V).all()
+    assert (again.opened(2, words[0], N, 0).V == total.opened(2, words[0], N, 0).V).all()
 
 
 def test_what_may_enter_is_bounded_where_that_is_the_unit() -> None:

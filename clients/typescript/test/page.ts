@@ -1,6 +1,7 @@
 /** What the tests ask of a browser page: the corpus, and a client that visits, closes and goes on. */
 import { open } from "../src/browser.js";
 import { run, skipped } from "./corpus.js";
+import { driven } from "./driven.js";
 
 async function corpus(vectors: any[]): Promise<string[]> {
   const told: string[] = [];
@@ -29,4 +30,14 @@ async function visits(options: any, times: number): Promise<unknown[]> {
   return reports;
 }
 
-Object.assign(globalThis, { corpus, visits });
+/** Open a client, and do what the page's server says until it says nothing more. */
+async function obey(options: any): Promise<void> {
+  const answer = driven(await open(options));
+  for (;;) {
+    const command = await (await fetch("/next")).json();
+    if (command === null) return;
+    await fetch("/told", { method: "POST", body: JSON.stringify(await answer(command)) });
+  }
+}
+
+Object.assign(globalThis, { corpus, visits, obey });

@@ -35,6 +35,7 @@ from fedbandit.audit.total_attack import total_checks
 from fedbandit.errors import FedbanditError, whole_number
 from fedbandit.machines.client import ClientMachine
 from fedbandit.machines.peer import PeerMachine
+from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.mechanism import Mechanism
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.private_statistics import PrivateStatistics
@@ -103,8 +104,7 @@ def _attack(
     if told.privacy.pooled:
         if not isinstance(told.privacy, PrivateStatistics):
             return [skip("total", f"nobody knows how to attack the total of {type(told.privacy).__name__}")], None
-        masks = skip("masks and shares", "attacked in tests/machines/sums: a sum is opened once, over enough clients")
-        return [*total_checks(told.privacy, limits, claim), *([masks] if told.privacy.trust == "sums" else [])], None
+        return [*total_checks(told.privacy, limits, claim), *_secure_sums(system, told.privacy, world, limits)], None
     by_client = _mechanisms(told, world.n_clients)
     if not by_client:
         return _noised_rewards(system, told, world, rounds, trials, seed, makers, rng)
@@ -144,7 +144,21 @@ def _attack(
     if world.n_clients > 1 and len(by_client) == 1:
         few = min(runs, 20)
         checks.append(independence_check(make, other, mechanism, limits, rng, rounds=rounds, runs=few, calls=calls))
-    return [*checks, _network(system, world, mechanism, limits, rounds)], found
+    return [*checks, *_network(system, world, mechanism, limits, claim, rounds)], found
+
+
+def _secure_sums(system: System, privacy: PrivateStatistics, world: World, limits: Limits) -> Iterator[Check]:
+    """A coordinator that does not follow the protocol of secure sums, and a copied client."""
+    if privacy.trust != "sums":
+        return
+    from fedbandit.audit.copy_attack import sum_copies_check
+    from fedbandit.audit.mask_attack import mask_checks
+
+    try:
+        yield from mask_checks(privacy.sum_terms, world.n_clients)
+    except FedbanditError as error:  # without the extra `secure`
+        yield skip("sums, masks and keys", str(error))
+    yield sum_copies_check(system, world, privacy.sum_terms.mechanism, limits)
 
 
 def _noised_rewards(
@@ -254,13 +268,19 @@ def _larger(system: System, world: World, member: int, records: int) -> Iterator
         yield exact_check(stream.mechanism, limits, 1, epsilon, claim.delta, f"mechanism, d = {dim}")
 
 
-def _network(system: System, world: World, mechanism: Mechanism, limits: Limits, rounds: int) -> Check:
-    """A client as the network makes it."""
+def _network(
+    system: System, world: World, mechanism: Mechanism, limits: Limits, claim: Guarantee, rounds: int
+) -> Iterator[Check]:
+    """A client as the network makes it, and a copy of its file."""
+    from fedbandit.audit.copy_attack import copies_check, stored_check
     from fedbandit.network.client.noise_source import noise_source
 
     try:
         source = noise_source(system, report=False, lasts=True)
     except FedbanditError as error:
-        return skip("network client, noise", str(error))
+        yield skip("network client, noise", str(error))
+        return
     make = partial(ClientMachine, 0, system, world, 0, source=source)
-    return twin_check(make, mechanism, limits, min(rounds, 50))
+    yield twin_check(make, mechanism, limits, min(rounds, 50))
+    yield stored_check(system, world, mechanism, limits)
+    yield copies_check(system, world, mechanism, limits, claim)

@@ -18,9 +18,11 @@ from fedbandit.privacy.calibration import gaussian_epsilon, special_functions
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.private_statistics import PrivateStatistics
 from fedbandit.privacy.published_total import PublishedTotal
-from fedbandit.privacy.sum_stream import SumStream, SumTerms
+from fedbandit.privacy.sum_stream import SumStream
+from fedbandit.privacy.sum_terms import SumTerms
 from fedbandit.streams import Purpose, generator
 from fedbandit.sums import Sums
+from fedbandit.types import Array
 
 ABSENCES = (0.0, 0.1, 0.5)
 """Chances with which the client is missing in a sum."""
@@ -75,14 +77,18 @@ def contributions_check(terms: SumTerms, limits: Limits, claim: Guarantee, make:
 
 
 def shares_check(terms: SumTerms, make: MakeSums, runs: int = 40) -> Check:
-    """Whether each share of noise has its scale, and none is drawn twice: in no other epoch, and in no other run."""
+    """Whether each share of noise has its scale, also after excess is taken back, and none is drawn twice."""
     name = "sums, shares of noise"
     nothing = Sums(np.zeros((terms.mechanism.dim,) * 2), np.zeros(terms.mechanism.dim), 0)
-    drawn: list[NDArray[np.int64]] = []
+    drawn, left = list[NDArray[np.int64]](), list[Array]()
     for seed in range(runs):
         stream = make(terms, seed)
-        drawn += [stream.contribute(e, e - 1, nothing).view(np.int64) for e in range(1, min(terms.epochs, 8) + 1)]
-    z = np.array(drawn) / terms.stds
+        for e in range(1, min(terms.epochs, 8) + 1):
+            drawn.append(stream.contribute(e, e - 1, nothing).view(np.int64))
+            members = terms.levels[len(drawn) % len(terms.levels)]
+            back = stream.excess[: terms.taken_back(members)].view(np.int64).sum(axis=0)
+            left.append((drawn[-1] - back) / terms.unit_stds * math.sqrt(members - terms.colluding))
+    z = np.array(left)
     most = float(special_functions().gammaincinv(z.size / 2, 1e-9))
     seen = math.sqrt(float((z * z).sum()) / 2 / (z.size / 2))
     if float((z * z).sum()) / 2 < most:

@@ -205,7 +205,8 @@ class Exchange(Dated):
             model.mark_sent()
         else:
             sums, self.exhausted = self.form.zero(), True
-        return [Contribution(self.member, epoch, stream.contributed + sums.n, stream.contribute(epoch, included, sums))]
+        n, words = stream.contributed + sums.n, stream.contribute(epoch, included, sums)
+        return [Contribution(self.member, epoch, n, words, stream.excess)]
 
     def repeat(self, upload: Upload) -> None:
         """After a crash: make the upload that is on record, in place of one that would be made now."""

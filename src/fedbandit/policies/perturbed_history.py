@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from fedbandit.model import Model, Part
-from fedbandit.policies.policy import Policy, Spread, WidthRule, best, sampled_shares, scattered
+from fedbandit.model import Part
+from fedbandit.policies.sampling import Sampling
 from fedbandit.types import Array
-from fedbandit.world import World
-
-if TYPE_CHECKING:
-    from fedbandit.streams import Draw
 
 
 @dataclass(frozen=True)
-class LinPHE(WidthRule, Policy):
+class LinPHE(Sampling):
     """Add fresh noise to every past reward, fit, and pull the best arm: θ̃ = V(λ)⁻¹ Σ x (y + α z), z ~ N(0, 1).
 
     Reference: Kveton et al., Perturbed-History Exploration in Stochastic Linear Bandits, 2019.
@@ -31,31 +27,14 @@ class LinPHE(WidthRule, Policy):
 
     name: ClassVar[str] = "linphe"
 
-    def told(self, world: World) -> LinPHE:
-        """With the scale of the rewards' own noise, unless another is given."""
-        return self.at_posterior(world)
+    def root(self, part: Part) -> Array:
+        """α V(λ)⁻¹ L with L Lᵀ = V (without ridge)."""
+        return np.asarray(self.sampling_width(part) * (part.inverse @ semidefinite_cholesky(part.V)))
 
-    def choose(self, model: Model, contexts: Array, draw: Draw) -> int:
-        """The best arm of θ̃ = θ̂ + α V(λ)⁻¹ L z with L Lᵀ = V (without ridge) and z ~ N(0, I)."""
-        scores = np.zeros(len(contexts))
-        for part, X in model.parts(contexts):
-            scores += part.means(X) + scattered(part, X, self._spread, draw.normal)
-        return best(scores)
-
-    def propensities(self, model: Model, contexts: Array, draw: Draw) -> Array:
-        """Shares of `SAMPLES` perturbed histories, all at once."""
-        return sampled_shares(model, contexts, draw, self._spread)
-
-    @property
-    def _spread(self) -> Spread:
-        def root(part: Part) -> Array:
-            return np.asarray(self.sampling_width(part) * (part.inverse @ semidefinite_cholesky(part.V)))
-
-        def deviations(part: Part, X: Array) -> Array:  # V(λ)⁻¹ V V(λ)⁻¹ = V(λ)⁻¹ − λ V(λ)⁻²
-            squares = part.norms(X) ** 2 - part.ridge * part.lengths(X) ** 2
-            return self.sampling_width(part) * np.sqrt(np.maximum(squares, 0.0))
-
-        return Spread(root, deviations)
+    def deviations(self, part: Part, X: Array) -> Array:
+        """α √(xᵀ V(λ)⁻¹ V V(λ)⁻¹ x), where V(λ)⁻¹ V V(λ)⁻¹ = V(λ)⁻¹ − λ V(λ)⁻²."""
+        squares = part.norms(X) ** 2 - part.ridge * part.lengths(X) ** 2
+        return self.sampling_width(part) * np.sqrt(np.maximum(squares, 0.0))
 
 
 def semidefinite_cholesky(A: Array) -> Array:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -84,33 +83,6 @@ def shares(counts: Ints) -> Array:
     return np.asarray((counts + 1 / counts.size) / (counts.sum() + 1))
 
 
-class Spread(NamedTuple):
-    """How sampled parameters scatter about θ̂: by R z with z ~ N(0, I), so that xᵀR z has this standard deviation."""
-
-    root: Callable[[Part], Array]
-    """R of a part with one θ."""
-    deviations: Callable[[Part, Array], Array]
-    """√(xᵀR Rᵀx) of each context."""
-
-
-def scattered(part: Part, X: Array, spread: Spread, normal: Callable[[int], Array]) -> Array:
-    """xᵀR z of each context, given `normal(m)`: m rows of standard normals.
-
-    Where each context has a θ of its own these are independent, so that one number each is enough.
-    """
-    if part.stacked:
-        return np.asarray((spread.deviations(part, X) * normal(len(X)).T).T)
-    return np.asarray(X @ (spread.root(part) @ normal(part.theta.size)))
-
-
-def sampled_shares(model: Model, contexts: Array, draw: Draw, spread: Spread) -> Array:
-    """How often each arm is the best of θ̂ + R z, in `SAMPLES` draws of z."""
-    rng, scores = draw.sibling(0).generator(), np.zeros((len(contexts), SAMPLES))
-    for part, X in model.parts(contexts):
-        scores += part.means(X)[:, None] + scattered(part, X, spread, lambda m: rng.standard_normal((m, SAMPLES)))
-    return shares(np.bincount(scores.argmax(axis=0), minlength=len(contexts)))
-
-
 @dataclass(frozen=True)
 class WidthRule:
     """The width α of the confidence ellipsoid, shared by the policies that use one.
@@ -167,11 +139,6 @@ class WidthRule:
             return Width(self.alpha, sigma, fixed=True)
         _, logdet = np.linalg.slogdet(sums.V / ridge + np.eye(sums.b.size))
         return Width(float(self._deviation(float(logdet), 0.0)) + math.sqrt(ridge), sigma)
-
-    def at_posterior(self, world: World) -> Self:
-        """With α = σ unless another is given: what is sampled then is the posterior of a Gaussian model."""
-        told = WidthRule.told(self, world)
-        return told if told.alpha is not None else replace(told, alpha=told.noise)
 
     def _deviation(self, logdet: float | Array, partial_noise: float) -> float | Array:
         assert self.noise is not None, "a policy is told the world before it chooses"

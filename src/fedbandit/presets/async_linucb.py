@@ -59,6 +59,7 @@ def async_linucb(
     gamma_upload: Factor = 5.0,
     gamma_download: Factor = 5.0,
     warm_join: bool = False,
+    at_least: int = 1,
     privacy: Privacy | None = None,
     trust: Trust | None = None,
     own: Own | None = None,
@@ -66,17 +67,20 @@ def async_linucb(
 ) -> System:
     """Asynchronous event-triggered federated LinUCB (Async-LinUCB, Alg. 1 and 2).
 
+    `at_least` so many observations are in every upload: of a single one x and y can be read off.
+
     With a `privacy` part that noises statistics, thresholds apply to numbers of observations instead of determinants:
     a client speaks when it has γ_U times as many, and 16 more at least, so that timing reveals nothing. `trust` and
     `own` are those of that part; where sums or a coordinator are trusted everybody speaks at once, by the clock.
     """
     privacy = trusting(privacy, trust, own)
     if privacy is not None and privacy.pooled:
-        return compose(by_the_clock(gamma_upload, BATCH), Everyone(), privacy, **common)
+        return compose(by_the_clock(gamma_upload, max(BATCH, at_least)), Everyone(), privacy, **common)
     if privacy is not None and privacy.perturbs == "statistics" and privacy.guarantee().basis != "as published":
-        protocol: MessageProtocol = CountTriggered(gamma_upload, gamma_download, warm_join, batch=BATCH)
+        batch = max(BATCH, at_least)
+        protocol: MessageProtocol = CountTriggered(gamma_upload, gamma_download, warm_join, batch=batch)
     else:
-        protocol = EventTriggered(gamma_upload, gamma_download, warm_join)
+        protocol = EventTriggered(gamma_upload, gamma_download, warm_join, at_least)
     return compose(protocol, Everyone(), privacy, **common)
 
 

@@ -29,7 +29,8 @@ from fedbandit.privacy.privacy import Perturbs, Privacy, Site
 from fedbandit.privacy.published import feducb_privatiser
 from fedbandit.privacy.published_total import PublishedTotal
 from fedbandit.privacy.release_stream import ReleaseStream
-from fedbandit.privacy.sum_stream import OpenedTotal, SumStream, SumTerms, terms_of_sums
+from fedbandit.privacy.sum_stream import OpenedTotal, SumStream
+from fedbandit.privacy.sum_terms import SumTerms, terms_of_sums
 from fedbandit.rewards import AS_THEY_ARE, RewardRule
 from fedbandit.sharing import Share
 from fedbandit.world import World
@@ -63,7 +64,7 @@ class PrivateStatistics(Privacy):
         100 clients on.
     honest, colluding: for sums. Each sum has at least `honest` clients (by default 0.8 N) that do not tell anybody
         their noise, if at most `colluding` (0.05 N) do: so it is opened if honest + colluding clients are in it, and
-        more than half of all clients.
+        more than half of all clients. Noise is that of one client, however many more are in a sum.
 
     epsilon, delta: the budget of each client, or one ε for each.
     calibration: "proven" (analytic Gaussian, tight), or "published" (FedUCB's tree and numbers).

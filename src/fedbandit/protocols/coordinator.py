@@ -244,13 +244,13 @@ class Coordinator(Contributing):
         included = self.pool.included.get(member, 0) if self.pool is not None and self.pool.secure else 0
         return Collect(member, int(self.called_in[member]), included)
 
-    def take_sum(self, epoch: int, words: NDArray[np.uint64], counts: Mapping[int, int]) -> Messages:
+    def take_sum(self, epoch: int, words: NDArray[np.uint64], counts: Mapping[int, int], returned: int) -> Messages:
         """The masked sum of an epoch has been opened, over these members, who have observed so much in all."""
         if self.pool is None or epoch not in self.calls:
             raise FedbanditError(f"The sum of epoch {epoch} is not under way.")
         for member in counts:
             self.check_member(member)
-        self.pool.take_sum(epoch, words, counts, self.members)
+        self.pool.take_sum(epoch, words, counts, returned, self.members)
         return self.collected(self.calls.pop(epoch).members)
 
     @property

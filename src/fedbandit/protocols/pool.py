@@ -93,8 +93,12 @@ class Opening(Total, Protocol):
         """The fewest members in a sum that is opened."""
         ...
 
-    def opened(self, epoch: int, total: NDArray[np.uint64], members: int) -> Noisy:
-        """The running total after the sum of this epoch over so many members."""
+    def taken_back(self, members: int) -> int:
+        """How many portions of their noise members take back in a sum over so many."""
+        ...
+
+    def opened(self, epoch: int, total: NDArray[np.uint64], members: int, returned: int) -> Noisy:
+        """The running total after the sum of this epoch over so many members, of whom so many took noise back."""
         ...
 
 
@@ -137,7 +141,7 @@ class Pool:
         who, epoch, before = message.member, message.epoch, self._parts.get(message.member)
         if not self.secure or not member:
             raise FedbanditError(f"Client {who} contributed to the sum of epoch {epoch}, but is not in it.")
-        if before is not None and (before.n != message.n or (before.words != message.words).any()):
+        if before is not None and encode(before) != encode(message):
             raise FedbanditError(f"Client {who} contributed to the sum of epoch {epoch} twice, differently.")
         self._parts[who] = message
         return before is None
@@ -161,14 +165,18 @@ class Pool:
             self._quiet = self.total.quorum * 2 ** min(self._failures, 10)
             return False
         self._failures = 0
-        words = np.add.reduce([part.words for part in parts])  # modulo 2⁶⁴
-        self.take_sum(epoch, words, {part.member: part.n for part in parts}, members)
+        back = self.total.taken_back(len(parts))
+        words = np.add.reduce([part.words - part.excess[:back].sum(axis=0, dtype=np.uint64) for part in parts])
+        returned = sum(len(part.excess) >= back for part in parts)
+        self.take_sum(epoch, words, {part.member: part.n for part in parts}, returned, members)
         return True
 
-    def take_sum(self, epoch: int, words: NDArray[np.uint64], counts: Mapping[int, int], members: Members) -> None:
-        """A sum over these clients, who have observed so much, has been opened."""
+    def take_sum(
+        self, epoch: int, words: NDArray[np.uint64], counts: Mapping[int, int], returned: int, members: Members
+    ) -> None:
+        """A sum modulo 2⁶⁴ over these clients, who have observed so much, has been opened; so many took noise back."""
         assert isinstance(self.total, Opening)
-        _use(self.total.opened(epoch, words, len(counts)), members)
+        _use(self.total.opened(epoch, words, len(counts), returned), members)
         for i, n in counts.items():
             members.n[i], self.included[i] = n, epoch
 

@@ -83,6 +83,17 @@ class Growth:
 
 
 @dataclass(frozen=True, eq=False)
+class BatchedGrowth(Growth):
+    """The same, and `batch` pending observations or more: an upload of a single one *is* that x and y."""
+
+    batch: int = 1
+
+    def fires(self, model: Growing, threshold: float) -> bool:
+        """Whether it has grown by more, with so many."""
+        return model.n_pending >= self.batch and super().fires(model, threshold)
+
+
+@dataclass(frozen=True, eq=False)
 class TimedGrowth:
     """Δn · (log det V(λ) − log det (V − ΔV)(λ)) > threshold (Async-LinUCB, Alg. 4 line 10)."""
 

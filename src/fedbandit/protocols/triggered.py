@@ -26,7 +26,7 @@ from fedbandit.protocols.factors import (
 )
 from fedbandit.protocols.gammas import GAMMA_RULES
 from fedbandit.protocols.protocol import MessageProtocol
-from fedbandit.protocols.trigger import CountGrowth, Growth, Joining, Reads
+from fedbandit.protocols.trigger import BatchedGrowth, CountGrowth, Growth, Joining, Reads
 from fedbandit.sharing import Groups, Noise, Share, Sharing
 from fedbandit.state import State
 from fedbandit.sums import Sums
@@ -56,14 +56,18 @@ class EventTriggered(MessageProtocol):
             observations on top. Same result, same size.
         D3. `warm_join=True` sends a client what there is as soon as it joins (and counts it as a download); the
             paper's clients start empty and wait for the next check.
+        D4. `at_least` observations are in every upload: in the paper's first ones there is a single one, of which x
+            and y can be read off. It makes uploads coarser, not private.
     """
 
     gamma_upload: Factor = 5.0
     gamma_download: Factor = 5.0
     warm_join: bool = False
+    at_least: int = 1
 
     def __post_init__(self) -> None:
         """Check the thresholds."""
+        object.__setattr__(self, "at_least", whole_number("at_least", self.at_least))
         for name in ("gamma_upload", "gamma_download"):
             object.__setattr__(self, name, check_factor(name, getattr(self, name), GAMMA_RULES))
 
@@ -82,7 +86,8 @@ class EventTriggered(MessageProtocol):
 
     def trigger(self) -> Growth:
         """Eq. (3), in logarithms."""
-        return Growth(np.log(settled(self.gamma_upload)))
+        logs = np.log(settled(self.gamma_upload))
+        return Growth(logs) if self.at_least == 1 else BatchedGrowth(logs, self.at_least)
 
     def releases(self, world: World) -> int:
         """At most as often as the determinant can grow by γ_U: d log(1 + TL²/(dλ)) / log γ_U, here for λ ≥ 10⁻³."""

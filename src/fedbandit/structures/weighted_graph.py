@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedbandit.errors import FedbanditError
-from fedbandit.structures.user_graph import UserGraph, checked_weights
+from fedbandit.structures.user_graph import UserGraph
 from fedbandit.types import Array
 from fedbandit.world import World
 
@@ -65,9 +65,3 @@ def check_stochastic(W: Array) -> None:
             f"The rows of W sum to {rows.min():.4g} to {rows.max():.4g} and its columns to {columns.min():.4g} to "
             f"{columns.max():.4g}; one or the other must all be 1."
         )
-
-
-def row_stochastic(graph: Array) -> Array:
-    """Weights such as numbers of friends as a W: every row is divided by its sum."""
-    W = checked_weights(graph, None, isolated=False)
-    return np.asarray(W / W.sum(axis=1, keepdims=True))

@@ -18,6 +18,7 @@ from fedbandit.machines.sums.masks import Identity
 from fedbandit.machines.sums.messages import Step, SumMessage, decode_step, encode_step
 from fedbandit.machines.sums.server import OpenedSum, SumServer
 from fedbandit.machines.sums.terms import NO_CERTIFICATE, Acquaintances, MaskTerms
+from fedbandit.messages import Contribution
 from fedbandit.testing.faulty import Faults
 
 WORDS = 3
@@ -27,7 +28,8 @@ class FaultySums:
     """Members and a coordinator. `step` lets one thing happen."""
 
     def __init__(self, members: int, seed: int, faults: Faults | None = None) -> None:
-        self.terms = MaskTerms(b"faulty", WORDS, members, members * 3 // 4 + 1)
+        quorum = members * 3 // 4 + 1
+        self.terms = MaskTerms(b"faulty", WORDS, members, quorum, levels=tuple(range(quorum, members + 1)))
         self.faults = Faults(delay=10, crash=0.001, ticks=0.01) if faults is None else faults
         self.random, self.rng = random.Random(seed), np.random.default_rng(seed)
         self.identities = [Identity.new() for _ in range(members)]
@@ -37,7 +39,7 @@ class FaultySums:
         self.last = [0] * members  # the last epoch that each contributed to: what its store has
         self.server: SumServer | None = None
         self.flying: list[tuple[int, bool, bytes]] = []  # due, to the coordinator, bytes
-        self.put: dict[tuple[int, int], NDArray[np.uint64]] = {}  # epoch and member → what it put in
+        self.put: dict[tuple[int, int], Contribution] = {}  # epoch and member → what it put in
         self.seen: set[bytes] = set()  # masked numbers, of all epochs
         self.opened: list[OpenedSum] = []
         self.failed = self.refused = self.crashes = 0
@@ -102,12 +104,14 @@ class FaultySums:
     def _client(self, member: int) -> SumClient:
         epoch = self.epoch
 
-        def contribution() -> tuple[int, NDArray[np.uint64]]:
+        def contribution() -> Contribution:
             if self.last[member] >= epoch:  # what a SumStream refuses
                 raise FedbanditError(f"Client {member} has contributed to epoch {epoch}.")
             self.last[member] = epoch
-            words = self.put[epoch, member] = self.draw()
-            return 1, words
+            excess = [self.draw() for _ in self.terms.levels[1:]]
+            made = Contribution(member, epoch, 1, self.draw(), np.array(excess).reshape(-1, WORDS))
+            self.put[epoch, member] = made
+            return made
 
         return SumClient(
             self.terms,
@@ -152,5 +156,8 @@ class FaultySums:
         assert len(opened.counts) >= self.terms.quorum, "a sum over too few"
         wanted = np.zeros(WORDS, dtype=np.uint64)
         for member in opened.counts:
-            wanted += self.put[opened.epoch, member]
+            wanted += self.put[opened.epoch, member].words
+        back = len(opened.counts) - self.terms.quorum
+        for member in opened.returned:
+            wanted -= self.put[opened.epoch, member].excess[:back].sum(axis=0, dtype=np.uint64)
         assert (opened.words == wanted).all(), "the sum is not that of its members"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,12 @@ from fedbandit.machines.sums.messages import (
 )
 from fedbandit.machines.sums.server import SumServer
 from fedbandit.machines.sums.terms import NO_CERTIFICATE, Acquaintances, MaskTerms, certify
+from fedbandit.messages import Contribution
 
 N, WORDS = 5, 4
 TERMS = MaskTerms(b"federation", WORDS, N, quorum=4, colluding=1)
 IDENTITIES = [Identity.new() for _ in range(N)]
+EXCESS = np.random.default_rng(1).integers(0, 2**64, (N, 1, WORDS), dtype=np.uint64)
 NUMBERS = np.random.default_rng(0).integers(0, 2**64, (N, WORDS), dtype=np.uint64)
 
 
@@ -43,7 +46,8 @@ def client(
     kind: type[SumClient] = SumClient,
 ) -> SumClient:
     numbers = NUMBERS[i] if words is None else words
-    return kind(terms, i, epoch, IDENTITIES[i], known or Acquaintances(), certificate, lambda: (i + 1, numbers))
+    made = Contribution(i, epoch, i + 1, numbers, EXCESS[i])
+    return kind(terms, i, epoch, IDENTITIES[i], known or Acquaintances(), certificate, lambda: made)
 
 
 def talk(
@@ -94,6 +98,38 @@ def test_too_few_open_nothing(step: Step) -> None:
     assert server.opened is None
     assert "clients answered step" in server.failed
     assert server.go_on() == []
+
+
+@pytest.mark.parametrize("lost", [None, Step.MASKED, Step.UNMASK])
+def test_noise_is_taken_back_if_more_than_the_quorum_are_in_the_sum(lost: Step | None) -> None:
+    """Client 2 is in the sum, or not, or does not say what it takes back."""
+    terms = replace(TERMS, levels=(4, 5))
+    server = SumServer(terms, 1, range(N))
+    talk([client(i, terms=terms) for i in range(N)], server, lambda m: m.member == 2 and m.step == lost)
+    assert server.opened is not None, server.failed
+    assert server.opened.returned == tuple(i for i in range(N) if i != 2 or lost is None)
+    wanted = sum((NUMBERS[i] for i in server.opened.counts), start=np.zeros(WORDS, dtype=np.uint64))
+    if lost != Step.MASKED:
+        wanted = wanted - sum((EXCESS[i, 0] for i in server.opened.returned), start=np.zeros(WORDS, dtype=np.uint64))
+    assert (server.opened.words == wanted).all()
+
+
+class Older(SumClient):
+    """Speaks format 1 of the last step."""
+
+    def receive(self, message: SumMessage) -> list[SumMessage]:
+        said = super().receive(message)
+        return [replace(m, body=m.body[8 * WORDS :], format=1) if m.step == Step.UNMASK else m for m in said]
+
+
+def test_clients_that_take_nothing_back_are_understood() -> None:
+    server = SumServer(TERMS, 1, range(N))
+    talk([client(i, kind=Older) for i in range(N)], server)
+    assert server.opened is not None, server.failed
+    assert server.opened.returned == ()
+    assert (server.opened.words == NUMBERS.sum(axis=0, dtype=np.uint64)).all()
+    with pytest.raises(FedbanditError, match="format 2, expected b'FS' format 1"):
+        decode_step(encode_step(SumMessage(0, 1, Step.AGREE, b"", 2)))
 
 
 def keep(caught: list[SumMessage], message: SumMessage) -> bool:
@@ -191,7 +227,7 @@ def split_view(kind: type[SumClient]) -> bool:
                     if answer.step == Step.AGREE:
                         signatures[i] = answer.body
                     elif answer.step == Step.UNMASK:
-                        told[view][i] = unpack_entries(answer.body)
+                        told[view][i] = unpack_entries(answer.body[8 * WORDS :])
     t = TERMS.threshold
     if len(told[True]) < t or len(told[False]) < t:
         return False
@@ -323,7 +359,7 @@ def test_shares_that_do_not_fit_open_nothing() -> None:
     again = SumServer(TERMS, 1, range(N))
     again._answers, again.step, again.awaited = server._answers, Step.UNMASK, set(range(N))
     for message in caught:
-        entries = unpack_entries(message.body)
+        entries = unpack_entries(message.body[8 * WORDS :])
         entries[2] = flip(entries[2], 16)
         again.receive(SumMessage(message.member, 1, Step.UNMASK, pack_entries(entries)))
     assert again.opened is None

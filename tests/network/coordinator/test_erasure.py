@@ -17,7 +17,7 @@ from fedbandit.network.coordinator.config import FederationConfig, ServerConfig,
 from fedbandit.network.coordinator.erasure import compact, digest
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.host import Host
-from fedbandit.network.coordinator.overview import privacy_spent
+from fedbandit.network.coordinator.ledger import privacy_spent
 from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.coordinator.service import make_app
 from fedbandit.network.credentials import add_credential, make_table

@@ -83,6 +83,8 @@ def _unknown_pair(system: System) -> str | None:
     if isinstance(system.structure, Clustering) and (not compiled or system.privacy.perturbs == "statistics"):
         other = system.protocol if not compiled else system.privacy
         return f"{type(other).__name__} with the structure {structure}"
+    if isinstance(system.protocol, EventTriggered) and system.protocol.at_least > 1:
+        return "the protocol EventTriggered with a least number of observations in an upload"
     if system.privacy.pooled:
         return f"the privacy {type(system.privacy).__name__} with one total of everybody's statistics"
     if system.privacy.waits:

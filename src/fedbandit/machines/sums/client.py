@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError, require
 from fedbandit.machines.sums import shamir
@@ -24,6 +23,8 @@ from fedbandit.machines.sums.masks import (
     verifies,
 )
 from fedbandit.machines.sums.messages import (
+    FORMAT,
+    RETURNING,
     Step,
     SumMessage,
     pack_entries,
@@ -32,6 +33,8 @@ from fedbandit.machines.sums.messages import (
     unpack_members,
 )
 from fedbandit.machines.sums.terms import Acquaintances, MaskTerms
+from fedbandit.messages import Contribution
+from fedbandit.privacy.sum_terms import taken_back
 
 FRESH = 3 * KEY
 """Bytes that are new in each sum: keys for shares and for masks, and the commitment to the secret of the own mask."""
@@ -43,8 +46,9 @@ ANNOUNCED = FRESH + KEY + 2 * SIGNATURE
 class SumClient:
     """One client in the sum of one epoch. A session that has ended in an error sends nothing more.
 
-    `contribution()` gives the number of interactions and the words that go into the sum; it is called once, after a
-    quorum of others is known, and whoever calls `receive` stores what it has changed before sending the answer.
+    `contribution()` gives the number of interactions, the words that go into the sum, and the portions of their noise
+    that may be taken back; it is called once, after a quorum of others is known, and whoever calls `receive` stores
+    what it has changed before sending the answer.
     """
 
     def __init__(
@@ -55,7 +59,7 @@ class SumClient:
         identity: Identity,
         acquaintances: Acquaintances,
         certificate: bytes,
-        contribution: Callable[[], tuple[int, NDArray[np.uint64]]],
+        contribution: Callable[[], Contribution],
     ) -> None:
         self.terms, self.member, self.epoch = terms, member, epoch
         self._identity, self._acquaintances, self._certificate = identity, acquaintances, certificate
@@ -66,6 +70,7 @@ class SumClient:
         self._keys: dict[int, bytes] = {}  # member → what it announced
         self._held: dict[int, bytes] = {}  # member → its shares for us
         self._survivors: list[int] | None = None
+        self._excess = np.zeros((0, terms.words), dtype=np.uint64)
         self._awaited: Step | None = Step.ROSTER
         self.problem = ""
         """Why this client has left the sum, if it has."""
@@ -141,7 +146,8 @@ class SumClient:
             raise FedbanditError(f"Shares of epoch {self.epoch} came from clients that are not on its roster.")
         for v, cipher in delivered.items():
             self._held[v] = decrypt(self._share_key(v, self.member), cipher, self._bound(v, self.member))
-        n, words = self._contribution()
+        made = self._contribution()
+        n, words, self._excess = made.n, made.words, made.excess
         require(words.size == self.terms.words, "the length of a contribution", words.size, str(self.terms.words))
         masked = words + own_mask(self._own_seed, words.size)
         for v in delivered:
@@ -159,7 +165,7 @@ class SumClient:
         return self._say(Step.AGREE, self._identity.sign(self._list()))
 
     def _unmask(self, body: bytes) -> SumMessage:
-        """Step 5: if enough have signed the same list, a share about each client, of one kind."""
+        """Step 5: if enough have signed the same list, a share about each client, of one kind, and excess noise."""
         signatures = unpack_entries(body, SIGNATURE)
         assert self._survivors is not None
         in_sum = set(self._survivors)
@@ -172,12 +178,10 @@ class SumClient:
             len(signed),
             f"{self.terms.threshold} or more",
         )
-        return self._say(
-            Step.UNMASK,
-            pack_entries(
-                {v: held[shamir.SIZE :] if v in in_sum else held[: shamir.SIZE] for v, held in self._held.items()}
-            ),
-        )
+        shares = {v: held[shamir.SIZE :] if v in in_sum else held[: shamir.SIZE] for v, held in self._held.items()}
+        # What the list makes superfluous: there is one list an epoch, so that nothing more is ever told.
+        back = self._excess[: taken_back(self.terms.levels, len(in_sum))].sum(axis=0, dtype=np.uint64)
+        return self._say(Step.UNMASK, back.astype("<u8").tobytes() + pack_entries(shares))
 
     def _require_quorum(self, who: Mapping[int, bytes]) -> None:
         if self.member not in who:
@@ -208,7 +212,7 @@ class SumClient:
         return self.terms.bound(self.epoch, b"survivors" + pack_members(self._survivors))
 
     def _say(self, step: Step, body: bytes) -> SumMessage:
-        return SumMessage(self.member, self.epoch, step, body)
+        return SumMessage(self.member, self.epoch, step, body, RETURNING if step == Step.UNMASK else FORMAT)
 
 
 def announced(terms: MaskTerms, epoch: int, member: int, keys: bytes) -> bytes:

@@ -2,6 +2,9 @@
 
 magic "FS" · format version · step · member · epoch                                        (20 bytes, little endian)
 then what the step says; members are numbers of eight bytes, lists have their length before them
+
+In format 1 a client's last step had shares only. In format 2, of that step alone, the noise that it takes back stands
+before them. A coordinator takes both.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from enum import IntEnum
 
 from fedbandit.errors import FedbanditError
 
-FORMAT = 1
+FORMAT, RETURNING = 1, 2
 _HEADER = struct.Struct("<2sBBQQ")
 _COUNT = struct.Struct("<I")
 _MEMBER = struct.Struct("<Q")
@@ -42,32 +45,29 @@ class SumMessage:
     epoch: int
     step: Step
     body: bytes
-
-
-def is_sum_message(data: bytes) -> bool:
-    """Whether these bytes belong to a secure sum."""
-    return data[:2] == b"FS"
+    format: int = FORMAT
 
 
 def encode_step(message: SumMessage) -> bytes:
     """The message as bytes."""
-    return _HEADER.pack(b"FS", FORMAT, message.step, message.member, message.epoch) + message.body
+    return _HEADER.pack(b"FS", message.format, message.step, message.member, message.epoch) + message.body
 
 
 def decode_step(data: bytes) -> SumMessage:
     """The message that `data` encodes; anything else is refused with a sentence.
 
     >>> decode_step(encode_step(SumMessage(3, 7, Step.AGREE, b"signature")))
-    SumMessage(member=3, epoch=7, step=<Step.AGREE: 7>, body=b'signature')
+    SumMessage(member=3, epoch=7, step=<Step.AGREE: 7>, body=b'signature', format=1)
     """
     if len(data) < _HEADER.size:
         raise FedbanditError(f"The message has {len(data)} bytes, but a header of a secure sum has {_HEADER.size}.")
     magic, version, step, member, epoch = _HEADER.unpack_from(data)
-    if magic != b"FS" or version != FORMAT:
-        raise FedbanditError(f"The message starts with {magic!r} format {version}, expected b'FS' format {FORMAT}.")
+    newest = RETURNING if step == Step.UNMASK else FORMAT
+    if magic != b"FS" or not FORMAT <= version <= newest:
+        raise FedbanditError(f"The message starts with {magic!r} format {version}, expected b'FS' format {newest}.")
     if step not in list(Step):
         raise FedbanditError(f"The message is step {step} of a secure sum, expected 1 to {max(Step)}.")
-    return SumMessage(member, epoch, Step(step), data[_HEADER.size :])
+    return SumMessage(member, epoch, Step(step), data[_HEADER.size :], version)
 
 
 def pack_members(members: Sequence[int]) -> bytes:

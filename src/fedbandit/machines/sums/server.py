@@ -15,16 +15,17 @@ from fedbandit.errors import FedbanditError
 from fedbandit.machines.sums import shamir
 from fedbandit.machines.sums.client import ANNOUNCED, mask_purpose
 from fedbandit.machines.sums.masks import KEY, SEED, SIGNATURE, commitment, mask_pair, own_mask, stream
-from fedbandit.machines.sums.messages import Step, SumMessage, pack_entries, pack_members, unpack_entries
+from fedbandit.machines.sums.messages import RETURNING, Step, SumMessage, pack_entries, pack_members, unpack_entries
 from fedbandit.machines.sums.terms import MaskTerms
 
 
 class OpenedSum(NamedTuple):
-    """The sum modulo 2⁶⁴, and how many interactions each client in it has."""
+    """The sum modulo 2⁶⁴, how many interactions each client in it has, and who has taken excess noise back."""
 
     epoch: int
     words: NDArray[np.uint64]
     counts: Mapping[int, int]
+    returned: tuple[int, ...] = ()
 
 
 class SumServer:
@@ -39,6 +40,7 @@ class SumServer:
         self.failed = ""
         """Why this sum will never be opened, if it will not."""
         self._answers: dict[Step, dict[int, bytes]] = {step: {} for step in Step if step % 2}
+        self._returned: list[int] = []  # who takes noise back
 
     @property
     def over(self) -> bool:
@@ -54,7 +56,7 @@ class SumServer:
             raise FedbanditError(f"A coordinator does not take step {step.name} of a secure sum.")
         before = self._answers[step].get(member)
         if before is not None:
-            if before != message.body:
+            if before != self._whole(message):
                 raise FedbanditError(
                     f"Client {member} answered step {step.name} of epoch {self.epoch} twice, differently."
                 )
@@ -62,9 +64,15 @@ class SumServer:
         if self.over or step != self.step or member not in self.awaited:
             raise FedbanditError(f"Client {member} answers step {step.name} of epoch {self.epoch}, which is over.")
         self._check(message)
-        self._answers[step][member] = message.body
+        self._answers[step][member] = self._whole(message)
+        self._returned += [member] if message.format == RETURNING else []
         self.awaited.discard(member)
         return self.go_on() if not self.awaited else []
+
+    def _whole(self, message: SumMessage) -> bytes:
+        """What a step says; in format 1 no noise is taken back."""
+        without = message.step == Step.UNMASK and message.format != RETURNING
+        return bytes(8 * self.terms.words) + message.body if without else message.body
 
     def _check(self, message: SumMessage) -> None:
         """Refuse what no client that follows the protocol sends; nothing has changed then."""
@@ -80,7 +88,8 @@ class SumServer:
                 sizes = (len(unpack_entries(message.body).keys() ^ others), 0)
             case _:
                 held = self._answers[Step.SHARES].keys()
-                sizes = (len(unpack_entries(message.body, shamir.SIZE).keys() ^ held), 0)
+                shares = unpack_entries(self._whole(message)[8 * self.terms.words :], shamir.SIZE)
+                sizes = (len(shares.keys() ^ held), 0)
         if sizes[0] != sizes[1]:
             raise FedbanditError(f"Step {message.step.name} of client {message.member} does not fit this sum.")
 
@@ -126,7 +135,8 @@ class SumServer:
     def _open(self) -> None:
         """Take all masks off."""
         masked, t = self._answers[Step.MASKED], self.terms.threshold
-        told = {v: unpack_entries(body) for v, body in self._answers[Step.UNMASK].items()}
+        size = 8 * self.terms.words
+        told = {v: unpack_entries(body[size:]) for v, body in self._answers[Step.UNMASK].items()}
         who = sorted(told)[:t]
         weights = shamir.weights_at_zero([v + 1 for v in who])
         total = np.add.reduce([np.frombuffer(body, "<u8", offset=8) for body in masked.values()]).astype(np.uint64)
@@ -141,7 +151,9 @@ class SumServer:
             else:
                 self._take_off(total, secret, u, masked)
         counts = {u: int.from_bytes(body[:8], "little") for u, body in masked.items()}
-        self.opened = OpenedSum(self.epoch, total, counts)
+        for body in self._answers[Step.UNMASK].values():
+            total = total - np.frombuffer(body[:size], "<u8").astype(np.uint64)
+        self.opened = OpenedSum(self.epoch, total, counts, tuple(sorted(self._returned)))
 
     def _fits(self, secret: int, u: int, *, own: bool) -> bool:
         """Whether a secret that was put together is the one that a client has announced."""

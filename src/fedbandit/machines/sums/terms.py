@@ -16,6 +16,7 @@ class MaskTerms:
 
     A sum is opened over at least `quorum` of the `members`; `threshold` of them open it. With at most `colluding` of
     them on the coordinator's side, threshold > (members + colluding)/2 makes a second sum of an epoch impossible.
+    With as many members in a sum as levels[k] they take back k portions of their noise (`privacy.sum_terms`).
     """
 
     federation: bytes
@@ -23,6 +24,7 @@ class MaskTerms:
     members: int
     quorum: int
     colluding: int = 0
+    levels: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse sums that would hide nobody."""

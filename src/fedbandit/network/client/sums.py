@@ -16,9 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.sums.client import SumClient
 from fedbandit.machines.sums.masks import Identity
@@ -27,7 +24,7 @@ from fedbandit.machines.sums.terms import NO_CERTIFICATE, Acquaintances
 from fedbandit.messages import Contribution
 from fedbandit.network.client.connection import Address
 from fedbandit.network.client.durable import DurableClient
-from fedbandit.network.sums import STEP_SECONDS, mask_terms
+from fedbandit.network.sums import SESSION_HEADER, STEP_SECONDS, mask_terms, session_of
 
 POLL_SECONDS = 0.2
 _LENGTH = 4
@@ -121,17 +118,19 @@ class SumTalk:
         if to_send:  # what unmasks
             self._post(to_send[0])
 
-    def _contribution(self, epoch: int, included: int) -> tuple[int, NDArray[np.uint64]]:
+    def _contribution(self, epoch: int, included: int) -> Contribution:
         """What goes into the sum: in the store, as spent, before anything of it can leave."""
         with self.lock():
             made = self.durable.contribute(epoch, included)
         if not isinstance(made, Contribution):
             raise FedbanditError(f"This client has nothing more to contribute in epoch {epoch}: its budget is spent.")
-        return made.n, made.words
+        return made
 
     def _post(self, message: SumMessage | None) -> list[SumMessage]:
         body = b"" if message is None else encode_step(message)
-        headers = {**self.address.headers, "Content-Type": "application/octet-stream"}
+        durable = self.durable
+        session = session_of(durable.incarnation, durable.epoch, durable.nonce)
+        headers = {**self.address.headers, "Content-Type": "application/octet-stream", SESSION_HEADER: session}
         request = urllib.request.Request(
             f"{self.address.url}{self.address.path}/sums", data=body, headers=headers, method="POST"
         )

@@ -259,7 +259,12 @@ class Federation(RecordedFederation):
             )
         self._check_terms(name, envelope, message)
         applied = self.machine.applied.get(record.member, 0)
-        self._check(record, read, applied, at)
+        try:
+            self._check(record, read, applied, at)
+        except Refusal as refusal:
+            if refusal.kind == "session" and isinstance(message, Upload) and message.sums.n > 0:
+                self._note_copy(record, envelope, at, entries)
+            raise
         if isinstance(message, Upload | Restate) and message.sequence <= applied:
             record.verified = record.verified or message.sequence == applied
             record.last_heard = at
@@ -278,6 +283,12 @@ class Federation(RecordedFederation):
         except FedbanditError as error:
             raise Refusal("malformed" if isinstance(message, Join | Request) else "statistics", str(error)) from None
         return answers, moved or session != (record.incarnation, record.epoch, record.nonce, record.absent)
+
+    def _note_copy(self, record: MemberRecord, envelope: Envelope, at: float, entries: list[Entry]) -> None:
+        """A release was refused, and seen: where noise hides records, they have been released once more."""
+        if self.private and self.system.privacy.site == "client" and record.note_copy(envelope.nonce, at):
+            entries.append(Entry(kinds.COPY, at, record.name, numbers(envelope.nonce)))
+            self.events.append(Event("a copy has released a client's records again", {"client": record.name}))
 
     def _record(self, name: str, envelope: Envelope, message: Message, at: float, entries: list[Entry]) -> MemberRecord:
         """The record of a client; one that was a member before this store was restored becomes that member again."""
@@ -315,6 +326,13 @@ class Federation(RecordedFederation):
                 reborn = record.check_join(envelope, applied, at) or (bool(record.past) and not record.joined)
                 if reborn and self.system.privacy.contribution:
                     raise Refusal("session", f"Client {name!r} has lost its privacy ledger and may contribute no more.")
+                latest = self.last_sum_of(record.member)
+                if envelope.incarnation == record.incarnation and message.epoch < latest:
+                    raise Refusal(
+                        "session",
+                        f"Client {name!r} uses an old copy of its state: it has been in sums up to epoch "
+                        f"{message.epoch}, but contributed to that of epoch {latest}.",
+                    )
             case Upload():
                 record.check_session(envelope)
                 if message.sequence > applied + 1 and not record.verified:

@@ -204,11 +204,11 @@ class HostedFederation:
                 level = logging.WARNING if event.what in ("the store fails", "quarantine") else logging.INFO
                 log.log(level, event.what, extra={"federation": self.federation.name, **event.facts})
 
-    async def take_step(self, identity: Identity, body: bytes) -> list[bytes]:
+    async def take_step(self, identity: Identity, body: bytes, session: str) -> list[bytes]:
         """A client's step of a secure sum, or none; the steps that wait for it."""
         self.limit(identity.name)
         try:
-            steps = await self.do(self.sums.exchange, identity.name, body, now())
+            steps = await self.do(self.sums.exchange, identity.name, body, now(), session)
         except Refusal as refusal:
             self.refuse(identity.name, refusal)
             raise

@@ -16,6 +16,9 @@ _NUMBER = struct.Struct("<Q")
 FRAME, ENROLMENT, QUARANTINE, ROUND, TICK, ABSENT, SUSPENSION, DEPARTURE, READMISSION, SUSPICION, SUM = range(1, 12)
 """Kinds of entries. QUARANTINE is that of format 1, which has a reason and nobody who gave it."""
 
+COPY = 13
+"""An upload of a copy of a client's state was refused, and seen."""
+
 
 class Entry(NamedTuple):
     """Something that was accepted: when, from whom, and what."""

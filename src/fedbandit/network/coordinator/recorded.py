@@ -95,6 +95,7 @@ class RecordedFederation:
         self.activity = Activity()
         self.terms = [self.digest.hex()]
         self.rounds = self.rounds_kept = self.waited = 0
+        self.masked: dict[int, int] = {}  # member → the last epoch for which it sent masked numbers; not kept
         self.published = 0  # totals of a trusted coordinator that are in the store
         self.waited_in = -1  # the call whose answers were awaited at the last tick
         self._agree(wanted)
@@ -189,6 +190,8 @@ class RecordedFederation:
             self.mark_absent(entry.numbers(), at)
         elif entry.kind == kinds.SUM:
             self.take_sum(opened_of(entry.numbers()), at)
+        elif entry.kind == kinds.COPY:
+            self.register.record(name).note_copy(entry.numbers()[0], at)
         else:
             envelope, data = unseal(entry.rest)
             self.apply(self.register.record(name), envelope, decode(data), data, at)
@@ -273,7 +276,13 @@ class RecordedFederation:
             record = self.register.by_number[member]
             record.last_heard, record.uploads, record.releases = at, record.uploads + 1, record.releases + 1
             record.observations = n
-        return self._go_on(self.machine.take_sum(opened.epoch, opened.words, opened.counts), at)
+        return self._go_on(self.machine.take_sum(opened.epoch, opened.words, opened.counts, len(opened.returned)), at)
+
+    def last_sum_of(self, member: int) -> int:
+        """The last epoch to whose secure sum a member has contributed; 0 if to none."""
+        pool = self.machine.pool
+        included = 0 if pool is None or not pool.secure else pool.included.get(member, 0)
+        return max(included, self.masked.get(member, 0))
 
     def is_present(self, member: int) -> bool:
         """Whether an answer of this member is worth waiting for; one that never asked for an invitation has none."""

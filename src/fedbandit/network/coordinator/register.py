@@ -17,6 +17,11 @@ A session that has made more uploads than were applied is accepted, but nothing 
 is sent to it before it has repeated the last upload that was applied: a copy may have made other uploads of that
 number. If it cannot, because these were acknowledged by a store that has been lost since, it is asked what all its
 uploads amount to (`messages.Recall`), which takes the place of what there is.
+
+A copy that is refused may have sent an upload before it knew that, of records which its original releases too, with
+other noise. In a private federation that is one more life of the client (`MemberRecord.note_copy`), and composes. In
+secure sums a copy has not been in the last sum that its member was in, which its Join says: it is refused before it
+can contribute.
 """
 
 from __future__ import annotations
@@ -53,7 +58,8 @@ class MemberRecord:
     verified: bool = False
     """Whether the session is known to have the history that was applied. Until then nothing is acknowledged to it."""
     past: list[tuple[int, float]] = field(default_factory=list)
-    """The last incarnations that were given up, and when."""
+    """The last incarnations that were given up, and when; in a private federation also openings (by their nonce) of
+    copies whose uploads were refused, but have been seen: their noise is another one."""
     enrolled: float = 0.0
     """When it was invited first."""
     quarantined: str = ""
@@ -135,6 +141,13 @@ class MemberRecord:
         """An upload was applied."""
         self.chain = chain
         self.recent = [*self.recent[1 - REMEMBERED :], chain]
+
+    def note_copy(self, nonce: int, at: float) -> bool:
+        """An upload of this opening of a copy was refused, and seen; whether that was not known yet."""
+        if any(nonce == known for known, _ in self.past):
+            return False
+        self.past = [*self.past[1 - MOST_INCARNATIONS :], (nonce, at)]
+        return True
 
     def note_restatement(self, envelope: Envelope, n: int, releases: int) -> None:
         """All uploads so far were stated anew: from here the history goes on."""

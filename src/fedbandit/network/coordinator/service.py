@@ -55,6 +55,7 @@ from fedbandit.network.jsonable import to_json
 from fedbandit.network.refusal import Refusal, as_json
 from fedbandit.network.resolved import invitation as make_invitation
 from fedbandit.network.stores import NotOwner, StoreError
+from fedbandit.network.sums import SESSION_HEADER
 
 _LENGTH = struct.Struct("<I")
 BODY_SECONDS = 30.0
@@ -99,9 +100,8 @@ def make_app(host: Host) -> Starlette:
     async def sums(request: Request) -> Response:
         identity = identify(request, "client")
         hosted = host.hosted(request.path_params["federation"])
-        steps = await hosted.take_step(
-            identity, await body_of(request, hosted.sums.most_bytes, "application/octet-stream")
-        )
+        sent = await body_of(request, hosted.sums.most_bytes, "application/octet-stream")
+        steps = await hosted.take_step(identity, sent, request.headers.get(SESSION_HEADER, ""))
         body = b"".join(_LENGTH.pack(len(step)) + step for step in steps)
         return Response(body, media_type="application/octet-stream")
 

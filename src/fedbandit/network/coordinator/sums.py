@@ -7,12 +7,12 @@ and calls again under a new epoch.
 from __future__ import annotations
 
 from fedbandit.errors import FedbanditError
-from fedbandit.machines.sums.messages import SumMessage, decode_step
+from fedbandit.machines.sums.messages import Step, SumMessage, decode_step
 from fedbandit.machines.sums.server import SumServer
 from fedbandit.messages import Message
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.refusal import Refusal
-from fedbandit.network.sums import STEP_SECONDS, mask_terms
+from fedbandit.network.sums import STEP_SECONDS, mask_terms, session_of
 
 
 class SumDesk:
@@ -32,14 +32,16 @@ class SumDesk:
         world = self.federation.agreement.world
         return 64 + 8 * self.federation.dim * (self.federation.dim + 3) + 128 * world.n_clients
 
-    def exchange(self, name: str, body: bytes, at: float) -> list[SumMessage]:
-        """Take a client's step, if it sends one; the steps that wait for it."""
+    def exchange(self, name: str, body: bytes, at: float, session: str = "") -> list[SumMessage]:
+        """Take a client's step, if it sends one; the steps that wait for it. A session of a copy is refused."""
         federation = self.federation
         record = federation.register.record(name)
         if not federation.machine.secure_sums:
             raise Refusal("malformed", f"The federation {federation.name!r} has no secure sums.")
         if record.quarantined or not record.verified:
             raise Refusal("session", f"Client {name!r} has not joined, or is in quarantine, and is in no sum.")
+        if session and session != session_of(record.incarnation, record.epoch, record.nonce):
+            raise Refusal("session", f"Client {name!r} has joined with another state since: this one is in no sum.")
         self.look(at)
         if body:
             try:
@@ -54,6 +56,8 @@ class SumDesk:
                 self._say(self.server.receive(message), at)
             except FedbanditError as error:
                 raise Refusal("sum", str(error)) from None
+            if message.step == Step.MASKED:
+                federation.masked[record.member] = message.epoch
             self._settle(at)
         return self._waiting.pop(record.member, [])
 

@@ -1,0 +1,35 @@
+"""What each client of a private federation has spent."""
+
+from __future__ import annotations
+
+import math
+
+from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.coordinator.register import MemberRecord
+from fedbandit.privacy import PrivateStatistics
+from fedbandit.privacy.calibration import gaussian_epsilon
+from fedbandit.privacy.mechanism import distance
+
+
+def privacy_spent(federation: Federation, record: MemberRecord) -> dict[str, float]:
+    """The budget of a client, its releases, and the ε that they amount to if it stopped now, over all its lives.
+
+    A client that has lost its file begins a new stream, and may release the same records again (`Client.learn`): lives
+    compose, √lives for Gaussian noise (`privacy.account`), and so does a copy of its file whose uploads were seen.
+    Where each reward is noised by itself, each has the whole ε from the beginning.
+    """
+    claim, privacy = federation.system.guarantee, federation.system.privacy
+    lives = max(len(record.past) + record.joined, 1)
+    spent = lives * claim.epsilon if record.releases else 0.0
+    if isinstance(privacy, PrivateStatistics):
+        key = (id(privacy), record.member if len(privacy.mechanisms) > 1 else 0, record.releases, lives)
+        if key not in _SPENT:
+            mechanism = privacy.mechanism_of(record.member)
+            far = distance(mechanism, releases=min(record.releases, mechanism.n_max)) if record.releases else 0.0
+            _SPENT[key] = gaussian_epsilon(math.sqrt(lives) * far, claim.delta) if far else 0.0
+        spent = _SPENT[key]
+    budget = {"epsilon": claim.epsilon, "delta": claim.delta}
+    return {**budget, "releases": record.releases, "lives": lives, "spent": spent}
+
+
+_SPENT: dict[tuple[int, int, int, int], float] = {}
