@@ -60,7 +60,8 @@ class FaultyNetwork:
 
     rules = Rules()
 
-    def __init__(self, agreement: Agreement, seed: int, faults: Faults | None = None) -> None:
+    def __init__(self, agreement: Agreement, seed: int, faults: Faults | None = None, factors: bool = False) -> None:
+        self.factors = factors
         self.agreement = agreement
         self.faults = Faults() if faults is None else faults
         self.random = random.Random(seed)
@@ -195,6 +196,7 @@ class FaultyNetwork:
                 node.live = DurableClient(node.store, self.agreement, node.member, lambda: self.random.getrandbits(63))
             except Crash:
                 self.crashes += 1
+        node.live.machine.factors = self.factors
         self.oracle.note_uploads(node)
 
     def restart_coordinator(self) -> None:
