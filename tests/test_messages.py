@@ -20,8 +20,9 @@ from fedbandit.messages import (
     decode,
     encode,
     encoded_size,
+    is_a,
 )
-from fedbandit.sums import Sums
+from fedbandit.sums import FactoredSums, Sums, factored
 
 numbers = st.integers(0, 2**64 - 1)
 floats = st.floats(allow_nan=False, allow_infinity=False)
@@ -82,3 +83,36 @@ def test_other_versions_and_numbers_that_are_none_are_refused() -> None:
         decode(newer)
     with pytest.raises(FedbanditError, match="not finite"):
         decode(encode(Upload(1, 1, Sums(np.full((2, 2), np.nan), np.ones(2), 3), 0.5)))
+
+
+@given(st.integers(0, 2**32), st.integers(1, 12), st.integers(1, 5))
+def test_few_observations_are_a_factor_that_says_the_same(seed: int, d: int, n: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.5)
+    full = Sums(X.T @ X, X.T @ rng.uniform(-1, 1, n), n)
+    few = factored(full)
+    if not isinstance(few, FactoredSums):
+        return
+    assert 2 * n < d
+    np.testing.assert_allclose(few.V, full.V, atol=1e-11)
+    np.testing.assert_allclose(few.b, full.b, atol=1e-11)
+    assert few.c.size <= n
+    again = factored(Sums(few.V, few.b, n))
+    assert isinstance(again, FactoredSums)
+    np.testing.assert_allclose(again.L, few.L, atol=1e-5), "L follows from V"
+    upload = Upload(1, 2, few, 0.5)
+    data = encode(upload)
+    back = decode(data)
+    assert isinstance(back, Upload)
+    assert encode(back) == data
+    assert is_a(Upload, data)
+    assert len(data) < encoded_size(Upload, d)
+
+
+def test_most_few_observations_are_factors() -> None:
+    rng = np.random.default_rng(0)
+    made = 0
+    for _ in range(100):
+        X = rng.standard_normal((5, 25)) / 5
+        made += isinstance(factored(Sums(X.T @ X, X.T @ rng.uniform(-1, 1, 5), 5)), FactoredSums)
+    assert made > 95

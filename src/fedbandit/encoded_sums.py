@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
-from fedbandit.sums import BlockSums, Sums, in_blocks
+from fedbandit.sums import BlockSums, FactoredSums, Sums, in_blocks
 from fedbandit.types import Array
 
 COUNT = struct.Struct("<Q")
@@ -31,6 +31,25 @@ def statistics_scalars(dim: int) -> int:
     350
     """
     return dim * (dim + 1) // 2 + dim
+
+
+def factor_size(dim: int, rank: int) -> int:
+    """Bytes of statistics as a factor: n, c and L."""
+    return COUNT.size + 8 * rank * (dim + 1)
+
+
+def encode_factor(sums: FactoredSums) -> bytes:
+    """n, c, and L row by row."""
+    return COUNT.pack(sums.n) + sums.c.astype("<f8").tobytes() + sums.L.astype("<f8").tobytes()
+
+
+def decode_factor(data: bytes, dim: int, rank: int, start: int) -> FactoredSums:
+    """What `encode_factor` gave."""
+    (n,) = COUNT.unpack_from(data, start)
+    numbers = np.frombuffer(data, "<f8", rank * (dim + 1), start + COUNT.size).astype(np.float64)
+    if not (np.abs(numbers) < 1e150).all():  # squares are finite
+        raise FedbanditError("The message carries statistics that are not finite.")
+    return FactoredSums(numbers[rank:].reshape(dim, rank), numbers[:rank], n)
 
 
 def dim_of(scalars: int) -> int:

@@ -31,22 +31,25 @@ from fedbandit.encoded_sums import (
     all_blocks,
     blocks_in,
     decode_blocks,
+    decode_factor,
     decode_sums,
     dim_of,
+    encode_factor,
     encode_sums,
+    factor_size,
     statistics_scalars,
     sums_size,
 )
 from fedbandit.errors import FedbanditError
 from fedbandit.server_messages import FromServer, ToServer, joined_parts, parts_inside
-from fedbandit.sums import EXACT, Slack, Sums
+from fedbandit.sums import EXACT, FactoredSums, Slack, Sums
 
 FORMAT = 3
 READABLE = (2, 3)
 """Formats that are read: 2 has the same layout, and uploads of that format stand on another hash chain (`envelope`)."""
 _HEADER = struct.Struct("<2sBBIQQQd")
 _SLACK = struct.Struct("<6d")
-IN_BLOCKS, DATED = 32, 64
+IN_BLOCKS, DATED, FACTORED = 32, 64, 128
 """Added to the kind of a message: what its statistics look like."""
 
 
@@ -257,7 +260,8 @@ def encode(message: Message) -> bytes:
     """The message as bytes."""
     match message:
         case Upload(member, sequence, sums, known):
-            return _header(message, member, sequence, 0, on_grid(known), sums.b.shape[-1]) + _statistics(message)
+            rank = sums.c.size if isinstance(sums, FactoredSums) else 0
+            return _header(message, member, sequence, rank, on_grid(known), sums.b.shape[-1]) + _statistics(message)
         case Download(member, version, acknowledged, sums, slack, own):
             header = _header(message, member, version, acknowledged, float(own), sums.b.shape[-1])
             return header + _statistics(message) + _SLACK.pack(*slack)
@@ -304,11 +308,14 @@ def decode(data: bytes) -> Message:
     if not math.isfinite(real):
         raise FedbanditError(f"The message carries the number {real}, which is not finite.")
     if kind == FromServer.kind:
-        inside = map(decode, parts_inside(data[_HEADER.size :], {Upload.kind, Join.kind, Request.kind}))
+        kinds = {Upload.kind, Upload.kind + FACTORED, Join.kind, Request.kind}
+        inside = map(decode, parts_inside(data[_HEADER.size :], kinds))
         return FromServer(member, first, second, tuple(inside), real == 1.0)  # type: ignore[arg-type]
     if kind == ToServer.kind:
         inside = map(decode, parts_inside(data[_HEADER.size :], {Download.kind, Collect.kind, Threshold.kind}))
         return ToServer(member, first, tuple(inside), real == 1.0)  # type: ignore[arg-type]
+    if kind == Upload.kind + FACTORED:
+        return _decode_factored(data, dim, member, first, second, real)
     in_blocks, dated, marked = bool(kind & IN_BLOCKS), bool(kind & DATED), kind
     kind &= ~(IN_BLOCKS | DATED)
     if kind not in KINDS or (marked != kind and KINDS[kind] not in _MARKED):
@@ -370,7 +377,7 @@ def is_a(kind: type[Message], data: bytes) -> bool:
     >>> is_a(Join, encode(Join(3))), is_a(Join, encode(Receipt(3, 1)))
     (True, False)
     """
-    return len(data) > 3 and data[3] & ~(IN_BLOCKS | DATED) == kind.kind
+    return len(data) > 3 and data[3] & ~(IN_BLOCKS | DATED | FACTORED) == kind.kind
 
 
 def _header(message: Message, member: int, first: int = 0, second: int = 0, real: float = 0.0, dim: int = 0) -> bytes:
@@ -381,12 +388,21 @@ def _marks(message: Message) -> int:
     """What the kind says beside what kind it is."""
     if not isinstance(message, _MARKED):
         return 0
-    return IN_BLOCKS * (message.actions > 0) + DATED * (message.round is not None)
+    factored = FACTORED * (isinstance(message, Upload) and isinstance(message.sums, FactoredSums))
+    return IN_BLOCKS * (message.actions > 0) + DATED * (message.round is not None) + factored
 
 
 def _statistics(message: Upload | Download | Restate) -> bytes:
+    if isinstance(message, Upload) and isinstance(message.sums, FactoredSums):
+        return encode_factor(message.sums)
     date = b"" if message.round is None else COUNT.pack(message.round)
     return date + encode_sums(message.sums, message.actions)
+
+
+def _decode_factored(data: bytes, dim: int, member: int, sequence: int, rank: int, known: float) -> Upload:
+    if not 0 < rank <= dim or len(data) != _HEADER.size + factor_size(dim, rank):
+        raise FedbanditError(f"An Upload of dimension {dim} and rank {rank} cannot have {len(data)} bytes.")
+    return Upload(member, sequence, decode_factor(data, dim, rank, _HEADER.size), known)
 
 
 def _decode_slack(data: bytes) -> Slack:

@@ -64,6 +64,44 @@ class BlockSums(Sums):
         return sums
 
 
+class FactoredSums(Sums):
+    """V = LLᵀ and b = Lc, with L (d, r) of as many columns as V has rank: shorter, if observations were few."""
+
+    L: Array
+    c: Array
+
+    def __new__(cls, L: Array, c: Array, n: int) -> FactoredSums:
+        sums = super().__new__(cls, L @ L.T, L @ c, n)
+        sums.L, sums.c = L, c
+        return sums
+
+
+def factored(sums: Sums) -> Sums:
+    """The same statistics as a factor, if it is shorter and as exact; otherwise as they are.
+
+    L is the Cholesky factor of V without the columns of pivots that are zero: it follows from V, and tells no more.
+
+    >>> x = np.array([0.0, 3.0, 0.0, 4.0, 0.0])
+    >>> few = factored(Sums(np.outer(x, x), 2 * x, 1)); few.L.ravel(), few.c
+    (array([0., 3., 0., 4., 0.]), array([2.]))
+    """
+    V, b, n = sums
+    if type(sums) is not Sums or not 0 < 2 * n < b.size:
+        return sums
+    left, rest, largest = V.copy(), b.copy(), float(np.diagonal(V).max())
+    columns, c = list[Array](), list[float]()
+    for j in range(b.size):
+        if left[j, j] > 1e-11 * largest:
+            column = left[:, j] / np.sqrt(left[j, j])
+            column[:j] = 0.0
+            columns.append(column)
+            c.append(float(rest[j] / column[j]))
+            left -= np.outer(column, column)
+            rest -= c[-1] * column
+    exact = np.abs(left).max() <= 1e-12 * largest and np.abs(rest).max() <= 1e-12 * max(1.0, float(np.abs(b).max()))
+    return FactoredSums(np.stack(columns, axis=1), np.array(c), n) if exact and 0 < len(c) <= n else sums
+
+
 class Form(NamedTuple):
     """What statistics look like: one V of dim × dim, or one for each of so many actions.
 

@@ -14,6 +14,7 @@ import pytest
 import fedbandit as fb
 from fedbandit.engine.learner import draw_reward
 from fedbandit.environments.block import world_of
+from fedbandit.messages import FACTORED, Upload
 from fedbandit.network.coordinator.config import on_a_network
 from fedbandit.network.invitation import Agreement
 from fedbandit.state import pack
@@ -59,6 +60,21 @@ def test_invariants_hold_under_faults(system: str, keywords: dict[str, Any], par
         for node in network.nodes.values():
             assert node.live is not None
             assert not node.live.machine.outbox, f"seed {seed}: {node.name} still has uploads that nobody acknowledges"
+
+
+@pytest.mark.parametrize(("system", "keywords"), [SYSTEMS[1], SYSTEMS[5], SYSTEMS[8]])
+def test_uploads_of_few_observations_are_factors(system: str, keywords: dict[str, Any]) -> None:
+    """With the same faults as matrices; where releases are noised there are none."""
+    world = fb.World(n_clients=4, dim=9, horizon=10_000)
+    faults = Faults(backup=0.02, restore=0.005)
+    network = FaultyNetwork(on_a_network(Agreement(system, keywords, world)), 5, faults, factors=True)
+    kinds = set()
+    for _ in range(600):
+        network.step()
+        kinds |= {data[64 + 3] for _, source, _, data in network.flying if source}
+    network.drain()
+    network.check_all()
+    assert (Upload.kind + FACTORED in kinds) == ("privacy" not in keywords)
 
 
 def test_a_run_is_repeated_by_its_seed() -> None:

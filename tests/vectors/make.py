@@ -36,7 +36,7 @@ from fedbandit.network.refusal import Refusal
 from fedbandit.network.resolved import invitation
 from fedbandit.network.stores import MemoryStore
 from fedbandit.streams import Draw, policy_key
-from fedbandit.sums import Slack, Sums
+from fedbandit.sums import FactoredSums, Slack, Sums, factored
 from tests.vectors.client import CorpusClient
 from tests.vectors.run import FOLDER, _do, fields_of
 
@@ -412,6 +412,28 @@ def refusals() -> None:
     life.write()
 
 
+def factors() -> None:
+    """Uploads as factors."""
+    X = np.array([[0.0, 0.75, 0.0, 0.5, 0.0, 0.25], [0.0, 0.375, 0.5, 0.25, 0.0, 0.125]])
+    few = factored(Sums(X.T @ X, X.T @ np.array([0.5, -0.25]), 2))
+    assert isinstance(few, FactoredSums)
+    known = [Upload(3, 5, few, 0.5), Upload(0, 1, FactoredSums(few.L[:, :1], few.c[:1], 1), -1e300)]
+    entries = [{"kind": "Upload", "fields": fields_of(decode(encode(m))), "hex": encode(m).hex()} for m in known]
+    data = encode(known[0])
+    nan = np.array([np.nan]).tobytes()
+    refused = [
+        ("cut short", data[:-1]),
+        ("too long", data + b"\0"),
+        ("another rank", data[:24] + b"\x03" + data[25:]),
+        ("no rank", data[:24] + b"\0" + data[25:]),
+        ("a factor that is none", data[:48] + nan + data[56:]),
+        ("a download as a factor", data[:3] + b"\x84" + data[4:]),
+    ]
+    bad = [{"why": why, "hex": wrong.hex()} for why, wrong in refused]
+    what = "Uploads as factors, V = LLᵀ and b = Lc, and bytes that are none."
+    _write("factors", {"kind": "messages", "what": what, "needs": ["factors"], "messages": entries, "refused": bad})
+
+
 def messages() -> None:
     """Every message, and what is none."""
     sums = Sums(np.array([[1.5, 0.25], [0.25, 2.0]]), np.array([0.5, -1.0]), 3)
@@ -515,5 +537,6 @@ if __name__ == "__main__":
     for make in (asynchronous, counting, synchronous, queue, two_parts, restarts, downloads, recalled, ties, refusals):
         make()
     messages()
+    factors()
     draws()
     encodings()

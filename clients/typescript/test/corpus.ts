@@ -11,6 +11,7 @@ import { equal, near, ok, throws } from "./check.js";
 /** Capabilities of the corpus that this client skips, each with the reason. */
 export const CANNOT: Record<string, string> = {
   "two-part": "a model in two parts is refused with a sentence",
+  factors: "an option: uploads are sent as matrices, which every coordinator takes",
 };
 
 export function skipped(vector: any): string | null {

@@ -35,6 +35,7 @@ from fedbandit.machines.dated import Dated
 from fedbandit.machines.doubt import doubted
 from fedbandit.machines.mixing import mix
 from fedbandit.machines.on_top import OnTop
+from fedbandit.machines.stored import stored_upload
 from fedbandit.messages import (
     Collect,
     Contribution,
@@ -46,9 +47,7 @@ from fedbandit.messages import (
     Request,
     Threshold,
     Upload,
-    decode,
     encode,
-    encoded_size,
 )
 from fedbandit.model import Growing
 from fedbandit.privacy.noise import Source
@@ -60,7 +59,7 @@ from fedbandit.sharing import LocalModel, Sharing, prior_share
 from fedbandit.state import State, StateError, Varying, named, require_like
 from fedbandit.streams import Purpose, generator
 from fedbandit.structures.action_model import ActionModel
-from fedbandit.sums import Form, Sums, without
+from fedbandit.sums import Form, Sums, factored, without
 from fedbandit.system import System
 from fedbandit.world import World
 
@@ -92,6 +91,9 @@ class Exchange(Dated):
         self.exploring = False
         self.exhausted = False
         """Whether something could not leave because the privacy budget is spent."""
+        self.factors = False
+        """Whether uploads of few observations may travel as factors: the coordinator has said that it takes them."""
+        self._exact = system.privacy.perturbs == "nothing"
         self.outbox: dict[int, Upload] = {}
         self.sequence = 0
         """The number of the last upload."""
@@ -179,6 +181,8 @@ class Exchange(Dated):
         else:
             if self.stream is not None and sums.n > 0:
                 sums = self.stream.release(sums)
+            elif self.factors and self._exact and self.discount == 1:
+                sums = factored(sums)
             model.mark_sent()
         self.sequence += 1
         known = known_by(model, self.protocol, self._counts_only)
@@ -251,6 +255,7 @@ class Exchange(Dated):
         fresh = self.threshold
         self.restore(other.state())
         self.threshold = self._agreed = fresh
+        self.factors = other.factors
 
     def hear(self, message: Download, told: Sums) -> None:
         """Take what peers have told, given what this one told itself: as a download, but nothing is acknowledged."""
@@ -346,11 +351,11 @@ class Exchange(Dated):
 
     def varying(self) -> Varying:
         """The arrays of a state that depend on what has happened."""
-        uploads: Varying = {"upload.*": (np.uint8, (encoded_size(Upload, self.dim, dated=self.discount < 1),))}
+        uploads: Varying = {"upload.*": None}  # matrices or factors
         if isinstance(self._model, ActionModel):  # how much there is depends on how many actions were observed
             kept = {"model": self._model.varying(), "settled": self.form.varying("s")}
             blocks = {f"{part}.{name}": rule for part, rules in kept.items() for name, rule in rules.items()}
-            uploads = {"upload.*": None, **blocks}
+            uploads = {**uploads, **blocks}
         # A stream that an older version began may have another memory: it knows what to do.
         memory = {"coded", "memory"} & set({} if self.stream is None else self.stream.state())
         return {**uploads, **{f"stream.{name}": None for name in memory}}
@@ -371,9 +376,7 @@ class Exchange(Dated):
             self._served = header["served"][0], header["served"][1]
         uploads: dict[int, Upload] = {}
         for data in named(arrays, "upload.").values():
-            upload = decode(data.tobytes())
-            if not isinstance(upload, Upload):
-                raise StateError(f"The stored state has a {type(upload).__name__} where an Upload is expected.")
+            upload = stored_upload(data, self.form)
             uploads[upload.sequence] = upload
         if list(uploads) != header["not_downloaded"] or not uploads.keys() >= set(header["unacknowledged"]):
             raise StateError(f"The stored uploads are {list(uploads)}, but must be {header['not_downloaded']}.")

@@ -24,6 +24,8 @@ from typing import NamedTuple
 from fedbandit.errors import FedbanditError
 
 FORMAT = 2
+ACCEPTS = "x-fedbandit-accepts"
+"""The header in which a coordinator that opens a stream says what it takes beyond version 1: `factors`."""
 _ENVELOPE = struct.Struct("<2sBxIQQQ16s16s")
 _FIRST = struct.Struct("<2sBxIQQQQ")  # format 1
 SIZE = _ENVELOPE.size

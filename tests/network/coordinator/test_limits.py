@@ -15,7 +15,7 @@ from fedbandit.network.coordinator.limits import Limits, declared_noise
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import MemoryStore
-from fedbandit.sums import Sums
+from fedbandit.sums import FactoredSums, Sums, factored
 from tests.network.in_process import make_clients, run
 
 WORLD = fb.World(n_clients=3, dim=3, horizon=600)
@@ -84,3 +84,20 @@ def test_each_of_many_uploads_is_judged_as_if_it_were_alone(
     assert len(set(together)) >= 7
     monkeypatch.setattr("fedbandit.network.coordinator.limits.AT_ONCE", 1)
     assert together == list(map(str, limits.faults(uploads)))
+
+
+def test_a_factor_is_judged_as_its_matrix_is() -> None:
+    limits, rng = Limits(7, 1.0, 1.0, horizon=100), np.random.default_rng(0)
+    X = rng.standard_normal((3, 7))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    good = factored(Sums(X.T @ X, X.T @ np.array([1.0, -0.5, 0.9]), 3))
+    assert isinstance(good, FactoredSums)
+    for one, wrong in (
+        (good, ""),
+        (FactoredSums(2 * good.L, good.c, 3), "trace"),
+        (FactoredSums(good.L, 9 * good.c, 3), "rewards"),
+    ):
+        for sums in (one, Sums(*one)):
+            (fault,) = limits.faults([Upload(0, 1, sums, 0.0)])
+            assert (fault is None) == (not wrong)
+            assert wrong in str(fault)

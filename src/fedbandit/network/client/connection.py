@@ -24,6 +24,7 @@ from fedbandit.errors import FedbanditError
 from fedbandit.network.addresses import is_loopback
 from fedbandit.network.client.conversation import PROTOCOL, Conversation, Refused
 from fedbandit.network.client.node import DurableNode
+from fedbandit.network.envelope import ACCEPTS
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.resolved import accept
 from fedbandit.network.stores import StoreError
@@ -239,6 +240,8 @@ class Connection:
                     close_timeout=1.0,
                 ) as ws:
                     self.connected = True
+                    accepts = ws.response.headers.get(ACCEPTS, "") if ws.response is not None else ""
+                    self.client.machine.factors = "factors" in accepts.split()
                     await self._converse(ws)
             except Refused as refusal:
                 owner = refusal.owner

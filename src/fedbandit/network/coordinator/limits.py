@@ -15,7 +15,7 @@ from fedbandit.network.refusal import Refusal
 from fedbandit.privacy.bounds import chi_bound, gram_bound, reward_noise_bound
 from fedbandit.privacy.mechanism import Mechanism, noise_std
 from fedbandit.structures import GlobalLocal
-from fedbandit.sums import BlockSums, Form, Sums
+from fedbandit.sums import BlockSums, FactoredSums, Form, Sums
 from fedbandit.system import System
 from fedbandit.types import Array
 from fedbandit.world import World
@@ -93,6 +93,9 @@ class Limits:
         """Of each upload: why no observations can have led to it, if so. Their matrices are looked at together."""
         sentences = [self._fault(upload) for upload in uploads]
         sound = [k for k, upload in enumerate(uploads) if not sentences[k] and upload.sums.n > 0]
+        for k in [k for k in sound if isinstance(uploads[k].sums, FactoredSums)]:
+            sentences[k] = self._impossible_factor(uploads[k].sums)
+        sound = [k for k in sound if not isinstance(uploads[k].sums, FactoredSums)]
         left = [(k, block) for k in sound for block in _blocks(uploads[k].sums)]
         size = max(1, AT_ONCE // (self.dim + 1) ** 2)
         for first in range(0, len(left), size):
@@ -115,6 +118,19 @@ class Limits:
         most = n * self.bound**2
         if isinstance(upload.sums, BlockSums) and (trace := float(np.einsum("kii->", V))) > most * (1 + 1e-9):
             return f"The trace is {trace:.6g}, but {n} contexts allow at most {most:.6g}."
+        return ""
+
+    def _impossible_factor(self, sums: Sums) -> str:
+        """V = LLᵀ and b = Lc are possible if tr V ≤ n L² and ‖c‖² ≤ n B²: nothing has to be factorised."""
+        assert isinstance(sums, FactoredSums)
+        if self.gram > 0 or self.reward > 0 or math.isinf(self.reward_bound):
+            return self._impossible([sums])[0]
+        n, trace = sums.n, float(np.vdot(sums.L, sums.L))
+        most, largest = n * self.bound**2, n * self.reward_bound**2
+        if trace > most + 1e-9 * max(1.0, most):
+            return f"The trace is {trace:.6g}, but {n} contexts allow at most {most:.6g}."
+        if float(sums.c @ sums.c) > largest + 1e-9 * max(1.0, most, largest):
+            return f"The rewards cannot have been within ±{self.reward_bound:g}."
         return ""
 
     def _impossible(self, sums: Sequence[Sums]) -> list[str]:
