@@ -11,7 +11,7 @@ export class Refused extends FedbanditError {
   }
 
   get transient(): boolean {
-    return ["order", "rate", "weight", "unavailable"].includes(this.kind);
+    return ["order", "rate", "weight", "unavailable", "elsewhere"].includes(this.kind);
   }
 }
 

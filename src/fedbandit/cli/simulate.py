@@ -55,7 +55,8 @@ def run(options: argparse.Namespace) -> int:
     (spec,), (env_spec,) = specs
     system, env = spec(), env_spec()
     horizon = horizon_of(options, env.longest)
-    for note in env.notes if isinstance(env, Recorded) else ():
+    notes = env.notes if isinstance(env, Recorded) else ()
+    for note in notes if not options.json else ():
         print(f"fedbandit: {note}", file=sys.stderr)
     for path in filter(None, (options.save, options.checkpoint, options.plot)):
         require_writable(path)
@@ -83,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
         result.plot(figure.subplots())
         save_figure(figure, options.plot)
     if options.json:
-        print(json.dumps({**report, **likes}, allow_nan=False))
+        print(json.dumps({**report, **likes, **({"notes": notes} if notes else {})}, allow_nan=False))
     else:
         print(f"{report['system']} on {report['environment']}: {horizon:,} rounds, seed {options.seed}")
         for name in ("regret", "reward", "uploads", "downloads", "scalars", "bytes", "seconds"):

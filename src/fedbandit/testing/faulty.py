@@ -18,6 +18,7 @@ import numpy as np
 from fedbandit.messages import Download, Message, decode, encode
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.envelope import Frame, unseal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
@@ -57,6 +58,8 @@ NONE = Faults(loss=0, duplication=0, crash=0, partition=0, delay=0, silence=0)
 class FaultyNetwork:
     """Clients and a coordinator. `step` lets one thing happen; `drain` heals everything and delivers all there is."""
 
+    rules = Rules()
+
     def __init__(self, agreement: Agreement, seed: int, faults: Faults | None = None, factors: bool = False) -> None:
         self.factors = factors
         self.agreement = agreement
@@ -66,7 +69,7 @@ class FaultyNetwork:
         self.time = 0
         self.flying: list[tuple[int, str, str, bytes]] = []  # due, from, to, bytes; the coordinator is ""
         self.cut: set[str] = set()
-        self.coordinator_store = CrashingStore()
+        self.coordinator_store = self.make_store()
         self.coordinator: Federation | None = self._federation()
         self.oracle = Oracle(self.coordinator.dim)
         self.nodes: dict[str, Node] = {}
@@ -232,8 +235,12 @@ class FaultyNetwork:
 
     # How
 
+    def make_store(self) -> CrashingStore:
+        """The coordinator's."""
+        return CrashingStore()
+
     def _federation(self) -> Federation:
-        return Federation("f", self.agreement, self.coordinator_store, patience=3, snapshot_every=20)
+        return Federation("f", self.agreement, self.coordinator_store, 3, snapshot_every=20, rules=self.rules)
 
     def _plan_crash(self, node: Node) -> None:
         how = self.random.choice(["now", "before", "after"])

@@ -61,6 +61,8 @@ class Oracle:
         self.made = zero_sums(dim)
         """What all uploads amount to that were ever made."""
         self._observations = 0
+        self._of: dict[str, list[bytes]] = {}  # client → its uploads that were applied
+        self._numbers: dict[bytes, list[int]] = {}  # applied upload → numbers of its observations
         self._inside: dict[bytes, list[int]] = {}  # upload → numbers of its observations
         self._sent: dict[tuple[int, int, int], bytes] = {}  # member, incarnation, sequence → upload
 
@@ -108,6 +110,7 @@ class Oracle:
         made = [data] if isinstance(message, Upload) else [one for n, one in node.made.items() if n <= message.sequence]
         for one in made:  # a statement of all uploads applies those that were not
             if one in self._inside:
+                self._of.setdefault(node.client, []).append(one)
                 self._count(one)
 
     def _count(self, data: bytes) -> None:
@@ -116,8 +119,18 @@ class Oracle:
         twice = self.applied.intersection(numbers)
         assert not twice, f"observations {sorted(twice)} were applied twice"
         self.applied.update(numbers)
+        self._numbers[data] = numbers
         self.V += upload.sums.V
         self.b += upload.sums.b
+
+    def note_erased(self, node: Node) -> None:
+        """All that this client has uploaded is to be gone."""
+        for data in self._of.pop(node.client, []):
+            upload = decode(data)
+            assert isinstance(upload, Upload)
+            self.applied.difference_update(self._numbers.pop(data))
+            self.V -= upload.sums.V
+            self.b -= upload.sums.b
 
     def check(self, coordinator: Federation, nodes: list[Node]) -> None:
         """Raise AssertionError unless both sides of the federation agree with this account."""
