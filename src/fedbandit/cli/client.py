@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 
 from fedbandit.errors import FedbanditError, whole_number
+from fedbandit.privacy.private_statistics import TRUSTS
+from fedbandit.privacy.require import Require
 
 SUMMARY = "Drive simulated users against a coordinator."
 
@@ -28,7 +30,19 @@ def add_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--spread", type=float, default=0.2, metavar="S", help="how much tastes differ (default: 0.2)")
     command.add_argument("--seed", type=int, default=0, metavar="S", help="default: 0")
     command.add_argument("--first", type=int, default=0, metavar="I", help="number of the first user (default: 0)")
+    command.add_argument(
+        "--require-epsilon", type=float, metavar="ε", help="refuse a federation that claims a larger ε"
+    )
+    command.add_argument("--require-delta", type=float, metavar="δ", help="refuse a federation that claims a larger δ")
+    command.add_argument("--require-trust", choices=TRUSTS, help="refuse a federation that trusts anybody else")
     command.add_argument("--report", action="store_true", help="tell the live page about reward and regret")
+
+
+def _require(options: argparse.Namespace) -> Require | None:
+    """What clients insist on; None for what they do by themselves, where privacy is claimed."""
+    given = {name: getattr(options, f"require_{name}") for name in ("epsilon", "delta", "trust")}
+    given = {name: value for name, value in given.items() if value is not None}
+    return Require(**given) if given else None
 
 
 def run(options: argparse.Namespace) -> int:
@@ -60,6 +74,7 @@ def run(options: argparse.Namespace) -> int:
                     state=None if options.state is None else options.state / f"{options.name}-{i}.db",
                     ca=options.ca,
                     report=options.report,
+                    require=_require(options),
                 )
             )
             for i in numbers

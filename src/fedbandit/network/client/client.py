@@ -199,14 +199,15 @@ class Client:
             number = number_of(choice)
             self._take(number, reward, lambda: self._durable.observe(number, reward))
 
-    def redeem(self, reward: float, choice: Arm | str, features: ArrayLike) -> bool:
+    def redeem(self, reward: float, choice: Arm | str, features: ArrayLike, action: int | None = None) -> bool:
         """Learn the reward of the arm with these features in place of the one that was chosen, or after a long time.
 
         A service that keeps the features of its choices may wait for rewards for as long as it likes; one that
         overrules a choice says which arm was taken. Each is learnt once: False if it was before (of the last 50,000).
         """
         self._check_open()
-        number, x = number_of(choice), self._scaling.transform(np.atleast_2d(np.asarray(features)))[0]
+        row = np.atleast_2d(np.asarray(features))
+        number, x = number_of(choice), self._rows(row, None if action is None else [action])[0]
         if number in self._durable.redeemed:
             return False
         self._take(number, reward, lambda: self._durable.redeem(number, x, reward))
