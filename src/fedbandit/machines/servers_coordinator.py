@@ -32,7 +32,7 @@ from fedbandit.protocols.coordinator import not_taken
 from fedbandit.server_messages import FromServer, ToServer
 from fedbandit.sharing import NEVER, Groups
 from fedbandit.state import State, joined, parts_of, require_like
-from fedbandit.structures import FederatedClustering
+from fedbandit.structures import FederatedClustering, ReleasedPhases
 from fedbandit.sums import Sums
 from fedbandit.system import System
 from fedbandit.types import Ints
@@ -49,7 +49,7 @@ def local_servers(system: System, world: World) -> Ints | None:
     structure = system.structure
     if isinstance(structure, FederatedClustering):
         return structure.servers(world)
-    if structure.separate and world.server_of:
+    if isinstance(structure, ReleasedPhases) and world.server_of:
         return np.array(world.server_of, dtype=np.int64)
     return None
 

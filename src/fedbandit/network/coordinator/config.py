@@ -230,6 +230,8 @@ def _federation(name: str, table: dict[str, Any]) -> FederationConfig:
             table.get("reward_bound", 1.0),
             schema,
         )
+        known = "servers" not in table or agreement.servers is not None
+        require(known, "servers", table.get("servers"), f"left out: {agreement.system} has no local servers")
         return FederationConfig(
             on_a_network(agreement),
             table.get("round_seconds", 1.0),
