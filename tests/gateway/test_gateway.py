@@ -12,12 +12,14 @@ import pytest
 import fedbandit as fb
 from fedbandit.cli.main import main
 from fedbandit.environments import read_decision_log
+from fedbandit.environments.decision_log import DecisionLog
 from fedbandit.errors import FedbanditError
+from fedbandit.evaluation import evaluate_frozen
 from fedbandit.features import Features
 from fedbandit.gateway.events import Events
 from fedbandit.gateway.gateway import EventRefusal, Gateway
 from fedbandit.network.client.client import Client
-from fedbandit.network.invitation import Agreement
+from fedbandit.network.invitation import Agreement, Schema
 from fedbandit.network.stores import StoreError
 from tests.gateway.application import FEATURES, open_alone, tastes, visit
 from tests.network.servers import make_host, served
@@ -271,3 +273,35 @@ def test_settings_that_mean_nothing_are_refused(tmp_path: Path) -> None:
         Client(None, agreement=Agreement("async-linucb", world=fb.World(n_clients=1, dim=3, horizon=100)))
     with pytest.raises(FedbanditError, match="needs the URL of a coordinator"):
         Client(None)
+
+
+def test_one_model_for_each_action(tmp_path: Path) -> None:
+    features = Features(context={"age": {"number": [0, 1]}})
+    world = fb.World(n_clients=1, dim=features.dim, horizon=10_000, noise=0.5, actions=3)
+    agreement = Agreement("linucb", {"policy": "igw"}, world, schema=Schema.of(features))
+
+    def opened() -> Gateway:
+        client = Client(None, agreement=agreement, state=tmp_path / "c.db")
+        return Gateway(client, Events(tmp_path / "g.db"), decisions=DecisionLog(tmp_path / "log"))
+
+    gateway, rng, wins = opened(), np.random.default_rng(0), []
+    for t in range(400):
+        if t == 200:
+            gateway.close()
+            gateway = opened()
+        age = float(rng.random())
+        actions = [{"id": k} for k in (2, 0, 1)]
+        chosen = int(gateway.rank({"event_id": t, "actions": actions, "context": {"age": age}})["chosen"])
+        worth = tastes(age, 0.6)[chosen]
+        gateway.reward({"event_id": t, "reward": float(rng.random() < worth)})
+        wins.append(worth)
+    assert gateway.client.status()["observed"] == 400
+    assert np.mean(wins[-150:]) > 0.63  # random actions earn 0.56, the best 0.78
+    kind, sentence = refusal(gateway.rank, {"actions": [{"id": "book"}], "context": {"age": 0.5}})
+    assert (kind, sentence[:27]) == ("malformed", "There is no action 'book': ")
+    assert refusal(gateway.rank, {"actions": [{"id": 3}], "context": {"age": 0.5}})[0] == "malformed"
+    gateway.close()
+    log = read_decision_log(tmp_path / "log")
+    assert (log.n_decisions, log.n_actions) == (400, 3)
+    found = evaluate_frozen(fb.linucb(), log, greedy=True)
+    assert found.estimates[1].value > 0.56

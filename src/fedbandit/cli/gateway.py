@@ -26,6 +26,8 @@ def add_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--state", type=Path, metavar="FILE.db", help="where everything is kept (default: in memory)")
     command.add_argument("--features", type=Path, metavar="FILE", help=".json or .toml: what columns there are")
     command.add_argument("--dim", type=int, metavar="D", help="alone, without --features: numbers of an action")
+    command.add_argument("--actions", type=int, default=0, metavar="A",
+                         help="alone: one model for each of the actions 0 to A − 1 (default: one for all)")  # fmt: skip
     command.add_argument("--policy", default="igw", metavar="NAME", help="alone: how to choose (default: igw)")
     command.add_argument("--noise", type=float, default=0.5, metavar="S", help="alone: σ of rewards (default: 0.5)")
     command.add_argument("--reward-bound", type=float, default=1.0, metavar="R", help="alone: |reward| (default: 1)")
@@ -91,6 +93,7 @@ def open_gateway(options: argparse.Namespace) -> Gateway:
     from fedbandit.network.client.client import Client
 
     whole_number("--workers", options.workers)
+    whole_number("--actions", options.actions, 0)
     features = None if options.features is None else read_features(options.features)
     state = None if options.state is None else options.state.with_suffix(".client.db")
     keywords: dict[str, Any] = {"state": state, "out_of_range": options.out_of_range}
@@ -148,7 +151,7 @@ def _alone(options: argparse.Namespace, features: Features | None) -> Any:
     if (features is None) == (options.dim is None):
         raise FedbanditError("To learn alone a gateway needs --features FILE, or --dim for plain vectors.")
     dim = options.dim if features is None else features.dim
-    world = World(n_clients=1, dim=dim, horizon=10**6, noise=options.noise)
+    world = World(n_clients=1, dim=dim, horizon=10**6, noise=options.noise, actions=options.actions)
     schema = None if features is None else Schema.of(features)
     return Agreement("linucb", {"policy": options.policy}, world, reward_bound=options.reward_bound, schema=schema)
 

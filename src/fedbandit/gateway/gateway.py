@@ -84,6 +84,8 @@ class Gateway:
             self._within(client, default_reward, "default_reward")
         self.client, self.events, self.decisions, self.clock = client, events, decisions, clock
         self.features = _agreed(client, features)
+        self.actions = client.agreement.world.actions
+        """How many actions have a θ of their own: ids are their numbers then; 0: one θ, and any ids."""
         self.mode, self.explore, self.deadline, self.default_reward = mode, float(explore), deadline, default_reward
         self.remember = remember
         self.counts: Counter[str] = Counter()
@@ -116,11 +118,13 @@ class Gateway:
     def _decide(
         self, event_id: str, digest: bytes, ids: list[str], F: Array, taken: int | None, p: float | None
     ) -> dict[str, Any]:
+        numbers = [int(id) for id in ids] if self.actions else None
         try:
-            ranking = self.client.rank(F, explore=self.explore)
+            ranking = self.client.rank(F, actions=numbers, explore=self.explore)
         except FedbanditError as error:
             raise EventRefusal("malformed", str(error)) from None
         arm, at = ranking.arm, self.clock()
+        rows = F if numbers is None else np.column_stack([np.array(numbers, dtype=np.float64), F])
         chosen = int(arm) if taken is None else taken
         weight = None
         if taken is not None and p is not None and p < 1:
@@ -137,11 +141,11 @@ class Gateway:
         if self.decisions is not None:
             known = taken is not None or ranking.policy.randomness != "unknown"
             self.decisions.decided(
-                event_id, F, chosen, (arm.propensity if taken is None else p or 1.0), known=known,
-                policy=ranking.policy.name if taken is None else "caller", at=at,
+                event_id, rows, chosen, (arm.propensity if taken is None else p or 1.0), known=known,
+                policy=ranking.policy.name if taken is None else "caller", at=at, actions=self.actions,
             )  # fmt: skip
         self.events.add(
-            Event(event_id, at, deadline, digest, json.dumps(answer), arm.id, F[chosen], chosen == int(arm), weight)
+            Event(event_id, at, deadline, digest, json.dumps(answer), arm.id, rows[chosen], chosen == int(arm), weight)
         )
         self.counts["ranked"] += 1
         return answer
@@ -159,6 +163,10 @@ class Gateway:
         if len(set(ids)) < len(ids):
             twice = next(id for id, count in Counter(ids).items() if count > 1)
             raise EventRefusal("malformed", f"Action {twice!r} occurs twice.")
+        for id in ids if self.actions else ():
+            if not (id.isascii() and id.isdigit() and int(id) < self.actions and str(int(id)) == id):
+                sentence = f"There is no action {id!r}: each has a model of its own, numbered 0 to {self.actions - 1}."
+                raise EventRefusal("malformed", sentence)
         try:
             if self.features is not None:
                 empty: dict[str, Any] = {}
@@ -247,7 +255,10 @@ class Gateway:
             self.counts["expired"] += 1
 
     def _learn(self, event: Event, y: float, state: Literal["rewarded", "default"]) -> None:
-        self.client.redeem(y, event.choice, event.features)
+        if self.actions:
+            self.client.redeem(y, event.choice, event.features[1:], int(event.features[0]))
+        else:
+            self.client.redeem(y, event.choice, event.features)
         if self.decisions is not None:
             self.decisions.rewarded(event.event, y)
         self.events.move(event.event, state, y, self.clock())
