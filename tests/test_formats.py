@@ -22,9 +22,11 @@ from tests.fixtures.make_formats import (
     SYSTEM,
     facts_of_client,
     facts_of_coordinator,
+    facts_of_local_server,
     facts_of_peer,
     open_client,
     open_coordinator,
+    open_local_server,
     open_peer,
     open_simulation,
     read_journal,
@@ -87,6 +89,16 @@ def test_coordinators(path: Path) -> None:
     assert_facts(facts_of_coordinator(federation), path)
     federation.tick(0.0)
     assert open_coordinator(store).machine.gathered().n == federation.machine.gathered().n
+
+
+@pytest.mark.parametrize("path", files("local-server"), ids=lambda path: path.stem)
+def test_local_servers(path: Path) -> None:
+    store = store_of(path, "local-server")
+    server = open_local_server(store)
+    assert_facts(facts_of_local_server(server), path)
+    before = server.machine.server.observed
+    server.observe(server.select(1, np.eye(3)).number, 0.5)
+    assert open_local_server(store).machine.server.observed == before + 1
 
 
 @pytest.mark.parametrize("path", files("peer"), ids=lambda path: path.stem)

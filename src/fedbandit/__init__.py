@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from fedbandit.machines.client import ClientMachine
     from fedbandit.network.client.asynchronous import AsyncClient
     from fedbandit.network.client.client import Client
+    from fedbandit.network.client.local_server import LocalServer
+    from fedbandit.network.invitation import Agreement
     from fedbandit.network.peer.peer import Peer
     from fedbandit.presets import (
         async_linucb,
@@ -63,9 +65,11 @@ _NAMES = {
     "Result": "engine",
     "simulate": "engine",
     "FedbanditError": "errors",
+    "Agreement": "network.invitation",
     "Features": "features",
     "AsyncClient": "network.client.asynchronous",
     "Client": "network.client.client",
+    "LocalServer": "network.client.local_server",
     "Peer": "network.peer.peer",
     "Comparison": "studies.compare",
     "compare": "studies.compare",
@@ -78,6 +82,7 @@ _NAMES = {
 }
 
 __all__ = [
+    "Agreement",
     "AsyncClient",
     "Client",
     "ClientMachine",
@@ -85,6 +90,7 @@ __all__ = [
     "Features",
     "FedbanditError",
     "Guarantee",
+    "LocalServer",
     "Peer",
     "Require",
     "Result",

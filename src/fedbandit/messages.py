@@ -10,6 +10,8 @@ a given dimension d, so that a simulation can count the bytes it did not send:
 With `IN_BLOCKS` added to the kind, statistics are those of some actions, each with a θ of its own, and as long as there
 are blocks that are not zero; with `DATED`, the round in whose units they are (u64) stands before them.
 
+Messages of a local server (`server_messages`) carry messages of its users' models, each after its length.
+
 Statistics are counted as the papers do (one upload = 1, one download = 1), as scalars (b and the triangle of V), and as
 encoded bytes. Joining and receipts are not counted.
 """
@@ -39,6 +41,7 @@ from fedbandit.encoded_sums import (
     sums_size,
 )
 from fedbandit.errors import FedbanditError
+from fedbandit.server_messages import FromServer, ToServer, joined_parts, parts_inside
 from fedbandit.sums import EXACT, FactoredSums, Slack, Sums
 
 FORMAT = 3
@@ -214,14 +217,15 @@ class Restate:
     round: int | None = None
 
 
-Message: TypeAlias = (
+Plain: TypeAlias = (
     Join | Upload | Receipt | Download | Request | Collect | Ask | Tell | Threshold | Contribution | Recall | Restate
 )
+Message: TypeAlias = Plain | FromServer | ToServer
 KINDS: dict[int, type[Message]] = {
     k.kind: k
     for k in (
         *(Join, Upload, Receipt, Download, Request, Collect, Ask, Tell, Threshold),
-        *(Contribution, Recall, Restate),
+        *(Contribution, Recall, Restate, FromServer, ToServer),
     )
 }
 
@@ -284,6 +288,10 @@ def encode(message: Message) -> bytes:
             return _header(message, member, real=threshold)
         case Request(member, growth):
             return _header(message, member, real=growth)
+        case FromServer(member, sequence, phase, messages, report):
+            return _header(message, member, sequence, phase, float(report)) + joined_parts(map(encode, messages))
+        case ToServer(member, phase, messages, renewal):
+            return _header(message, member, phase, 0, float(renewal)) + joined_parts(map(encode, messages))
 
 
 def decode(data: bytes) -> Message:
@@ -299,6 +307,13 @@ def decode(data: bytes) -> Message:
         raise FedbanditError(f"The message starts with {magic!r} format {version}, expected b'FB' format {FORMAT}.")
     if not math.isfinite(real):
         raise FedbanditError(f"The message carries the number {real}, which is not finite.")
+    if kind == FromServer.kind:
+        kinds = {Upload.kind, Upload.kind + FACTORED, Join.kind, Request.kind}
+        inside = map(decode, parts_inside(data[_HEADER.size :], kinds))
+        return FromServer(member, first, second, tuple(inside), real == 1.0)  # type: ignore[arg-type]
+    if kind == ToServer.kind:
+        inside = map(decode, parts_inside(data[_HEADER.size :], {Download.kind, Collect.kind, Threshold.kind}))
+        return ToServer(member, first, tuple(inside), real == 1.0)  # type: ignore[arg-type]
     if kind == Upload.kind + FACTORED:
         return _decode_factored(data, dim, member, first, second, real)
     in_blocks, dated, marked = bool(kind & IN_BLOCKS), bool(kind & DATED), kind

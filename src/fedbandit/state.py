@@ -69,6 +69,10 @@ KINDS = {
         "The coordinator's state",
         "keep the store and {remedy}: its members have spent privacy on what it holds, and will not send it again",
     ),
+    "local-server": Kind(
+        "The local server's state",
+        "keep the file and {remedy}: a local server with a new file has lost what its users taught it, and its ledger",
+    ),
     "peer": Kind(
         "The peer's state",
         "keep the file and {remedy}: a peer with a new file has lost its privacy ledger, and its neighbours refuse it",
@@ -131,6 +135,7 @@ READERS: dict[tuple[str, int], Reader] = {
     ("client", 2): Reader(),
     ("coordinator", 1): Reader(),  # converted by network/coordinator/register.py
     ("coordinator", 2): Reader(),
+    ("local-server", 1): Reader(),
     ("peer", 1): Reader(_running_sums),
     ("peer", 2): Reader(),
     ("peer", 3): Reader(),  # with entries since the snapshot

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,12 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
+from fedbandit.network.coordinator.config import FederationConfig, ServerConfig
 from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.coordinator.host import Host
+from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import open_store
+from tests.network.conftest import PostgresServer
 from tests.network.servers import AGREEMENT, Coordinator, get_json
 from tests.network.test_kill import wait_until
 
@@ -80,10 +86,10 @@ def refusal(url: str) -> tuple[int, dict[str, Any]]:
         return refused.value.code, json.load(refused.value)
 
 
-def stored(url: str) -> tuple[np.ndarray, np.ndarray, int]:
+def stored(url: str, agreement: Agreement = AGREEMENT) -> tuple[np.ndarray, np.ndarray, int]:
     """The sums in the store, when nobody owns it any more."""
     with closing(open_store(url)) as store:
-        V, b, n = Federation("shops", AGREEMENT, store).machine.gathered()
+        V, b, n = Federation("shops", agreement, store).machine.gathered()
         return V, b, n
 
 
@@ -162,3 +168,47 @@ def refusal_in_time(url: str) -> tuple[int, dict[str, Any]]:
 def owner_term(url: str) -> int:
     with psycopg.connect(url, autocommit=True) as db:
         return int(db.execute("SELECT term FROM fedbandit_owners").fetchone()[0])
+
+
+def test_a_standby_with_another_configuration_is_refused(postgres_url: str) -> None:
+    def host(horizon: int) -> Host:
+        agreement = replace(AGREEMENT, world=replace(AGREEMENT.world, horizon=horizon))
+        return Host(ServerConfig({"shops": FederationConfig(agreement)}, store=postgres_url), address="http://a:1")
+
+    owner = host(10_000)
+    standby = host(10_000)
+    assert (owner.owners.states(), standby.owners.states()) == ({"shops": "owner"}, {"shops": "standby"})
+    with pytest.raises(fb.FedbanditError, match="is served by http://a:1 under another configuration"):
+        host(20_000)
+    for one in (standby, owner):
+        one.store.close()
+    host(20_000).store.close()  # when nobody has it, a sound change is taken
+
+
+def test_a_restart_of_postgresql_and_a_reload(tmp_path: Path) -> None:
+    server = PostgresServer()
+    try:
+        server.start()
+        url = server.database()
+        coordinator = Coordinator(tmp_path, url, "lease = 1")
+        service = Service([coordinator.start()], "c", tmp_path)
+        service.act()
+        server.end()
+        server.start()
+        service.act()
+        assert coordinator.process is not None
+        text = coordinator.config.read_text()
+        coordinator.config.write_text(text.replace("horizon = 10000", "horizon = 20000"))
+        os.kill(coordinator.process.pid, signal.SIGHUP)
+        wait_until(lambda: '"event": "reload"' in coordinator.log.read_text())
+        service.act()
+        coordinator.stop()
+        V, _, n = stored(url, replace(AGREEMENT, world=replace(AGREEMENT.world, horizon=20_000)))
+        waiting = service.client._durable.machine.model.pending()
+        assert n == service.n - waiting.n
+        np.testing.assert_allclose(V, service.V - waiting.V, atol=1e-9)
+        service.client.close()
+    finally:
+        coordinator.kill()
+        server.end()
+        shutil.rmtree(server.folder, ignore_errors=True)

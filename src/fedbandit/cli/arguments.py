@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
 from fedbandit.errors import FedbanditError, unknown
@@ -147,3 +148,13 @@ def unexpected(word: str, command: argparse.ArgumentParser) -> FedbanditError:
         return FedbanditError(f"{word!r} is one argument too many; name all systems together, before the flags.")
     known = [flag for action in command._actions for flag in action.option_strings]
     return unknown("flag", word.partition("=")[0], known)
+
+
+def token_in(path: Path | None) -> str | None:
+    """The token that a file holds, None without a file."""
+    if path is None:
+        return None
+    try:
+        return path.read_text().strip()
+    except OSError as error:
+        raise FedbanditError(f"{str(path)!r} cannot be read: {error.strerror}.") from None

@@ -47,6 +47,7 @@ def _require(options: argparse.Namespace) -> Require | None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve users, each so many times; print the result."""
+    from fedbandit.cli.arguments import token_in
     from fedbandit.cli.population import User
     from fedbandit.network.client.client import Client
 
@@ -54,12 +55,7 @@ def run(options: argparse.Namespace) -> int:
     whole_number("--interactions", options.interactions, 0)
     if options.token_file is not None and options.clients != 1:
         raise FedbanditError("A token is for one client: run one fedbandit client for each token.")
-    token = None
-    if options.token_file is not None:
-        try:
-            token = options.token_file.read_text().strip()
-        except OSError as error:
-            raise FedbanditError(f"{str(options.token_file)!r} cannot be read: {error.strerror}.") from None
+    token = token_in(options.token_file)
     if options.state is not None:
         options.state.mkdir(parents=True, exist_ok=True)
     numbers = range(options.first, options.first + options.clients)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import dataclasses
 import json
 import math
+import signal
 import socket
 import tempfile
 from pathlib import Path
@@ -16,6 +18,7 @@ from fedbandit.errors import FedbanditError
 if TYPE_CHECKING:
     import uvicorn
 
+    from fedbandit.network.coordinator.config import ServerConfig
     from fedbandit.network.coordinator.host import Host
 
 SUMMARY = "Run a coordinator: federations on a network, with a live page."
@@ -49,9 +52,13 @@ def run(options: argparse.Namespace) -> int:
         from fedbandit.network.logs import log_to_stderr
     except ImportError as error:
         raise FedbanditError(f"A coordinator needs {error.name}: pip install 'fedbandit[server]'.") from None
-    config = load_config(options.config)
-    given = {"port": options.port, "store": options.store, "fronts": options.fronts}
-    config = dataclasses.replace(config, **{key: value for key, value in given.items() if value is not None})
+
+    def configuration() -> ServerConfig:
+        given = {"port": options.port, "store": options.store, "fronts": options.fronts}
+        chosen = {key: value for key, value in given.items() if value is not None}
+        return dataclasses.replace(load_config(options.config), **chosen)
+
+    config = configuration()
     # Keys are looked for before the port is bound, and the port is bound before the store is opened, since a second
     # coordinator would wait there for the first one's lock.
     tls, credentials = tls_files(config), Credentials(config.keys)
@@ -71,7 +78,13 @@ def run(options: argparse.Namespace) -> int:
     most = host.owners.most_bytes()
 
     class Server(uvicorn.Server):
-        """Gives up its federations before it waits for connections to end, so that others go on at once."""
+        """Reads its configuration again at SIGHUP; at its end, gives up its federations before it waits for clients."""
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if hasattr(signal, "SIGHUP"):
+                loop = asyncio.get_running_loop()
+                loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(host.owners.reload_from(configuration)))
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             await host.owners.give_up()

@@ -23,7 +23,8 @@ def openapi(gateway: Gateway) -> dict[str, Any]:
         },
     }
     features, context = _features(gateway.features, gateway.client.given)
-    action = _object({"id": text, "features": features}, ["id"] if gateway.features else ["id", "features"])
+    bare = gateway.features is not None and not gateway.features.action
+    action = _object({"id": text, "features": features}, ["id"] if bare else ["id", "features"])
     estimate = {"anyOf": [_object(dict.fromkeys(("value", "low", "high"), number)), {"type": "null"}]}
     known = {"anyOf": [_object({**dict.fromkeys(("value", "low", "high"), number), "effective_events": number}),
                        {"type": "null"}]}  # fmt: skip

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Mapping
 from functools import partial
 
 from fedbandit.errors import FedbanditError
-from fedbandit.machines.exchange import Exchange
+from fedbandit.machines.exchange import Exchange, start_with
 from fedbandit.machines.link import Account
 from fedbandit.machines.local_server import AllServers, Server
 from fedbandit.machines.phases import ClusterCoordinator, Renewal, Report
 from fedbandit.messages import Collect, Download, Message, Request, Threshold, Upload
-from fedbandit.model import Model
+from fedbandit.policies import Policy
+from fedbandit.privacy.noise import Source
 from fedbandit.privacy.privacy import Releases
+from fedbandit.sharing import LocalModel
 from fedbandit.state import State, joined, parts_of
 from fedbandit.streams import Purpose, generator
 from fedbandit.structures import FederatedClustering
@@ -23,60 +26,149 @@ from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
 
-class ClusterServer(Server):
+class ExchangingServer(Server):
+    """A server whose models take part in a federation: each exchanges statistics like a client."""
+
+    exchanges: dict[int, Exchange]
+    """Each model's half of the federation, by the number that it has there."""
+
+    @abstractmethod
+    def member_of(self, user: int) -> int:
+        """The number of the model that a user's arms are scored with."""
+
+    def model_of(self, user: int) -> LocalModel:
+        """That of the user's local cluster, or its own."""
+        return self.exchanges[self.member_of(user)].model
+
+    def learn(self, user: int, x: Array, y: float) -> None:
+        """Learn."""
+        self.model_of(user).observe(x, y)
+
+    def speak(self, user: int) -> list[Message]:
+        """Let the user's model speak."""
+        return self.exchanges[self.member_of(user)].speak()
+
+    def receive(self, message: Message) -> list[Message]:
+        """Take a message from the coordinator to one of the models, and say what to send."""
+        if message.member not in self.exchanges:
+            raise FedbanditError(f"Client {message.member} is no model of this server.")
+        return self.exchanges[message.member].receive(message)
+
+
+class MemberServer(ExchangingServer):
+    """A server each of whose users has a model of its own, and is a member: what `ClientMachine` is for one user.
+
+    >>> import fedbandit as fb, numpy as np
+    >>> world = fb.World(n_clients=3, dim=2, horizon=100)
+    >>> server = MemberServer(np.arange(3), fb.async_linucb().told(world), world)
+    >>> [message.member for message in server.observe(server.select(1, np.eye(2)).number, reward=1.0)]
+    [1]
+    """
+
+    def __init__(
+        self,
+        users: Ints,
+        system: System,
+        world: World,
+        seed: int = 0,
+        *,
+        waiting: int = 10_000,
+        source: Source | None = None,
+    ) -> None:
+        super().__init__(users, system, world, seed, waiting=waiting, source=source)
+        self._explorer = system.explorer.told(world)
+        self._explores_again = partial(system.structure.explores_again, world)
+        drawn, sharing = None if source is None else (lambda _: source), system.sharing(world)
+        self.exchanges = {}
+        for i in self.users:
+            self.exchanges[i] = Exchange(i, system.model(world, i), system, world, seed, source=drawn)
+            start_with(self.exchanges[i], sharing)
+
+    def member_of(self, user: int) -> int:
+        """The user."""
+        return user
+
+    def chooser_of(self, user: int) -> Policy:
+        """The explorer while the user explores."""
+        explores = self.exchanges[user].exploring or self._explores_again(self._steps.get(user, 0))
+        return self._explorer if explores else self._policy
+
+    def state(self) -> State:
+        """Also exchanges."""
+        parts = {f"now.{i}": exchange.state() for i, exchange in self.exchanges.items()}
+        return joined({}, {"server": super().state(), **parts})
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        parts = parts_of(state)
+        super().restore(parts["server"])
+        for i, exchange in self.exchanges.items():
+            exchange.restore(parts[f"now.{i}"])
+
+
+class ClusterServer(ExchangingServer):
     """A server each of whose local clusters exchanges statistics like a client.
 
     Whenever local clusters are found anew they have noise streams of their own, numbered by `generation` (FCLUB builds
     its trees anew with every clustering).
+
+    Between its report and the renewal a server goes on with the clusters it has; what is observed then, those that it
+    has reported observe too. A simulation has no time in between, a network has.
     """
 
     def __init__(
-        self, server: int, users: Ints, system: System, world: World, seed: int = 0, *, waiting: int = 10_000
+        self,
+        server: int,
+        users: Ints,
+        system: System,
+        world: World,
+        seed: int = 0,
+        *,
+        waiting: int = 10_000,
+        source: Source | None = None,
     ) -> None:
-        super().__init__(system, world, seed, waiting=waiting)
+        super().__init__(users, system, world, seed, waiting=waiting, source=source)
         assert isinstance(system.structure, FederatedClustering)
         self.server, self._structure = server, system.structure
         self.serving = self._structure.local_clusters(system.as_seen(world), users, system.ridge)
-        self.generation = self._used = 1  # clusterings so far, and the one that is in use
+        self.generation = self.used = 1  # clusterings so far, and the one that is in use
         self._system, self._world, self._seed = system, world, seed
         self.exchanges = self._new_exchanges(self.serving.sums())
-        """Each local cluster's half of the federation."""
+        self.homes = self._found()
+        """The local cluster in use of each user."""
         self._next: dict[int, Exchange] = {}  # of local clusters that were reported, until the renewal comes
+
+    def _found(self) -> dict[int, int]:
+        return {user: group[0] for group in self.serving.groups() for user in group}
 
     def _new_exchanges(self, clusters: Mapping[int, Sums]) -> dict[int, Exchange]:
         """An exchange for each local cluster, all of whose observations have been sent."""
         return {r: self._exchange(r, self.generation, sums) for r, sums in clusters.items()}
 
     def _exchange(self, r: int, generation: int, sent: Sums | None = None) -> Exchange:
-        system, world = self._system, self._world
+        system, world, secure = self._system, self._world, self._source
         model = self._structure.model(world, r, system.ridge)
         if sent is not None and sent.n > 0:
             model.observe_sums(sent)
             model.mark_sent()
-        source = partial(generator, self._seed, Purpose.NOISE, r, generation)
-        return Exchange(r, model, system, world, self._seed, source=source)
+        simulated = partial(generator, self._seed, Purpose.NOISE, r, generation)
+        return Exchange(r, model, system, world, self._seed, source=simulated if secure is None else lambda _: secure)
 
-    def model_of(self, user: int) -> Model:
-        """That of the user's local cluster."""
-        return self.exchanges[self.serving.cluster_of(user)].model
+    def member_of(self, user: int) -> int:
+        """The user's local cluster."""
+        return self.homes[user]
 
-    def learn(self, user: int, x: Array, y: float) -> list[Message]:
-        """Learn, and let the local cluster speak."""
-        exchange = self.exchanges[self.serving.cluster_of(user)]
-        exchange.model.observe(x, y)
+    def learn(self, user: int, x: Array, y: float) -> None:
+        """Learn, in the local cluster and by itself."""
+        super().learn(user, x, y)
         self.serving.observe(user, x, y)
-        return exchange.speak()
+        if self._next:
+            self._next[self.serving.cluster_of(user)].model.observe(x, y)
 
-    def receive(self, message: Message) -> list[Message]:
-        """Take a message from the coordinator to one of the local clusters, and say what to send."""
-        if message.member not in self.exchanges:
-            raise FedbanditError(f"Client {message.member} is not a local cluster of server {self.server}.")
-        return self.exchanges[message.member].receive(message)
-
-    def begin_phase(self) -> Report:
-        """Find local clusters anew, and report all that was observed in each."""
+    def begin_phase(self, generation: int | None = None) -> Report:
+        """Find local clusters anew, and report all that was observed in each; by default as the next generation."""
         self.serving.regroup()
-        self.generation += 1
+        self.generation = self.generation + 1 if generation is None else generation
         clusters = self.serving.sums()
         self._next = self._new_exchanges(clusters)
         for r, exchange in self._next.items():
@@ -87,7 +179,7 @@ class ClusterServer(Server):
     def renew(self, renewal: Renewal) -> None:
         """Begin anew, with what the coordinator sends; or go on, if nothing has changed."""
         if renewal.downloads:
-            self.exchanges, self._used = self._next, self.generation
+            self.exchanges, self.used, self.homes = self._next, self.generation, self._found()
             for download in renewal.downloads:
                 self.receive(download)
         self._next = {}
@@ -97,7 +189,7 @@ class ClusterServer(Server):
         parts = {"server": super().state(), "users": self.serving.state()}
         parts |= {f"now.{r}": exchange.state() for r, exchange in self.exchanges.items()}
         parts |= {f"next.{r}": exchange.state() for r, exchange in self._next.items()}
-        generations = {"generation": self.generation, "used": self._used}
+        generations = {"generation": self.generation, "used": self.used}
         return joined({**generations, "now": list(self.exchanges), "next": list(self._next)}, parts)
 
     def restore(self, state: State) -> None:
@@ -105,12 +197,13 @@ class ClusterServer(Server):
         parts, header = parts_of(state), state.header
         super().restore(parts["server"])
         self.serving.restore(parts["users"])
-        self.generation, self._used = header["generation"], header["used"]
-        self.exchanges = {r: self._exchange(r, self._used) for r in header["now"]}
+        self.generation, self.used = header["generation"], header["used"]
+        self.exchanges = {r: self._exchange(r, self.used) for r in header["now"]}
         self._next = {r: self._exchange(r, self.generation) for r in header["next"]}
         for name, exchanges in (("now", self.exchanges), ("next", self._next)):
             for r, exchange in exchanges.items():
                 exchange.restore(parts[f"{name}.{r}"])
+        self.homes = self._found()
 
 
 class ServedClusters(AllServers[ClusterServer]):

@@ -19,6 +19,8 @@ from fedbandit.machines.client import Choice
 from fedbandit.machines.graph_noise import graph_noise
 from fedbandit.messages import Message
 from fedbandit.model import Model
+from fedbandit.policies import Policy
+from fedbandit.privacy.noise import Source, perturb
 from fedbandit.privacy.privacy import Releases
 from fedbandit.rewards import learnt, refused, reward_plan
 from fedbandit.sharing import NEVER
@@ -34,13 +36,27 @@ class Server(ABC):
 
     `system` has been told the world. A user's random numbers are its own: models are shared, and change hands. Of
     choices whose reward has not come the latest `waiting` are kept; they are numbered for all users of a server.
+    Noise for privacy is that of a simulation, unless `source` is given, as it must be on a network.
     """
 
-    def __init__(self, system: System, world: World, seed: int = 0, *, waiting: int = 10_000) -> None:
+    def __init__(
+        self,
+        users: Ints,
+        system: System,
+        world: World,
+        seed: int = 0,
+        *,
+        waiting: int = 10_000,
+        source: Source | None = None,
+    ) -> None:
+        self.users: list[int] = users.tolist()
+        """Their numbers in the world."""
         self.dim = world.dim + (world.actions > 0)  # of a context; with actions of their own, rows (action, features)
         self._policy = system.policy.told(system.as_seen(world))
         self._key = policy_key(seed)
-        self._rewards = reward_plan(system.privacy.reward_rule, seed)
+        rule = system.privacy.reward_rule
+        self._source, self._reward_scale = source, rule.scale
+        self._rewards = reward_plan(rule if source is None else rule._replace(scale=0.0), seed)
         self._steps: dict[int, int] = {}  # stream → arms chosen so far
         self._observed: dict[int, int] = {}  # stream → rewards learnt from so far
         self._chosen: dict[int, tuple[int, Array]] = {}
@@ -52,8 +68,16 @@ class Server(ABC):
         """What the user's arms are scored with now."""
 
     @abstractmethod
-    def learn(self, user: int, x: Array, y: float) -> list[Message]:
-        """Learn from one observation, and say what to send."""
+    def learn(self, user: int, x: Array, y: float) -> None:
+        """Learn from one observation without saying anything."""
+
+    def speak(self, user: int) -> list[Message]:  # noqa: ARG002
+        """What to send after an observation of a user."""
+        return []
+
+    def chooser_of(self, user: int) -> Policy:  # noqa: ARG002
+        """The policy that makes a user's next choice."""
+        return self._policy
 
     def stream_of(self, user: int) -> int:
         """Whose random streams this user's choices and rewards take."""
@@ -63,7 +87,7 @@ class Server(ABC):
         """Choose one of the arms, given as a (K, d) array of contexts, for a user."""
         stream = self.stream_of(user)
         step = self._steps.get(stream, 0)
-        a = self._policy.choose(self.model_of(user), arms, Draw(self._key, stream, step))
+        a = self.chooser_of(user).choose(self.model_of(user), arms, Draw(self._key, stream, step))
         self._steps[stream] = step + 1
         self._choices += 1
         self._chosen[self._choices] = user, arms[a].copy()
@@ -71,14 +95,39 @@ class Server(ABC):
             del self._chosen[next(iter(self._chosen))]
         return Choice(self._choices, a)
 
+    def await_reward(self, choice: int, user: int, x: Array) -> None:
+        """After a crash: a choice that is on record."""
+        stream = self.stream_of(user)
+        self._steps[stream] = self._steps.get(stream, 0) + 1
+        self._choices = max(self._choices, choice)
+        self._chosen[choice] = user, x
+        if len(self._chosen) > self._waiting:
+            del self._chosen[next(iter(self._chosen))]
+
+    def number_choices_from(self, number: int) -> None:
+        """The next choice gets the number after this one."""
+        self._choices = number
+
+    def waits_for(self, choice: int) -> tuple[int, Array] | None:
+        """The user and the context of a choice whose reward has not come."""
+        return self._chosen.get(choice)
+
+    def forget(self, choice: int) -> None:
+        """The reward of this choice will never come."""
+        self._chosen.pop(choice, None)
+
     def observe(self, choice: int, reward: float) -> list[Message]:
         """Learn the reward of a choice, and say what to send."""
         if choice not in self._chosen:
             raise FedbanditError(f"Choice {choice} is not waiting for a reward.")
-        user, x = self._chosen[choice]
-        y = self.perceive(user, number(reward, "reward", "a finite number"))
-        del self._chosen[choice]
-        return self.learn(user, x, y)
+        user, _ = self._chosen[choice]
+        return self.take(choice, self.perceive(user, number(reward, "reward", "a finite number")))
+
+    def take(self, choice: int, y: float) -> list[Message]:
+        """Learn a choice's reward as it was perceived, and say what to send."""
+        user, x = self._chosen.pop(choice)
+        self.learn(user, x, y)
+        return self.speak(user)
 
     def perceive(self, user: int, reward: float) -> float:
         """The reward to learn from: in range, and noised where that is the mechanism. Ask once for each reward."""
@@ -87,8 +136,15 @@ class Server(ABC):
         y = learnt(self._rewards, reward, stream, step)
         if math.isnan(y):
             raise refused(self._rewards, reward)
-        self._observed[stream] = step + 1
+        if self._source is not None and self._reward_scale > 0:
+            y = float(perturb(self._source, "laplace", np.array(y), self._reward_scale))
+        self.count_reward(user)
         return y
+
+    def count_reward(self, user: int) -> None:
+        """A reward of this user has been perceived; after a crash, one that is on record."""
+        stream = self.stream_of(user)
+        self._observed[stream] = self._observed.get(stream, 0) + 1
 
     @property
     def observed(self) -> int:
@@ -136,8 +192,17 @@ class LocalServer(Server):
     ([], [[0, 1, 2]])
     """
 
-    def __init__(self, users: Ints, system: System, world: World, seed: int = 0, *, waiting: int = 10_000) -> None:
-        super().__init__(system, world, seed, waiting=waiting)
+    def __init__(
+        self,
+        users: Ints,
+        system: System,
+        world: World,
+        seed: int = 0,
+        *,
+        waiting: int = 10_000,
+        source: Source | None = None,
+    ) -> None:
+        super().__init__(users, system, world, seed, waiting=waiting, source=source)
         noise = graph_noise(system, world, seed)
         self.serving = system.structure.serve(system.as_seen(world), users, system.ridge, noise)
 
@@ -149,10 +214,9 @@ class LocalServer(Server):
         """What the structure gives."""
         return self.serving.model(user)
 
-    def learn(self, user: int, x: Array, y: float) -> list[Message]:
+    def learn(self, user: int, x: Array, y: float) -> None:
         """Learn at once; there is nothing to send."""
         self.serving.observe(user, x, y)
-        return []
 
     def state(self) -> State:
         """Also the models."""

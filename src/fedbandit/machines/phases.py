@@ -39,6 +39,8 @@ class Report:
     server: int
     phase: int
     clusters: Mapping[int, Sums]
+    absent: bool = False
+    """Whether the server has not reported: this is what it had uploaded, and its local clusters go on as they are."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,17 @@ class Renewal:
 
 
 class ClusterCoordinator:
-    """The coordinator of local clusters: within a phase the protocol's, whose members they are."""
+    """The coordinator of local clusters: within a phase the protocol's, whose members they are.
 
-    def __init__(self, system: System, world: World) -> None:
+    If it `keeps` each local cluster's sums apart, a phase can begin without a server that does not report (`stand_in`).
+    """
+
+    def __init__(self, system: System, world: World, *, keeps: bool = False) -> None:
         assert isinstance(system.structure, FederatedClustering)
         refuse_thresholds_by_client(system.protocol)
         self._system, self._world, self._rule = system, world, system.structure
         self._noise = system.pool_noise()
+        self._keeps = keeps
         self._server_of = system.structure.servers(world)
         self._reports: dict[int, Report] = {}
         nothing = {int(i): zero_sums(world.dim) for i in np.unique(self._server_of, return_index=True)[1]}
@@ -65,6 +71,7 @@ class ClusterCoordinator:
         self.within: Coordinator = self._new_phase()
         """The coordinator within a phase."""
         self.within.begin(nothing)
+        self.within.sent[:] = 0  # there is nothing to send
 
     def _new_phase(self) -> Coordinator:
         group_of = np.full(self._world.n_clients, -1)
@@ -77,6 +84,8 @@ class ClusterCoordinator:
                 f"{type(system.structure).__name__} with {type(system.protocol).__name__} is refused: this protocol "
                 "has no coordinator, but local clusters of different servers share through one."
             )
+        if self._keeps:
+            machine.keep_contributions()
         return machine
 
     def groups(self) -> list[list[int]]:
@@ -102,13 +111,28 @@ class ClusterCoordinator:
         label = dict(zip(clusters, self._merge(clusters).tolist(), strict=True))
         if label == self._label:  # local clusters only ever come apart, so their numbers say who is in them
             return [Renewal(each.server, each.phase, ()) for each in reports]
-        self._label = label
+        self._label, before = label, self.within
         self.within = self._new_phase()
+        self.within.version = before.version  # local clusters of a server that is absent know those
+        goes_on = [r for each in reports if each.absent for r in each.clusters]
+        self.within.applied = {r: n for r, n in before.applied.items() if r in goes_on}
         downloads: dict[int, list[Download]] = {each.server: [] for each in reports}
         for message in self.within.begin(clusters):
             assert isinstance(message, Download)
             downloads[int(self._server_of[message.member])].append(message)
         return [Renewal(each.server, each.phase, tuple(downloads[each.server])) for each in reports]
+
+    def clusters_of(self, server: int) -> list[int]:
+        """The local clusters of a server."""
+        return [r for r in self._label if self._server_of[r] == server]
+
+    def stand_in(self, server: int, phase: int) -> Report:
+        """For a server that does not report: what its local clusters have uploaded, unless it is set aside."""
+        kept = self.within.contributions
+        assert kept is not None, "a phase waits for all servers, unless each local cluster's sums are kept"
+        nothing = zero_sums(self._world.dim)
+        clusters = {r: nothing if kept.aside[r] else kept.sums_of(r) for r in self.clusters_of(server)}
+        return Report(server, phase, clusters, absent=True)
 
     def _merge(self, clusters: Mapping[int, Sums]) -> Ints:
         """The global cluster of each local one; noisy sums are made usable first."""

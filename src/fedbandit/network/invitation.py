@@ -19,11 +19,13 @@ import numpy as np
 
 from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
 from fedbandit.features import Features
+from fedbandit.machines.servers_coordinator import local_servers
 from fedbandit.network.jsonable import from_json, to_json
 from fedbandit.presets import PRESETS
 from fedbandit.privacy import PRIVACIES, Privacy
 from fedbandit.structures import Everyone
 from fedbandit.system import System
+from fedbandit.types import Ints
 from fedbandit.world import World
 
 _FOUND_OUT = ("mixing", "estimators", "spectrum", "measured_bound")
@@ -71,6 +73,17 @@ class Agreement:
             raise
         except (TypeError, ValueError) as error:
             raise FedbanditError(f"{self.system} cannot be made with {dict(self.keywords)}: {error}.") from None
+
+    @property
+    def servers(self) -> Ints | None:
+        """The local server of each user, if it is local servers that take part; None if it is clients."""
+        return local_servers(self.build(), self.world)
+
+    @property
+    def places(self) -> int:
+        """How many nodes can take part: clients, or local servers."""
+        servers = self.servers
+        return self.world.n_clients if servers is None else int(servers.max()) + 1
 
     def as_json(self) -> dict[str, Any]:
         """Plain values. Two agreements are the same if these are."""

@@ -27,6 +27,7 @@ from fedbandit.sharing import LocalModel, Share, prior_share
 from fedbandit.streams import policy_key
 from fedbandit.structures.action_model import ActionModel
 from fedbandit.structures.two_part_model import TwoPartModel
+from fedbandit.types import Ints
 
 VERSIONS = (1,)
 """Versions of the protocol that are spoken."""
@@ -40,7 +41,9 @@ def client_terms(agreement: Agreement, member: int) -> dict[str, Any]:
     >>> terms["capabilities"], terms["trigger"]
     (['growth', 'ridge', 'ucb', 'upload'], {'kind': 'growth', 'threshold': 0.6931471805599453})
     """
-    system, world = agreement.build(), agreement.world
+    system, world, servers = agreement.build(), agreement.world, agreement.servers
+    if servers is not None:
+        return _server_terms(agreement, np.flatnonzero(servers == member))
     machine = ClientMachine(member, system, world, agreement.seed)
     rule, model = system.privacy.reward_rule, _model(machine.model)
     policy, explorer = (
@@ -83,6 +86,18 @@ def client_terms(agreement: Agreement, member: int) -> dict[str, Any]:
             "known": known,
             "privacy": privacy,
             "prior": None if prior is None else _share(prior),
+        }
+    )
+    return plain
+
+
+def _server_terms(agreement: Agreement, users: Ints) -> dict[str, Any]:
+    """All that a local server is told beside the agreement: there is one in Python only."""
+    plain: dict[str, Any] = to_json(
+        {
+            "capabilities": ["local-server"],
+            "contexts": {"length": agreement.world.dim, "norm": agreement.world.bound},
+            "users": users,
         }
     )
     return plain

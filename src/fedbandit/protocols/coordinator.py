@@ -25,7 +25,7 @@ them back, let a member go, and be told what all uploads of a member amount to, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,8 @@ class Call(NamedTuple):
 class Coordinator(Contributing):
     """What coordinators have in common: statistics, versions of downloads, uploads applied, and calls."""
 
+    retracts: ClassVar[bool] = True  # whether each member's sums can be kept apart
+
     def __init__(self, sharing: Sharing, world: World, dim: int, ridge: float, noise: Noise | None = None) -> None:
         N = world.n_clients
         self.sharing = sharing
@@ -68,12 +70,10 @@ class Coordinator(Contributing):
         self.joined = np.zeros(N, dtype=np.bool_)
         self.sent = np.zeros(N, dtype=np.int64)  # the version of the last download of each
         self.mixed = np.zeros(N, dtype=np.bool_)  # whether that one had data of others
-        self.version = 0
-        self.epoch = 0  # the number of the last call
+        self.version = self.epoch = self.done = 0  # of the last download, call and `end_round`
         self.calls: dict[int, Call] = {}  # epoch → the call, until it is answered
         self.called_in = np.zeros(N, dtype=np.int64)  # the epoch in which each was last called
         self.owed: dict[int, int] = {}  # member → answers to calls from which it was excused
-        self.done = 0  # rounds, when `end_round` was last called
         self.privatise: Callable[[int], Privatiser | None] | None = None  # of a trusted coordinator
         self.streams: dict[int, Privatiser] = {}
         self.pool: Pool | None = None  # of everybody together, where one total is all that is noised
@@ -163,6 +163,8 @@ class Coordinator(Contributing):
         """Start with what members have released elsewhere: all of them join, and are sent their shares."""
         for member, sums in released.items():
             self.members.add(member, int(self.slot_of[member]), sums)
+            if self.contributions is not None:
+                self.contributions.add(member, sums)
         return self.send_shares(released)
 
     def welcome(self, message: Join) -> Messages:
@@ -326,12 +328,8 @@ class Coordinator(Contributing):
 
     def kept(self) -> dict[str, NDArray[Any]]:
         """The arrays that a state consists of, by name."""
-        members = self.members
         return {
-            "V": members.V,
-            "b": members.b,
-            "n": members.n,
-            "releases": members.releases,
+            **{name: getattr(self.members, name) for name in ("V", "b", "n", "releases")},
             "joined": self.joined,
             "sent": self.sent,
             "mixed": self.mixed,
@@ -365,6 +363,10 @@ class Coordinator(Contributing):
     def restore(self, state: State) -> None:
         """Go on from there."""
         require_like(state, self.state(), {"trusted.*": None, "pool.*": None, "lost.*": None})
+        self.take_back(state)
+
+    def take_back(self, state: State) -> None:
+        """Go on from a state that fits."""
         header, arrays = state
         if header["machine"] != type(self).__name__:
             raise StateError(f"The state is one of a {header['machine']}, expected a {type(self).__name__}.")

@@ -13,17 +13,11 @@ here, with the same `choice_key` in all of them.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
 import os
 import secrets
-import threading
 import time
-import weakref
-from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,10 +25,11 @@ from numpy.typing import ArrayLike
 from fedbandit.errors import FedbanditError
 from fedbandit.features import Features
 from fedbandit.network.client.choices import Arm, Exported, Ranking, id_of, is_token, number_of, sign, verify
-from fedbandit.network.client.connection import Address, Connection, require_one
+from fedbandit.network.client.connection import Address, require_one
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.client.features import OutOfRange, Scaling, as_agreed, rows_of
 from fedbandit.network.client.journal import stored_agreement
+from fedbandit.network.client.member import Member
 from fedbandit.network.client.noise_source import noise_source
 from fedbandit.network.client.options import decision_log, lasting_name, signing_key
 from fedbandit.network.invitation import Agreement
@@ -46,10 +41,8 @@ from fedbandit.types import Array
 if TYPE_CHECKING:
     from fedbandit.network.client.sums import SumTalk
 
-log = logging.getLogger("fedbandit.client")
 
-
-class Client:
+class Client(Member):
     """A member of a federation, on this device.
 
     `select` and `observe` work whether or not the coordinator can be reached; only the very first start needs it, to
@@ -108,6 +101,7 @@ class Client:
             else:
                 assert self._address is not None
                 agreed, member = stored_agreement(self._store) or self._address.invitation(timeout)
+            require_clients(agreed)
             intercept, longest = as_agreed(agreed.schema, intercept, longest)
             world = agreed.world
             self._scaling = Scaling(
@@ -121,11 +115,10 @@ class Client:
             self._store.close()
             raise
         self._decisions = decision_log(decisions, name if name is not None else f"member-{member}")
-        self._one_at_a_time = threading.RLock()  # for whatever touches the disk; select does not
         self.reward = 0.0
         self.facts: dict[str, float] = {}
         """For demonstrations, where the best arm is known: `regret` and `alone` are reported too."""
-        self._connection = Connection(self._durable, self._locked, self._address)
+        super().__init__(self._store, self._durable, self._address)
         if report:
             self._connection.report = self._report
         self._sums: SumTalk | None = None
@@ -133,15 +126,7 @@ class Client:
             from fedbandit.network.client.sums import SumKeys, SumTalk  # here: it needs the extra `secure`
 
             self._sums = SumTalk(self._durable, self._locked, self._address, SumKeys(state))
-        self._thread = threading.Thread(target=self._talk, name="fedbandit-client", daemon=True)
-        self._closed, self._process = False, os.getpid()
-        _open_clients.add(self)
-        self._thread.start()
-
-    @property
-    def agreement(self) -> Agreement:
-        """What all members of the federation have agreed on."""
-        return self._durable.agreement
+        self.start()
 
     @property
     def features(self) -> Features | None:
@@ -225,8 +210,7 @@ class Client:
                 self._decisions.rewarded(id_of(number), float(reward))
             to_send = self._durable.machine.sequence > before or self._durable.asking is not None
         if to_send:
-            self._connection.settled.clear()
-            self._connection.wake()
+            self.wake()
 
     def export(self, choice: Arm | str) -> str:
         """Hand a choice over as a token, with its context: any client with the same `choice_key` takes its reward.
@@ -252,15 +236,14 @@ class Client:
         X, y = self._rows(contexts, actions), np.asarray(rewards, dtype=np.float64)
         with self._locked():
             self._durable.learn(X, y)
-        self._connection.settled.clear()
-        self._connection.wake()
+        self.wake()
 
     # What is going on
 
     @property
     def problem(self) -> str | None:
         """A sentence if a person has to do something, None if all is well (being offline is well)."""
-        return self._connection.problem or (None if self._sums is None else self._sums.problem)
+        return super().problem or (None if self._sums is None else self._sums.problem)
 
     @property
     def acquaintances(self) -> dict[int, str]:
@@ -271,11 +254,6 @@ class Client:
     def guarantee(self) -> Guarantee:
         """What privacy holds for what leaves this client, and how its noise is drawn."""
         return self._durable.machine.guarantee
-
-    @property
-    def connected(self) -> bool:
-        """Whether the coordinator can be reached now."""
-        return self._connection.connected
 
     def status(self) -> dict[str, Any]:
         """Plain numbers: observed, pending, in the outbox, uploads made."""
@@ -298,17 +276,6 @@ class Client:
         with self._durable.lock:
             return self._durable.machine.model.theta.copy()
 
-    def flush(self, timeout: float = 10.0) -> bool:
-        """Wait until everything that was to be sent has been acknowledged; False if it takes too long."""
-        self._check_open()
-        with self._locked():
-            self._durable.flush()
-            waits = bool(self._durable.machine.outbox)
-        if waits:
-            self._connection.settled.clear()
-        self._connection.wake()
-        return not waits or self._connection.settled.wait(timeout)
-
     def erase(self, timeout: float = 60.0) -> dict[str, Any]:
         """Have everything that this client has uploaded erased at the coordinator, and its own state; a receipt.
 
@@ -324,45 +291,16 @@ class Client:
 
     def close(self) -> None:
         """Stop talking and close the state; what was not sent is sent when the state is opened again."""
-        if self._closed or os.getpid() != self._process:
-            return
-        self._closed = True
-        _open_clients.discard(self)
-        self._connection.close()
-        if self._sums is not None:
+        if self._sums is not None and not self._closed:
             self._sums.close()
-        self._thread.join(10.0)
-        try:
-            with self._locked():
-                self._durable.flush()
-        finally:
-            self._store.close()
-            if self._decisions is not None:
-                self._decisions.close()
-
-    def __enter__(self) -> Self:
-        """The client itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()
+        super().close()
+        if self._decisions is not None and os.getpid() == self._process:
+            self._decisions.close()
 
     # How
 
     def _rows(self, arms: ArrayLike, actions: ArrayLike | None) -> Array:
         return rows_of(self._scaling, arms, actions, self._durable.machine.actions)
-
-    def _check_open(self) -> None:
-        if os.getpid() != self._process:
-            raise FedbanditError(
-                "This client was opened before a fork, in another process: open one in each process, with a state of "
-                "its own."
-            )
-        if self._closed:
-            raise FedbanditError("The client has been closed.")
 
     @property
     def _terms(self) -> bytes:
@@ -373,36 +311,11 @@ class Client:
             raise FedbanditError("A token needs choice_key=…, a secret that all workers have.")
         return self._key
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        with self._one_at_a_time:
-            yield
-
-    def _talk(self) -> None:
-        try:
-            asyncio.run(self._connection.run())
-        except Exception as error:
-            self._connection.problem = f"The connection has a fault: {error}."
-            log.exception("the connection has a fault")
-
     def _report(self) -> dict[str, float]:
         return {"observed": float(self._durable.machine.observed), "reward": self.reward, **self.facts}
 
-    def _trouble(self, error: StoreError) -> None:
-        if self._connection.problem != str(error):
-            log.warning("%s What was observed is kept in memory.", error)
-        self._connection.problem = str(error)
 
-
-_open_clients: weakref.WeakSet[Client] = weakref.WeakSet()
-
-
-def _abandon_in_child() -> None:
-    """After a fork the child must not touch the parent's files, not even by closing them."""
-    for client in list(_open_clients):
-        client._store.abandon()
-    _open_clients.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_abandon_in_child)
+def require_clients(agreement: Agreement) -> None:
+    """Refuse a federation of local servers."""
+    if agreement.servers is not None:
+        raise FedbanditError("The members of this federation are local servers: use fb.LocalServer.")

@@ -23,7 +23,7 @@ from urllib.parse import quote, urlsplit
 from fedbandit.errors import FedbanditError
 from fedbandit.network.addresses import is_loopback
 from fedbandit.network.client.conversation import PROTOCOL, Conversation, Refused
-from fedbandit.network.client.durable import DurableClient
+from fedbandit.network.client.node import DurableNode
 from fedbandit.network.envelope import ACCEPTS
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.resolved import accept
@@ -184,7 +184,10 @@ class Connection:
     """Keeps one client in touch with its coordinator until it is closed."""
 
     def __init__(
-        self, client: DurableClient, lock: Callable[[], contextlib.AbstractContextManager[Any]], address: Address | None
+        self,
+        client: DurableNode[Any],
+        lock: Callable[[], contextlib.AbstractContextManager[Any]],
+        address: Address | None,
     ) -> None:
         self.client = client
         self.lock = lock

@@ -3,7 +3,7 @@
 | it has                                   | it sends                                       | and waits for        |
 |------------------------------------------|------------------------------------------------|----------------------|
 | just connected                           | its greeting, a Join                           | any Receipt          |
-| uploads that were not acknowledged       | the first of them (`DurableClient.outgoing`)   | its Receipt          |
+| uploads that were not acknowledged       | the first of them (`DurableNode.outgoing`)   | its Receipt          |
 | none of them, and greeted with some open | the greeting again: what was missed comes then | any Receipt          |
 | a request                                | it                                             | nothing              |
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Receipt, decode
-from fedbandit.network.client.durable import DurableClient
+from fedbandit.network.client.node import DurableNode
 from fedbandit.network.refusal import TRANSIENT
 
 PROTOCOL = "fedbandit.v1"
@@ -39,7 +39,7 @@ class Refused(FedbanditError):
 class Conversation:
     """One connection of a client."""
 
-    def __init__(self, client: DurableClient) -> None:
+    def __init__(self, client: DurableNode[Any]) -> None:
         self.client = client
         self.awaits: int | None = None
         """The upload whose receipt is awaited; 0: any receipt; None: nothing is."""

@@ -2,13 +2,9 @@
 
 Theory of operation
 -------------------
-The journal is a snapshot and the entries since. Whatever changes the machine is an entry: a choice, a reward, an
-upload, a message that was taken. Only an upload that carries noise for privacy is written as a snapshot, since the
-mechanism's own state has changed in ways that nothing else repeats.
-
-An upload is in the store, with its noise, before it can be sent, and the store has been told to survive a power cut
-(`outgoing`). From then on the same bytes are sent until they are acknowledged. Opening a state increments its epoch,
-in the store, before all else. Nothing here knows a network: `greeting` and `outgoing` give frames, `receive` takes one.
+That of every node (`node`). Whatever changes the machine is an entry: a choice, a reward, an upload, a message that was
+taken. Only an upload that carries noise for privacy is written as a snapshot, since the mechanism's own state has
+changed in ways that nothing else repeats.
 
 Threads: `select`, `forget` and `export` may be called at any time and never wait for the store; of the other methods
 the caller runs one at a time.
@@ -27,12 +23,11 @@ the caller runs one at a time.
 from __future__ import annotations
 
 import struct
-import threading
 from collections.abc import Callable
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fedbandit.errors import FedbanditError, number, require
 from fedbandit.machines.client import Choice, ClientMachine
@@ -42,7 +37,6 @@ from fedbandit.messages import (
     Message,
     Recall,
     Receipt,
-    Request,
     Restate,
     Threshold,
     Upload,
@@ -51,73 +45,54 @@ from fedbandit.messages import (
 )
 from fedbandit.network.client.choices import not_waiting
 from fedbandit.network.client.features import checked_log
-from fedbandit.network.client.journal import KIND, Journal
-from fedbandit.network.envelope import Envelope, Frame, extend, seal
+from fedbandit.network.client.journal import KIND
+from fedbandit.network.client.node import CHAIN, MADE, TOOK, DurableNode
+from fedbandit.network.envelope import Frame
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import Store
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.sum_stream import SumStream
-from fedbandit.state import State, require_like, restoring, unpack, unpack_entry
+from fedbandit.server_messages import FromServer
+from fedbandit.state import State, require_like
 from fedbandit.sums import add, arrays_of, sums_of
 from fedbandit.types import Array
 
 _CHOICE = struct.Struct("<BQQ")  # kind, number, arms chosen so far
 _REWARD = struct.Struct("<BQd")
-_CHOSEN, _REWARDED, _GONE, _MADE, _TOOK, _REDEEMED, _SENDING = 1, 2, 3, 4, 5, 6, 7
-_CHAIN = 16
+_CHOSEN, _REWARDED, _GONE, _REDEEMED = 1, 2, 3, 6
 MOST_REDEEMED = 50_000
 """Tokens that are remembered, so that none of them is taken twice."""
 
 
-class DurableClient:
+class DurableClient(DurableNode[ClientMachine]):
     """A member of a federation that goes on where its store left off.
 
     `entropy` draws 64-bit numbers, `source` noise; without a source, noise is that of a simulation.
     """
 
+    kind: ClassVar[str] = KIND
+
     def __init__(
         self, store: Store, agreement: Agreement, member: int, entropy: Callable[[], int], source: Source | None = None
     ) -> None:
-        self.store = store
-        self._agree(agreement)
         self._source = source
-        self.lock = threading.Lock()
-        """Held while the machine is touched, never while the store is written."""
-        self.machine = ClientMachine(member, agreement.build(), agreement.world, agreement.seed, source=source)
-        self.machine.rehearse()
-        self.incarnation = 0
-        self.epoch = 0
-        self.chain = 0
+        machine = ClientMachine(member, agreement.build(), agreement.world, agreement.seed, source=source)
+        machine.rehearse()
         self.called: Collect | None = None
         """The call to a secure sum that it has not answered."""
-        self.asking: Request | None = None
-        """A request that has to be sent."""
-        self.uploaded = self.machine.form.zero()
+        self.uploaded = machine.form.zero()
         """The sum of all uploads of this incarnation, if `all_uploads` are in it (not in states of format 1)."""
         self.all_uploads = True
         self.releases = 0
         """Uploads that carried something."""
-        self._made: dict[int, tuple[int, bytes]] = {}  # unacknowledged upload → the chain before it, its bytes
         self.redeemed: dict[int, None] = {}
         """Tokens that were taken, the latest last."""
-        self.journal = Journal(store, self.lock, self._capture)
-        self._safe = 0  # uploads up to this number are in the store and survive a power cut: these may be sent
         self._restating, self._stated = False, 0  # whether the coordinator has lost uploads; up to where it was told
-        self._applied = 0  # uploads that the coordinator has, as far as it said so since the last greeting
-        self._complete = True  # the last greeting was sent with an empty outbox
-        self._recover()
-        self.incarnation = self.incarnation or entropy() | 1  # zero stands for none
-        self.epoch += 1
-        self.nonce = entropy()
-        self.machine.number_choices_from(entropy() >> 1)  # of 62 random bits: no other client or opening has them
-        self.journal.replace(durable=True)
-        self._safe = self.machine.sequence
+        super().__init__(store, agreement, machine, entropy)
 
-    def _agree(self, agreement: Agreement) -> None:
-        self.agreement = agreement
-        self._agreed = agreement.as_json()
-        self.terms = agreement.digest
-        """The digest of what was agreed on."""
+    def number_choices_from(self, number: int) -> None:
+        """The next choice gets the number after this one."""
+        self.machine.number_choices_from(number)
 
     def renew(self, agreement: Agreement, member: int) -> None:
         """The federation's terms have changed: go on under the new ones, if nothing means something else by that."""
@@ -161,7 +136,7 @@ class DurableClient:
                 raise not_waiting(choice)
             perceived = self.machine.perceive(reward)  # the journal has the noised reward: noise is drawn once
             self.journal.add(_REWARD.pack(_REWARDED, choice, perceived))
-            self._note(self.machine.take(choice, perceived))
+            self.note(self.machine.take(choice, perceived))
         self.journal.write()
 
     def redeem(self, choice: int, x: Array, reward: float) -> None:
@@ -173,7 +148,7 @@ class DurableClient:
                 raise FedbanditError(f"The reward of choice {choice:016x} has been learnt here already.")
             perceived = self.machine.perceive(reward)
             self.journal.add(_REWARD.pack(_REDEEMED, choice, perceived) + x.tobytes())
-            self._note(self._redeem(choice, x, perceived))
+            self.note(self._redeem(choice, x, perceived))
         self.journal.write()
 
     def forget(self, choice: int) -> None:
@@ -200,12 +175,8 @@ class DurableClient:
         for x, reward in zip(X, y, strict=True):
             with self.lock:
                 self.machine.learn(x, self.machine.perceive(float(reward)))
-                self._note(self.machine.speak())
+                self.note(self.machine.speak())
         self.journal.replace(durable=True)
-
-    def flush(self) -> None:
-        """Write what waits in memory."""
-        self.journal.write()
 
     def _check(self, reward: float) -> None:
         most = self.agreement.reward_bound
@@ -214,18 +185,8 @@ class DurableClient:
 
     # What the network asks
 
-    def greeting(self) -> bytes | None:
-        """The frame to begin a connection with; None if nothing is ever exchanged."""
-        messages = self.machine.join()
-        self._complete, self._applied = not self.machine.outbox, 0
-        return self._seal(self.chain, encode(messages[0])) if messages else None
-
     def outgoing(self, most: int = 1) -> list[Frame]:
-        """The first frames that have to be sent, in this order, until they are acknowledged.
-
-        Of uploads that the coordinator has but for their receipts, only the last is sent again: a coordinator that was
-        told a sum (`Restate`) does not know those before it one by one.
-        """
+        """The first frames that have to be sent; all uploads as one sum, if the coordinator has lost some."""
         if self._restating:
             if self.machine.sequence > self._safe:
                 self._make_safe()
@@ -233,16 +194,7 @@ class DurableClient:
             said = machine.member, machine.sequence, self.releases, total, machine.known(), machine.form.actions
             stated, self._stated = Restate(*said), machine.sequence
             return [Frame(self._seal(self.chain, encode(stated)), machine.sequence)]
-        if self.machine.outbox:
-            numbers = [n for n in sorted(self.machine.outbox) if n >= self._applied][:most]
-            if numbers[0] > self._safe:
-                self._make_safe()
-            return [Frame(self._seal(*self._made[n]), n) for n in numbers if n <= self._safe]
-        if not self._complete:
-            greeting = self.greeting()  # once more, now that nothing is open: what was missed is sent after this
-            return [] if greeting is None else [Frame(greeting, 0)]
-        request, self.asking = self.asking, None  # one that gets lost is made again when the trigger fires again
-        return [] if request is None else [Frame(self._seal(self.chain, encode(request)), None)]
+        return super().outgoing(most)
 
     def receive(self, message: Message) -> None:
         """Take a message from the coordinator. What it changes may be lost: the coordinator sends it again."""
@@ -262,10 +214,10 @@ class DurableClient:
             messages = self.machine.receive(message)
             changed = before != (self.machine.version, len(self.machine.outbox)) or isinstance(message, Threshold)
             if changed:
-                self.journal.add(bytes([_TOOK]) + encode(message))
+                self.journal.add(bytes([TOOK]) + encode(message))
             if changed and isinstance(message, Download):
                 self.asking = None
-            self._note(messages)
+            self.note(messages)
         if changed:
             self.journal.write()
 
@@ -279,70 +231,40 @@ class DurableClient:
 
     # How it is kept
 
-    def state(self) -> State:
-        """All that has to survive."""
-        return self._capture()()
-
-    def _capture(self) -> Callable[[], State]:
-        finish_machine, made, redeemed = self.machine.capture(), dict(self._made), list(self.redeemed)
-        mine: dict[str, Any] = {
-            "agreement": self._agreed,
-            "member": self.machine.member,
-            "incarnation": self.incarnation,
-            "epoch": self.epoch,
-            "chain": self.chain,
-            "chains": [[n, chain] for n, (chain, _) in made.items()],
-            "uploaded": {"all": self.all_uploads, "n": self.uploaded.n, "releases": self.releases},
-        }
+    def kept(self) -> State:
+        """The sum of all uploads, and which tokens were taken."""
+        uploaded = {"all": self.all_uploads, "n": self.uploaded.n, "releases": self.releases}
+        redeemed = np.array(list(self.redeemed), dtype=np.int64)
         total = {f"uploaded.{name}": array for name, array in arrays_of(self.uploaded).items()}
+        return State({"uploaded": uploaded}, {**total, "redeemed": redeemed})
 
-        def finish() -> State:
-            header, arrays = finish_machine()
-            sent = {f"upload.{n}": np.frombuffer(data, dtype=np.uint8) for n, (_, data) in made.items()}
-            own: dict[str, NDArray[Any]] = {**total, "redeemed": np.array(redeemed, dtype=np.int64)}
-            return State({**mine, "machine": header}, {**arrays, **sent, **own})
+    def take_back(self, state: State) -> None:
+        """Go on from there."""
+        header, arrays = state
+        mine, fresh = {name: arrays.pop(name) for name in self.kept().arrays}, self.kept()
+        blocks = {f"uploaded.{name}": rule for name, rule in self.machine.form.varying("u").items()}
+        require_like(State({}, mine), State({}, fresh.arrays), {"redeemed": (np.int64, ("k",)), **blocks})
+        self.machine.restore(State(header["machine"], arrays))
+        uploaded = header["uploaded"]
+        self.uploaded = sums_of({name.removeprefix("uploaded."): a for name, a in mine.items()}, uploaded["n"])
+        self.all_uploads, self.releases = uploaded["all"], uploaded["releases"]
+        self.redeemed = dict.fromkeys(mine["redeemed"].tolist())
 
-        return finish
-
-    def _recover(self) -> None:
-        snapshot, entries = self.store.read(KIND)
-        if snapshot is None:
-            return
-        header, arrays = unpack(KIND, snapshot, self.store.where)
-        with restoring(KIND, self.store.where):
-            require_like(State(header, {}), State(self.state().header | {"agreement": {}}, {}))  # it reads itself
-            if Agreement.of_json(header["agreement"]).as_json() != self._agreed:
-                raise FedbanditError(
-                    f"The client's state in {self.store.where} belongs to a federation with another agreement; "
-                    "every federation needs a file of its own."
-                )
-            fresh = {name: a for name, a in self.state().arrays.items() if name.startswith(("uploaded.", "redeemed"))}
-            mine, uploaded = {name: arrays.pop(name) for name in fresh}, header["uploaded"]
-            blocks = {f"uploaded.{name}": rule for name, rule in self.machine.form.varying("u").items()}
-            require_like(State({}, mine), State({}, fresh), {"redeemed": (np.int64, ("k",)), **blocks})
-            self.machine.restore(State(header["machine"], arrays))
-            self._made = {n: (chain, arrays[f"upload.{n}"].tobytes()) for n, chain in header["chains"]}
-            self.uploaded = sums_of({name.removeprefix("uploaded."): a for name, a in mine.items()}, uploaded["n"])
-            self.all_uploads, self.releases = uploaded["all"], uploaded["releases"]
-            self.redeemed = dict.fromkeys(mine["redeemed"].tolist())
-        self.incarnation, self.epoch, self.chain = header["incarnation"], header["epoch"], header["chain"]
-        for entry in entries:
-            self._replay(unpack_entry(KIND, entry, self.store.where))
-
-    def _replay(self, entry: bytes) -> None:
+    def replay(self, entry: bytes) -> None:
+        """Do again what is on record."""
         kind = entry[0]
         if kind == _CHOSEN:
             _, number, self.machine.steps = _CHOICE.unpack_from(entry)
             self.machine.await_reward(number, np.frombuffer(entry, dtype="<f8", offset=_CHOICE.size).copy())
-        elif kind == _MADE:
-            upload = decode(entry[1 + _CHAIN :])
+        elif kind == MADE:
+            upload = decode(entry[1 + CHAIN :])
             assert isinstance(upload, Upload)
             self.machine.repeat(upload)
-            self.chain = int.from_bytes(entry[1 : 1 + _CHAIN], "little")
-            self._note_upload(upload, entry[1 + _CHAIN :])
-        elif kind == _TOOK:
+            self.chain = int.from_bytes(entry[1 : 1 + CHAIN], "little")
+            self.note_made(upload, entry[1 + CHAIN :])
+        elif kind == TOOK:
             self.machine.receive(decode(entry[1:]))
-            self._forget_acknowledged()
+            self.forget_acknowledged()
         elif kind == _REDEEMED:
             _, number, value = _REWARD.unpack_from(entry)
             self._redeem(number, np.frombuffer(entry, dtype="<f8", offset=_REWARD.size).copy(), value, speak=False)
@@ -361,40 +283,18 @@ class DurableClient:
             del self.redeemed[next(iter(self.redeemed))]
         return self.machine.speak() if speak else []
 
-    def _note(self, messages: list[Message]) -> None:
-        """Take messages of the machine that have to be sent: an upload extends the chain."""
-        for message in messages:
-            if isinstance(message, Upload):
-                data = encode(message)
-                if self.machine.stream is None or message.sums.n == 0:
-                    self.journal.add(bytes([_MADE]) + self.chain.to_bytes(_CHAIN, "little") + data)
-                else:
-                    self.journal.defer()
-                self._note_upload(message, data)
-                self.asking = None
-            elif isinstance(message, Request):
-                self.asking = message
-        self._forget_acknowledged()
+    def record(self, message: Upload | FromServer, data: bytes) -> None:
+        """An entry; a snapshot if there is noise in it."""
+        assert isinstance(message, Upload)
+        if self.machine.stream is None or message.sums.n == 0:
+            self.journal.add(self.made_entry(data))
+        else:
+            self.journal.defer()
 
-    def _note_upload(self, upload: Upload, data: bytes) -> None:
-        self._made[upload.sequence] = self.chain, data
-        self.chain = extend(self.chain, data)
-        if upload.sums.n > 0:
-            self.uploaded = add(self.uploaded, upload.sums)
+    def note_made(self, message: Upload | FromServer, data: bytes) -> None:
+        """Also in the sum of all uploads."""
+        super().note_made(message, data)
+        assert isinstance(message, Upload)
+        if message.sums.n > 0:
+            self.uploaded = add(self.uploaded, message.sums)
             self.releases += 1
-
-    def _forget_acknowledged(self) -> None:
-        if len(self._made) > len(self.machine.outbox):
-            self._made = {n: made for n, made in self._made.items() if n in self.machine.outbox}
-
-    def _make_safe(self) -> None:
-        """Write all there is, such that it survives a power cut."""
-        with self.lock:
-            sequence = self.machine.sequence
-            self.journal.add(struct.pack("<BQ", _SENDING, sequence))
-        self.journal.write(durable=True)
-        self._safe = sequence
-
-    def _seal(self, chain: int, message: bytes) -> bytes:
-        envelope = Envelope(self.incarnation, self.epoch, self.nonce, self.machine.sequence, chain, self.terms)
-        return seal(envelope, message)

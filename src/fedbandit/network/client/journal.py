@@ -1,4 +1,4 @@
-"""A client's journal: entries of what happens, and now and then a snapshot in their place.
+"""A node's journal: entries of what happens, and now and then a snapshot in their place.
 
 What is written grows with what happens, not with what there is: the snapshot is written anew when the entries since the
 last one are larger than it, so that each byte is rewritten a constant number of times.
@@ -20,24 +20,26 @@ MOST_UNWRITTEN = 4096
 """Entries that may wait in memory while the store cannot be written; beyond that a snapshot takes their place."""
 
 
-def stored_agreement(store: Store) -> tuple[Agreement, int] | None:
+def stored_agreement(store: Store, kind: str = KIND) -> tuple[Agreement, int] | None:
     """The agreement and the member number that a store was made for."""
-    snapshot, _ = store.read(KIND)
+    snapshot, _ = store.read(kind)
     if snapshot is None:
         return None
-    header = unpack(KIND, snapshot, store.where).header
+    header = unpack(kind, snapshot, store.where).header
     return Agreement.of_json(header["agreement"]), int(header["member"])
 
 
 class Journal:
-    """The entries and the snapshot of a client in its store.
+    """The entries and the snapshot of a node in its store, in which it is called as its kind is.
 
     `add` and `defer` are called with the lock held, which is that of the state: `capture` is called with it, and gives
     a function that makes the state when the lock is free again. The other methods are called one at a time, without.
     """
 
-    def __init__(self, store: Store, lock: threading.Lock, capture: Callable[[], Callable[[], State]]) -> None:
-        self.store = store
+    def __init__(
+        self, store: Store, kind: str, lock: threading.Lock, capture: Callable[[], Callable[[], State]]
+    ) -> None:
+        self.store, self.kind = store, kind
         self._lock = lock
         self._capture = capture
         self._unwritten: list[bytes] = []
@@ -49,7 +51,7 @@ class Journal:
         if self._deferred:
             return  # a snapshot will have it
         if len(self._unwritten) < MOST_UNWRITTEN:
-            self._unwritten.append(pack_entry(KIND, entry))
+            self._unwritten.append(pack_entry(self.kind, entry))
         else:
             self.defer()
 
@@ -68,7 +70,7 @@ class Journal:
         if not entries:
             return
         try:
-            self.store.append(KIND, entries, durable=durable)
+            self.store.append(self.kind, entries, durable=durable)
         except BaseException:
             with self._lock:
                 self._unwritten = entries + self._unwritten
@@ -84,8 +86,8 @@ class Journal:
             finish = self._capture()
             self._deferred = False  # entries from now on are after this snapshot
         try:
-            data = pack(KIND, finish())
-            self.store.replace(KIND, data, durable=durable)
+            data = pack(self.kind, finish())
+            self.store.replace(self.kind, data, durable=durable)
         except BaseException:
             with self._lock:
                 self.defer()

@@ -33,8 +33,10 @@ from fedbandit.errors import FedbanditError, number, require, unknown, whole_num
 from fedbandit.features import Features
 from fedbandit.network.addresses import is_loopback
 from fedbandit.network.coordinator.federation import ROUNDS_TO_ANSWER
+from fedbandit.network.coordinator.recorded import coordinator_of
 from fedbandit.network.coordinator.rules import Robust, Rules
 from fedbandit.network.invitation import Agreement, Schema
+from fedbandit.privacy import PublishedClusters
 from fedbandit.world import World
 
 _SERVER: dict[str, type | tuple[type, ...]] = {
@@ -54,7 +56,7 @@ _SERVER: dict[str, type | tuple[type, ...]] = {
 }
 _NEEDED = ("system", "clients", "dim", "horizon")
 _OPTIONAL = ("actions", "noise", "bound", "reward_bound", "seed", "round_seconds", "patience", "keywords", "schema",
-             "retract", "weight", "client_rate", "robust", "erasure")  # fmt: skip
+             "servers", "retract", "weight", "client_rate", "robust", "erasure")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -218,6 +220,7 @@ def _federation(name: str, table: dict[str, Any]) -> FederationConfig:
             actions=whole_number("actions", table.get("actions", 0), 0),
             noise=number(table.get("noise", 0.1), "noise", "a finite number ≥ 0", at_least=0.0),
             bound=number(table.get("bound", 1.0), "bound", "a finite number > 0", at_least=0.0),
+            server_of=_servers(table.get("servers"), table["clients"]),
         )
         agreement = Agreement(
             str(table["system"]),
@@ -248,15 +251,23 @@ def on_a_network(agreement: Agreement) -> Agreement:
 
     Where the coordinator does something between rounds, a round is one in which each client acts about once.
     """
-    system, name = agreement.build(), agreement.system
-    if not system.structure.separate:
+    system, name, servers = agreement.build(), agreement.system, agreement.servers
+    if servers is None and not system.structure.separate:
         hint = "give gamma_upload and gamma_download" if "graph" in agreement.keywords else "it can be simulated"
         raise FedbanditError(
             f"{name} has models that several users share at one place, so there are no clients; {hint}."
         )
     if system.discount != 1.0:
         raise FedbanditError(f"{name} forgets (discount, window), which clients on a network do not yet; simulate it.")
-    machine = system.told(agreement.world).coordinator(agreement.world)
+    if servers is not None and agreement.world.actions:
+        raise FedbanditError(f"{name} on local servers has one θ for all actions; leave actions out.")
+    if servers is not None and system.privacy.pooled:
+        raise FedbanditError(f"{name} has a total of all clients, which local servers are none of; leave servers out.")
+    if isinstance(system.privacy, PublishedClusters):
+        raise FedbanditError(
+            f"{name} as published adds to statistics what no data can be, and no finite ε holds; it can be simulated."
+        )
+    machine = coordinator_of(agreement)
     if machine is None:
         peers = ": its peers talk to one another; see fedbandit peer" if system.protocol.says == "gossip" else ""
         raise FedbanditError(f"{name} has no coordinator{peers or ', since its clients exchange nothing'}.")
@@ -268,6 +279,17 @@ def on_a_network(agreement: Agreement) -> Agreement:
     if not machine.clocked:
         return agreement
     return replace(agreement, world=replace(agreement.world, per_round=agreement.world.n_clients))
+
+
+def _servers(value: object, clients: int) -> tuple[int, ...]:
+    """The local server of each user: so many blocks of consecutive users, or a list."""
+    if value is None:
+        return ()
+    if isinstance(value, list):
+        return tuple(whole_number("a server", server, 0) for server in value)
+    count = whole_number("servers", value)
+    require(count <= clients, "servers", count, f"at most {clients}, the number of clients")
+    return tuple(i * count // clients for i in range(clients))
 
 
 def _table(name: str, value: object) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from fedbandit.messages import Join, Message, Receipt, Request, Restate, Upload,
 from fedbandit.network.coordinator import journal as kinds
 from fedbandit.network.coordinator.erasure import erase
 from fedbandit.network.coordinator.journal import Entry, numbers
-from fedbandit.network.coordinator.recorded import Event, RecordedFederation
+from fedbandit.network.coordinator.recorded import Event, RecordedFederation, uploads_in
 from fedbandit.network.coordinator.register import MemberRecord
 from fedbandit.network.coordinator.robust import Comparison
 from fedbandit.network.coordinator.rules import Rules
@@ -37,6 +37,7 @@ from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import NotOwner, Store, StoreError
 from fedbandit.network.sums import numbers_of
+from fedbandit.server_messages import FromServer
 from fedbandit.sums import Sums
 
 ROUNDS_TO_ANSWER = 30
@@ -233,9 +234,14 @@ class Federation(RecordedFederation):
     def _read(self, frames: Iterable[bytes]) -> list[Read | Refusal]:
         """Decode frames, and look at all their statistics together: one factorisation of many matrices."""
         read = [self._decode(frame) for frame in frames]
-        carrying = [one.message for one in read if isinstance(one, Read) and isinstance(one.message, Upload | Restate)]
-        faults = dict(zip(map(id, carrying), self.limits.faults(carrying), strict=True))
-        return [one._replace(fault=faults.get(id(one.message))) if isinstance(one, Read) else one for one in read]
+        inside = [uploads_in(one.message) if isinstance(one, Read) else [] for one in read]
+        faults = iter(self.limits.faults([upload for uploads in inside for upload in uploads]))
+        for k, uploads in enumerate(inside):
+            found = [fault for fault in [next(faults) for _ in uploads] if fault is not None]
+            one = read[k]
+            if found and isinstance(one, Read):
+                read[k] = one._replace(fault=found[0])
+        return read
 
     def _decode(self, frame: bytes) -> Read | Refusal:
         if len(frame) > self.most_bytes:
@@ -265,7 +271,7 @@ class Federation(RecordedFederation):
             if refusal.kind == "session" and isinstance(message, Upload) and message.sums.n > 0:
                 self._note_copy(record, envelope, at, entries)
             raise
-        if isinstance(message, Upload | Restate) and message.sequence <= applied:
+        if isinstance(message, Upload | Restate | FromServer) and 0 < message.sequence <= applied:
             record.verified = record.verified or message.sequence == applied
             record.last_heard = at
             return [Receipt(record.member, message.sequence)], False  # and no more: later ones are unknown here
@@ -333,7 +339,9 @@ class Federation(RecordedFederation):
                         f"Client {name!r} uses an old copy of its state: it has been in sums up to epoch "
                         f"{message.epoch}, but contributed to that of epoch {latest}.",
                     )
-            case Upload():
+            case Request() | FromServer(sequence=0):
+                record.check_session(envelope)
+            case Upload() | FromServer():
                 record.check_session(envelope)
                 if message.sequence > applied + 1 and not record.verified:
                     raise Refusal(
@@ -343,14 +351,14 @@ class Federation(RecordedFederation):
                     )
                 record.check_history(envelope, message, data, applied)
                 if message.sequence > applied:
-                    self._check_sums(record, message.sums.n, record.observations, fault, at)
+                    restated = isinstance(message, FromServer) and message.report
+                    n = sum(upload.sums.n for upload in uploads_in(message))
+                    self._check_sums(record, n, 0 if restated else record.observations, fault, at)
             case Restate():
                 record.check_session(envelope)
                 if message.sequence != envelope.sequence or message.releases > message.sequence:
                     raise Refusal("order", f"Client {name!r} states {message.sequence} of {envelope.sequence} uploads.")
                 self._check_sums(record, message.sums.n, 0, fault, at)
-            case Request():
-                record.check_session(envelope)
             case _:
                 raise Refusal("malformed", f"A coordinator does not take a {type(message).__name__}.")
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fedbandit.errors import FedbanditError
@@ -27,8 +28,11 @@ from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import MemoryStore, NotOwner
 
 if TYPE_CHECKING:
+    from fedbandit.network.coordinator.config import ServerConfig
     from fedbandit.network.coordinator.host import Host, HostedFederation
 
+FIXED = ("host", "port", "store", "keys", "fronts", "advertise", "lease", "connections", "connections_per_address")
+"""Keys of [server] that a running coordinator cannot change; certificates and tokens it follows by itself."""
 LOOK_SECONDS = 0.25
 """How often others' federations are tried."""
 log = logging.getLogger("fedbandit.coordinator")
@@ -44,6 +48,7 @@ class Owners:
         self.stale: dict[str, str] = {}
         """Federations that this coordinator must not take over, and why: it is configured otherwise."""
         self._followed: dict[str, str] = {}  # the configuration that the owner had when this process read its own
+        self._one_at_a_time = asyncio.Lock()
         self._workers: dict[str, list[asyncio.Task[None]]] = {}
 
     def begin(self) -> None:
@@ -98,10 +103,8 @@ class Owners:
             await asyncio.sleep(LOOK_SECONDS)
             for name in list(self.host.config.federations):
                 try:
-                    if name in self.host.federations:
-                        await self._confirm(name)
-                    else:
-                        await self._try(name)
+                    async with self._one_at_a_time:
+                        await (self._confirm(name) if name in self.host.federations else self._try(name))
                 except FedbanditError as error:
                     if self.host.quiet.says(f"owner/{name}"):
                         log.warning("no owner", extra={"federation": name, "reason": str(error)})
@@ -136,14 +139,61 @@ class Owners:
         self.start(name)
         log.info("owner", extra={"federation": name})
 
-    async def step_down(self, name: str) -> None:
+    async def reload_from(self, read: Callable[[], ServerConfig]) -> None:
+        """Take the configuration anew; one that cannot be taken is logged, and changes nothing."""
+        try:
+            log.info("reload", extra={"federations": await self.reload(read())})
+        except FedbanditError as error:
+            log.warning("the configuration was not taken", extra={"reason": str(error)})
+
+    async def reload(self, config: ServerConfig) -> list[str]:
+        """Go on with another configuration, with all of it or with none; the federations that have changed.
+
+        Clients of one that has changed join again.
+        """
+        async with self._one_at_a_time:
+            return await self._reload(config)
+
+    async def _reload(self, config: ServerConfig) -> list[str]:
+        old, host = self.host.config, self.host
+        for key in FIXED:
+            if getattr(config, key) != getattr(old, key):
+                raise FedbanditError(f"{key} of [server] has changed, for which a coordinator has to be restarted.")
+        before = {name: entry.digest for name, entry in old.federations.items()}
+        changed = [name for name, entry in config.federations.items() if entry.digest != before.get(name)]
+        owned = [name for name in changed if name in host.federations]
+        for name in owned:
+            host.federations[name].federation.agreement.require_sound_change(config.federations[name].agreement)
+        host.config = config
+        try:
+            for name in owned:
+                await self._take_anew(name)
+        except FedbanditError:
+            host.config = old
+            for name in owned:
+                await self._take_anew(name)
+            raise
+        for name in [name for name in host.federations if name not in config.federations]:
+            await self.step_down(name)
+        self._followed |= {name: before[name] for name in changed if name in before and name not in owned}
+        return changed
+
+    async def _take_anew(self, name: str) -> None:
+        """Go on with a federation of this coordinator as it is configured now."""
+        if name in self.host.federations:
+            await self.step_down(name, release=False)
+        self.host.federations[name] = await asyncio.to_thread(self._take, name)
+        self.start(name)
+
+    async def step_down(self, name: str, *, release: bool = True) -> None:
         """Forget a federation, and send its clients elsewhere."""
         hosted = self.host.federations.pop(name)
         log.info("not the owner any more", extra={"federation": name})
-        for worker in self._workers.pop(name, []):
-            worker.cancel()
         async with hosted.paused():  # a write that is under way ends first
-            await asyncio.to_thread(self.host.store.release, name)
+            for worker in self._workers.pop(name, []):
+                worker.cancel()
+            if release:
+                await asyncio.to_thread(self.host.store.release, name)
         hosted.end(self.refusal(name))
 
     async def give_up(self) -> None:

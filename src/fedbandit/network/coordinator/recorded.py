@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.encoded_sums import count_blocks
 from fedbandit.errors import FedbanditError, shown
+from fedbandit.machines.servers_coordinator import ServersCoordinator
 from fedbandit.machines.sums.server import OpenedSum
 from fedbandit.messages import (
     Collect,
@@ -38,8 +40,10 @@ from fedbandit.network.envelope import SIZE, Envelope, extend, unseal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import Store
 from fedbandit.network.sums import opened_of
+from fedbandit.privacy.noise import Source
 from fedbandit.privacy.secure import SecureSource
 from fedbandit.protocols.coordinator import Coordinator
+from fedbandit.server_messages import FromServer, ToServer
 from fedbandit.sharing import Groups, Others
 from fedbandit.state import State, StateError, require_like, restoring
 
@@ -74,21 +78,23 @@ class RecordedFederation:
         self.private = self.system.guarantee.basis != "none"
         self.dim = self.system.structure.shared_dim(agreement.world)
         self.limits = Limits.of(self.system, agreement.world, agreement.reward_bound)
-        dated = self.system.discount != 1.0
-        self.most_bytes = SIZE + encoded_size(Upload, self.dim, agreement.world.actions or None, dated=dated)
+        self.most_bytes = SIZE + most_bytes(agreement, self.dim)
         self.machine = self._machine()
-        self.register = Register(agreement.world.n_clients)
+        self.register = Register(agreement.places)
 
     def _machine(self) -> Coordinator:
         trusted = self.system.privacy.pooled and self.system.privacy.site == "coordinator"
         source = SecureSource() if trusted else None
-        drawn = None if source is None else (lambda _: source)
-        machine = self.system.told(self.agreement.world).coordinator(self.agreement.world, source=drawn)
+        machine = coordinator_of(self.agreement, source)
         if machine is None:
             raise FedbanditError(f"{self.agreement.system} has no coordinator: its clients exchange nothing.")
-        if self.rules.retract and machine.pool is None:  # a pool has one noisy total, in which nobody's part is known
+        if self._retracts(machine):
             machine.keep_contributions()
         return machine
+
+    def _retracts(self, machine: Coordinator) -> bool:
+        """Whether members' sums are kept; a pool has one noisy total, in which nobody's part is known."""
+        return self.rules.retract and machine.retracts and machine.pool is None
 
     def recover(self) -> None:
         wanted = self.agreement
@@ -117,7 +123,7 @@ class RecordedFederation:
             self._replay(entry)
         if changed:
             self._change(wanted)
-        wants = self.rules.retract and self.machine.pool is None
+        wants = self._retracts(self.machine)
         if wants != (self.machine.contributions is not None):  # another rule than what was written under
             self.machine.contributions = None
             if wants:
@@ -230,12 +236,13 @@ class RecordedFederation:
         A machine that does not answer a Join or Request has not changed, unless it notes a Request for the next round.
         """
         reborn = isinstance(message, Join) and record.joined and envelope.incarnation != record.incarnation
+        machine = self.machine
         if reborn:
-            self.machine.start_over(record.member)
-        before = self.machine.applied.get(record.member, 0)
-        restated = isinstance(message, Restate)
-        answers = self.machine.restate(message) if isinstance(message, Restate) else self.machine.receive(message)
-        moved = restated or bool(answers) or (self.machine.clocked and isinstance(message, Request))
+            machine.start_over(record.member)
+        before = machine.applied.get(record.member, 0)
+        answers = machine.restate(message) if isinstance(message, Restate) else machine.receive(message)
+        always = isinstance(message, Restate | FromServer) or (machine.clocked and isinstance(message, Request))
+        moved = always or bool(answers)
         record.last_heard = at
         record.absent = False
         if isinstance(message, Join):
@@ -254,8 +261,17 @@ class RecordedFederation:
             record.observations += message.sums.n
             record.bytes_up += len(data)
             self.activity.add(at, uploads=1, bytes=len(data))
+        elif isinstance(message, FromServer) and message.sequence > 0:
+            assert isinstance(machine, ServersCoordinator)
+            record.verified = True
+            record.note_upload(extend(envelope.chain, data))
+            record.uploads += len(message.messages)
+            record.releases += sum(upload.sums.n > 0 for upload in message.messages if isinstance(upload, Upload))
+            record.observations = machine.observations_of(record.member)
+            record.bytes_up += len(data)
+            self.activity.add(at, uploads=len(message.messages), bytes=len(data))
         addressed = self._go_on(answers, at) or [Receipt(record.member, 0)]  # there is always an answer
-        if isinstance(message, Join) and envelope.sequence > before and self.machine.contributions is not None:
+        if isinstance(message, Join) and envelope.sequence > before and machine.contributions is not None:
             addressed.insert(0, Recall(record.member, before))  # first: after a receipt the client goes on
         return addressed, moved
 
@@ -304,12 +320,12 @@ class RecordedFederation:
         records = self.register.by_number
         known = [message for message in answers if message.member < len(records)]
         messages = [m for m in known if records[m.member].verified and not records[m.member].quarantined]
-        downloads = [message for message in messages if isinstance(message, Download)]
-        blocks = count_blocks(downloads[0].sums) if downloads and downloads[0].actions else None
+        downloads = [download for message in messages for download in downloads_in(message)]
+        blocks = count_blocks(downloads[0][1].sums) if downloads and downloads[0][1].actions else None
         size = encoded_size(Download, self.dim, blocks)
-        for message in downloads:
-            records[message.member].downloads += 1
-            records[message.member].bytes_down += size
+        for member, _ in downloads:
+            records[member].downloads += 1
+            records[member].bytes_down += size
         if downloads:
             self.activity.add(at, downloads=len(downloads), bytes=len(downloads) * size)
         return messages
@@ -324,6 +340,34 @@ class RecordedFederation:
             self.journal.snapshot(self.state())
             return
         self.journal.write(entries, self.state)
+
+
+def coordinator_of(agreement: Agreement, source: Source | None = None) -> Coordinator | None:
+    """The coordinator's machine; None if nothing is exchanged. `source` is for noise, if it is trusted to draw any."""
+    system, world, servers = agreement.build(), agreement.world, agreement.servers
+    if servers is not None:
+        return ServersCoordinator(system, world, servers)
+    return system.coordinator(world, source=None if source is None else (lambda _: source))
+
+
+def most_bytes(agreement: Agreement, dim: int) -> int:
+    """Of the longest message: an upload, or a report of so many local clusters as a local server has users."""
+    dated, servers = agreement.build().discount != 1.0, agreement.servers
+    size = encoded_size(Upload, dim, agreement.world.actions or None, dated=dated)
+    return size if servers is None else encoded_size(Join, 0) + int(np.bincount(servers).max()) * (size + 4)
+
+
+def uploads_in(message: Message) -> list[Upload | Restate]:
+    """The statistics that a message carries."""
+    if isinstance(message, FromServer):
+        return [inner for inner in message.messages if isinstance(inner, Upload)]
+    return [message] if isinstance(message, Upload | Restate) else []
+
+
+def downloads_in(message: Message) -> list[tuple[int, Download]]:
+    """The downloads that a message is, or has in it, with the node that they go to."""
+    inside = message.messages if isinstance(message, ToServer) else [message]
+    return [(message.member, inner) for inner in inside if isinstance(inner, Download)]
 
 
 def _fitted(stored: NDArray[Any], fresh: NDArray[Any] | None) -> NDArray[Any]:

@@ -32,6 +32,7 @@ from typing import Any
 from fedbandit.messages import Upload
 from fedbandit.network.envelope import Envelope, extend
 from fedbandit.network.refusal import Refusal
+from fedbandit.server_messages import FromServer
 from fedbandit.state import READERS, Reader, State, StateError, require_like
 
 MOST_INCARNATIONS = 100
@@ -118,7 +119,7 @@ class MemberRecord:
         if (envelope.incarnation, envelope.epoch, envelope.nonce) != (self.incarnation, self.epoch, self.nonce):
             raise Refusal("session", f"Client {self.name!r} has not joined, or another session of it has since.")
 
-    def check_history(self, envelope: Envelope, upload: Upload, data: bytes, applied: int) -> None:
+    def check_history(self, envelope: Envelope, upload: Upload | FromServer, data: bytes, applied: int) -> None:
         """Refuse an upload that does not follow those which were applied, or a retry that is not one."""
         number = upload.sequence
         if number > applied + 1 or number <= applied - max(1, len(self.recent)):

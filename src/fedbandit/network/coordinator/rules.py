@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbandit.errors import FedbanditError, number, require
+from fedbandit.machines.servers_coordinator import local_servers
 from fedbandit.network.refusal import Refusal
 from fedbandit.structures import Everyone, FixedGroups
 from fedbandit.system import System
@@ -77,6 +78,8 @@ class Rules:
 
     def require_for(self, system: System, world: World) -> None:
         """Refuse rules that a system cannot keep."""
+        if self.erasure and local_servers(system, world) is not None:
+            raise FedbanditError("erasure is refused: its members are local servers, which have many users each.")
         if self.erasure:
             machine = system.told(world).coordinator(world)
             why = "" if machine is None else machine.inseparable

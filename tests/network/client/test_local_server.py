@@ -1,0 +1,94 @@
+"""`fb.LocalServer`: users, sentences, restarts, and systems that have no coordinator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedbandit as fb
+from fedbandit.network.coordinator.config import FederationConfig, ServerConfig, on_a_network
+from fedbandit.network.coordinator.host import Host
+from fedbandit.network.stores import MemoryStore
+from tests.network.servers import AGREEMENT, served
+
+WORLD = fb.World(n_clients=6, dim=3, horizon=6000, server_of=(0, 0, 0, 1, 1, 1))
+RNG = np.random.default_rng(0)
+
+
+def make_host(system: str, **keywords: float) -> Host:
+    agreement = on_a_network(fb.Agreement(system, keywords, WORLD))
+    federations = {"f": FederationConfig(agreement), "shops": FederationConfig(AGREEMENT)}
+    return Host(ServerConfig(federations, rate=1e6), MemoryStore())
+
+
+def serve(server: fb.LocalServer, visits: int) -> None:
+    for t in range(visits):
+        user = server.users[t % len(server.users)]
+        server.observe(float(RNG.uniform(-1, 1)), server.select(user, RNG.uniform(-0.5, 0.5, (4, 3))))
+
+
+def test_local_servers_share_and_survive(tmp_path: Path) -> None:
+    host = make_host("fclub-dc", upload=1.2, download=1.2)
+    with served(host) as url:
+        for k, name in enumerate(["north", "south"]):
+            with fb.LocalServer(url, federation="f", name=name, state=tmp_path / name) as server:
+                assert server.users == [3 * k, 3 * k + 1, 3 * k + 2]
+                serve(server, 30)
+                late = server.select(3 * k, np.eye(3))
+                assert server.flush(30)
+                assert server.problem is None
+        with fb.LocalServer(url, federation="f", name="south", state=tmp_path / "south") as server:
+            server.observe(0.5, late.id)
+            assert server.status()["observed"] == 31
+            assert server.clusters == [[3, 4, 5]]
+            with pytest.raises(fb.FedbanditError, match="is not waiting for a reward"):
+                server.observe(0.5, late.id)
+            for wrong in (0, 6, -1, "anna", 3.0, True):
+                with pytest.raises(fb.FedbanditError, match=r"not known to local server 1, whose users are 3 to 5\.$"):
+                    server.select(wrong, np.eye(3))  # type: ignore[arg-type]
+            with pytest.raises(fb.FedbanditError, match=r"reward is 2\.0"):
+                server.observe(2.0, server.select(4, np.eye(3)))
+        assert host.federations["f"].federation.machine.gathered().n >= 50
+
+
+def test_wrong_members_are_told_so() -> None:
+    with served(make_host("homo-dc")) as url:
+        with pytest.raises(fb.FedbanditError, match=r"local servers: use fb\.LocalServer"):
+            fb.Client(url, federation="f", name="a")
+        with pytest.raises(fb.FedbanditError, match=r"clients: use fb\.Client"):
+            fb.LocalServer(url, federation="shops", name="a")
+    with pytest.raises(fb.FedbanditError, match="needs url and federation, or agreement"):
+        fb.LocalServer()
+    with pytest.raises(fb.FedbanditError, match="has a coordinator"):
+        fb.LocalServer(agreement=fb.Agreement("fclub-dc", {}, WORLD))
+
+
+@pytest.mark.parametrize("system", ["club", "sclub"])
+def test_without_a_coordinator(system: str, tmp_path: Path) -> None:
+    agreement = fb.Agreement(system, {}, WORLD)
+    with fb.LocalServer(agreement=agreement, number=1, state=tmp_path / "s") as server:
+        serve(server, 40)
+        before = server.status() | {"connected": None}
+    with fb.LocalServer(agreement=agreement, number=1, state=tmp_path / "s") as server:
+        assert server.status() | {"connected": None} == before
+        assert before["observed"] == 40
+        assert server.clusters is not None
+        assert sorted(user for cluster in server.clusters for user in cluster) == [3, 4, 5]
+    with pytest.raises(fb.FedbanditError, match="is that of local server 1, not 0"):
+        fb.LocalServer(agreement=agreement, state=tmp_path / "s")
+
+
+def test_private_local_servers_draw_secure_noise(tmp_path: Path) -> None:
+    with served(make_host("cdp-fclub-dc", epsilon=5.0, delta=1e-4)) as url:
+        with fb.LocalServer(url, federation="f", name="north", state=tmp_path / "n") as server:
+            assert (server.guarantee.basis, server.guarantee.noise) == ("proven", "secure")
+            assert server.clusters is None
+            serve(server, 90)
+            assert server.flush(30)
+            spent = [each.stream.spent for each in server._durable.machine.exchanges.values() if each.stream]
+            assert min(spent) > 0
+        with fb.LocalServer(url, federation="f", name="north", state=tmp_path / "n") as server:
+            again = [each.stream.spent for each in server._durable.machine.exchanges.values() if each.stream]
+            assert again == spent

@@ -1,0 +1,41 @@
+"""A running coordinator takes another configuration, or says why not and goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+import pytest
+
+import fedbandit as fb
+from fedbandit.network.coordinator.config import FederationConfig
+from tests.network.servers import AGREEMENT, make_host
+
+
+def test_reload() -> None:
+    async def run() -> None:
+        host = make_host()
+        await host.open()
+        first = host.federations["shops"].federation
+        first.invite("c", 0.0)
+        longer = dataclasses.replace(AGREEMENT, world=dataclasses.replace(AGREEMENT.world, horizon=20_000))
+        more = {"shops": FederationConfig(longer), "cafes": FederationConfig(AGREEMENT)}
+        config = dataclasses.replace(host.config, federations=more)
+        assert await host.owners.reload(config) == ["shops", "cafes"]
+        again = host.federations["shops"].federation
+        assert again.digest == longer.digest != first.digest
+        assert "c" in again.register.by_name
+        with pytest.raises(fb.FedbanditError, match=r"port of \[server\] has changed"):
+            await host.owners.reload(dataclasses.replace(config, port=1))
+        other = dataclasses.replace(AGREEMENT, world=dataclasses.replace(AGREEMENT.world, dim=5))
+        with pytest.raises(fb.FedbanditError, match="dim"):
+            await host.owners.reload(dataclasses.replace(config, federations={"shops": FederationConfig(other)}))
+        assert host.federations["shops"].federation is again
+        while "cafes" not in host.federations:
+            await asyncio.sleep(0.05)
+        await host.owners.reload(dataclasses.replace(config, federations={"shops": more["shops"]}))
+        assert list(host.federations) == ["shops"]
+        assert host.owners.all_work()
+        await host.close()
+
+    asyncio.run(run())

@@ -1,0 +1,133 @@
+"""Five local servers, each a process of its own, and a coordinator on real sockets: the simulator's arms, clusters and
+messages for the same order of events, also if a local server is killed with -9 in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fedbandit as fb
+from fedbandit.engine.plain import make_federation
+from fedbandit.machines.servers_coordinator import ServersCoordinator
+from fedbandit.network.coordinator.config import FederationConfig, ServerConfig, on_a_network
+from fedbandit.network.coordinator.host import Host
+from fedbandit.network.invitation import Agreement
+from fedbandit.network.stores import MemoryStore
+from tests.network.servers import served
+
+# A local server that does what lines of its input say, one by one.
+PROGRAM = """
+import json, sys
+import fedbandit as fb
+url, name, state = sys.argv[1:]
+with fb.LocalServer(url, federation="f", name=name, state=state) as server:
+    print(json.dumps(server.users), flush=True)
+    for line in sys.stdin:
+        what, *given = json.loads(line)
+        if what == "select":
+            arm = server.select(*given)
+            answer = [int(arm), arm.id]
+        elif what == "observe":
+            server.observe(*given)
+            answer = server.flush(60)
+        else:
+            node = server._durable.machine
+            answer = [{r: each.version for r, each in node.exchanges.items()}, node.phase, server.clusters]
+        print(json.dumps(answer), flush=True)
+"""
+USERS, SERVERS, DIM, ROUNDS = 10, 5, 3, 15
+
+
+class Process:
+    """A local server in a process of its own."""
+
+    def __init__(self, url: str, k: int, folder: Path) -> None:
+        words = [sys.executable, "-c", PROGRAM, url, f"server-{k}", str(folder / f"{k}.db")]
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.users = self.read()
+
+    def read(self) -> Any:
+        assert self.process.stdout is not None
+        return json.loads(self.process.stdout.readline())
+
+    def ask(self, *words: Any) -> Any:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(words) + "\n")
+        self.process.stdin.flush()
+        return self.read()
+
+    def kill(self) -> None:
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+
+def test_processes_are_the_simulator(tmp_path: Path) -> None:
+    world = fb.World(n_clients=USERS, dim=DIM, horizon=ROUNDS * USERS, server_of=tuple(i // 2 for i in range(USERS)))
+    keywords = {"upload": 1.3, "download": 1.3, "alpha_split": 0.5, "alpha_merge": 0.3}
+    agreement = on_a_network(Agreement("fclub-dc", keywords, world, seed=5, reward_bound=3.0))
+    simulated = make_federation(agreement.build(), agreement.world, agreement.seed, 100)
+    host = Host(ServerConfig({"f": FederationConfig(agreement, round_seconds=86_400.0)}, rate=1e6), MemoryStore())
+    rng, theta = np.random.default_rng(0), np.array([np.eye(DIM)[i % 2] for i in range(USERS)])
+    with served(host) as url:
+        federation = host.federations["f"].federation
+        machine = federation.machine
+        assert isinstance(machine, ServersCoordinator)
+        assert machine.phases is not None
+        servers = [Process(url, k, tmp_path) for k in range(SERVERS)]
+
+        def settle() -> list[Any]:
+            """Wait until every local server has what it was sent."""
+            while True:
+                told = [server.ask("status") for server in servers]
+                sent = [{str(r): int(machine.inner.sent[r]) for r in machine.models_of(k)} for k in range(SERVERS)]
+                phases = machine.begun.tolist()
+                quiet = not machine.awaits() and host.federations["f"].queue.empty()
+                if quiet and [t[0] for t in told] == sent and [t[1] for t in told] == phases:
+                    return told
+                time.sleep(0.002)
+
+        async def tick() -> None:
+            hosted = host.federations["f"]
+            hosted.push(await hosted.do(federation.tick, 0.0))
+
+        try:
+            for done in range(1, ROUNDS + 1):
+                for user in rng.permutation(USERS).tolist():
+                    k, arms = user // 2, rng.uniform(-0.5, 0.5, (5, DIM))
+                    theirs, (arm, name) = simulated.select(user, arms), servers[k].ask("select", user, arms.tolist())
+                    assert arm == theirs.arm, f"round {done}, user {user}"
+                    reward = float(arms[arm] @ theta[user] + 0.05 * rng.standard_normal())
+                    simulated.observe(user, theirs.number, reward)
+                    assert servers[k].ask("observe", reward, name)
+                    settle()
+                    if rng.random() < 0.02:
+                        servers[k].kill()
+                        servers[k] = Process(url, k, tmp_path)
+                        settle()
+                if simulated.next_wake(done - 1) == done:
+                    simulated.end_round(done)
+                    loop = host._workers[0].get_loop()
+                    federation.rounds = done - 1
+                    asyncio.run_coroutine_threadsafe(tick(), loop).result(30)
+                told = settle()
+        finally:
+            for server in servers:
+                server.kill()
+        assert sum(record.uploads for record in federation.register.present) == simulated.uploads
+        local = {clusters[0]: clusters for t in told for clusters in t[2]}
+        found = sorted(sorted(i for r in merged for i in local[r]) for merged in machine.phases.groups())
+        assert found == simulated.groups()
+        assert len(found) > 1
