@@ -96,7 +96,7 @@ def test_tls_handshakes_that_stall_are_ended(tmp_path: Path, monkeypatch: pytest
                 one.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
         while guard.ended < 30:
             time.sleep(0.05)
-        with Client(f"https://127.0.0.1:{port}", federation="shops", token=token, ca=keys / "ca.pem") as client:
+        with Client(f"https://127.0.0.1:{port}", federation="shops", token=token, ca=str(keys / "ca.pem")) as client:
             client.observe(0.5, client.select(np.eye(3)))
             assert client.flush(60.0)
     assert guard.refused >= 70
