@@ -83,6 +83,25 @@ def test_connections_that_say_nothing_take_nothing_from_others(monkeypatch: pyte
     assert not guard.open
 
 
+def test_tls_handshakes_that_stall_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "QUIET_SECONDS", 0.5)
+    keys, guard = tmp_path / "keys", Guard(most=30, most_per_address=30)
+    init_keys(keys, ["127.0.0.1"])
+    token = add_credential(keys, "shop-1")
+    tls = {"ssl_certfile": str(keys / "server.pem"), "ssl_keyfile": str(keys / "server-key.pem")}
+    with guarded(make_host(keys), guard, **tls) as port, contextlib.ExitStack() as stack:
+        for _ in range(100):  # the beginning of a ClientHello
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            with contextlib.suppress(OSError):
+                one.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
+        while guard.ended < 30:
+            time.sleep(0.05)
+        with Client(f"https://127.0.0.1:{port}", federation="shops", token=token, ca=str(keys / "ca.pem")) as client:
+            client.observe(0.5, client.select(np.eye(3)))
+            assert client.flush(60.0)
+    assert guard.refused >= 70
+
+
 def test_descriptors_are_looked_at() -> None:
     with pytest.raises(fb.FedbanditError, match="limit of open files allows"):
         Guard(most=10**7)
