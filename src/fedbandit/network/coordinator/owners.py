@@ -100,7 +100,7 @@ class Owners:
 
     async def keep(self) -> None:
         """For ever: see that what this coordinator has is its own, and try what it has not."""
-        while not self._stopping:
+        while True:
             await asyncio.sleep(LOOK_SECONDS)
             for name in list(self.host.config.federations):
                 try:
