@@ -42,6 +42,7 @@ def test_tokens_expire_and_overlap(keys: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(fb.FedbanditError, match="revoke it first, or renew it"):
         add_credential(keys, "shop-1")
     new = renew_credential(keys, "shop-1", overlap=7)
+    assert [round((one.expires - one.made) / 86_400) for one in list_tokens(keys)] == [7, 30], "as long as the old one"
     known = Credentials(keys)
     assert known.identify(bearer(old), None).name == known.identify(bearer(new), None).name == "shop-1"
     later = time.time() + 8 * 86_400
@@ -96,6 +97,33 @@ def test_the_command_makes_lists_and_renews(keys: Path, tmp_path: Path, capsys: 
     assert "needs a NAME" in refusal(capsys, "keys", "revoke", "--keys", str(keys))
     assert "There are keys" in refusal(capsys, "keys", "init", "--keys", str(keys))
     assert "There are no keys" in refusal(capsys, "keys", "list", "--keys", str(tmp_path / "none"))
+
+
+def test_no_token_is_made_that_cannot_be_handed_out(
+    keys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there, names = tmp_path / "there", tmp_path / "names"
+    there.write_text("mine")
+    names.write_text("shop-1\nshop-2\n")
+    one = ["keys", "add-client", "shop-1", "--keys", str(keys)]
+    many = ["keys", "add-client", "--names", str(names), "--keys", str(keys)]
+    for words in (one, many):
+        assert "exists already; no token was made" in refusal(capsys, *words, "--out", str(there))
+        assert "no token was made" in refusal(capsys, *words, "--out", str(tmp_path / "no" / "where"))
+        assert list_tokens(keys) == []
+    assert there.read_text() == "mine"
+    token = report(capsys, *one)["token"]
+    renew = ["keys", "renew", "shop-1", "--overlap", "0", "--keys", str(keys), "--out"]
+    assert "exists already" in refusal(capsys, *renew, str(there))
+    Credentials(keys).identify(bearer(token), None)
+    assert "already" in refusal(capsys, *many, "--out", str(tmp_path / "new"))
+    assert not (tmp_path / "new").exists(), "nothing is left behind"
+
+
+def test_a_renewed_certificate_keeps_its_hosts_and_says_them(keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    renew = ["keys", "renew", "--keys", str(keys)]
+    assert report(capsys, *renew)["hosts"] == ["localhost", "127.0.0.1"]
+    assert report(capsys, *renew, "--host", "a.example.org,::1")["hosts"] == ["a.example.org", "::1"]
 
 
 def test_a_certificate_is_renewed_by_a_kept_or_an_offline_authority(tmp_path: Path) -> None:

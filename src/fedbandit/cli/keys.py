@@ -8,7 +8,10 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from fedbandit.errors import FedbanditError
 
@@ -22,19 +25,23 @@ def add_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--keys", type=Path, default=Path("keys"), metavar="FOLDER", help="default: keys")
     command.add_argument("--role", choices=("client", "observer", "admin"), default="client", help="default: client")
     command.add_argument("--federation", default="", metavar="NAME", help="the only one that the token is good for")
-    command.add_argument("--days", type=float, metavar="N", help="after how many days the token expires")
+    command.add_argument(
+        "--days", type=float, metavar="N", help="after how many days the token expires; renew: as the old one"
+    )
     command.add_argument("--overlap", type=float, default=7.0, metavar="N",
                          help="renew: for how many days the old token is still good (default: 7)")  # fmt: skip
     command.add_argument("--names", metavar="FILE", help="add-client: one name a line, - for standard input")
     command.add_argument("--out", type=Path, metavar="FILE", help="where to write tokens, readable by you alone")
-    command.add_argument("--host", action="append", metavar="HOST", help="a name or address of the coordinator")
+    command.add_argument(
+        "--host", action="append", metavar="HOST", help="a name or address of the coordinator; renew: these alone"
+    )
     command.add_argument("--authority", type=Path, metavar="FOLDER", help="of the authority's key, if it is elsewhere")
 
 
 def run(options: argparse.Namespace) -> int:
     """Make keys, add, list, renew or revoke tokens."""
     from fedbandit.network import credentials
-    from fedbandit.network.certificates import AUTHORITY, init_keys, renew_certificate
+    from fedbandit.network.certificates import AUTHORITY, certificate_hosts, init_keys, renew_certificate
 
     folder: Path = options.keys
     hosts = [host.strip() for text in options.host or () for host in text.split(",")]
@@ -56,12 +63,15 @@ def run(options: argparse.Namespace) -> int:
         return _list(options)
     if options.action == "renew" and options.name is None:
         until = renew_certificate(folder, hosts, options.authority)
-        _say(options, {"certificate": until.isoformat()}, f"The certificate is good until {until:%Y-%m-%d}.")
+        named = certificate_hosts(folder)
+        _say(options, {"certificate": until.isoformat(), "hosts": named},
+             f"The certificate is good until {until:%Y-%m-%d}, for {', '.join(named)}.")  # fmt: skip
         return 0
     if options.action == "add-client" and options.names is not None:
         text = sys.stdin.read() if options.names == "-" else Path(options.names).read_text()
         names = list(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))
-        _hand_out(options, credentials.add_credentials(folder, names, options.role, options.federation, options.days))
+        given = names, options.role, options.federation, options.days
+        _hand_out(options, lambda: credentials.add_credentials(folder, *given))
         return 0
     if not options.name:
         raise FedbanditError(f"fedbandit keys {options.action} needs a NAME.")
@@ -69,21 +79,23 @@ def run(options: argparse.Namespace) -> int:
         credentials.revoke_credential(folder, options.name)
         _say(options, {"name": options.name, "revoked": True}, f"The tokens of {options.name} are revoked.")
     elif options.action == "renew":
-        token = credentials.renew_credential(folder, options.name, options.overlap, options.days)
-        _hand_out(options, {options.name: token})
+        how = options.name, options.overlap, options.days
+        _hand_out(options, lambda: {options.name: credentials.renew_credential(folder, *how)})
     else:
         given = [options.name], options.role, options.federation, options.days
-        _hand_out(options, credentials.add_credentials(folder, *given))
+        _hand_out(options, lambda: credentials.add_credentials(folder, *given))
     return 0
 
 
-def _hand_out(options: argparse.Namespace, tokens: dict[str, str]) -> None:
-    """Print tokens or write them to a file: alone if there is one, else after its name and a tab."""
+def _hand_out(options: argparse.Namespace, make: Callable[[], dict[str, str]]) -> None:
+    """Make tokens, and print them or write them to a file: alone if there is one, else after its name and a tab."""
     single = options.names is None
-    lines = list(tokens.values()) if single else [f"{name}\t{token}" for name, token in tokens.items()]
-    if options.out is not None:
-        with os.fdopen(os.open(options.out, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w") as file:
+    with _new_file(options.out) as file:
+        tokens = make()
+        lines = list(tokens.values()) if single else [f"{name}\t{token}" for name, token in tokens.items()]
+        if file is not None:
             file.write("\n".join(lines) + "\n")
+    if options.out is not None:
         many = "token" if len(tokens) == 1 else "tokens"
         text = f"{len(tokens)} {many} in {options.out}."
         _say(options, {"written": str(options.out), "tokens": len(tokens)}, text)
@@ -92,6 +104,26 @@ def _hand_out(options: argparse.Namespace, tokens: dict[str, str]) -> None:
         print(json.dumps({"name": name, "role": options.role, "token": tokens[name]}))
     else:
         print(json.dumps({"tokens": tokens}) if options.json else "\n".join(lines))
+
+
+@contextmanager
+def _new_file(path: Path | None) -> Iterator[TextIO | None]:
+    """A file that nobody else can read, made before anything is written to the table; none is left if that fails."""
+    if path is None:
+        yield None
+        return
+    try:
+        opened = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise FedbanditError(f"--out is {str(path)!r}, which exists already; no token was made.") from None
+    except OSError as error:
+        raise FedbanditError(f"--out is {str(path)!r}: {error.strerror}; no token was made.") from None
+    try:
+        with os.fdopen(opened, "w") as file:
+            yield file
+    except BaseException:
+        path.unlink()
+        raise
 
 
 def _list(options: argparse.Namespace) -> int:

@@ -72,8 +72,7 @@ def renew_certificate(folder: Path, hosts: Sequence[str] = (), authority: Path |
         ) from None
     if issuer.public_key() != signer.public_key():
         raise FedbanditError(f"{str(kept)!r} is not the key of {str(folder / AUTHORITY)!r}.")
-    names = [_host(x509, host) for host in hosts] or list(_current(folder).extensions.get_extension_for_class(
-        x509.SubjectAlternativeName).value)  # fmt: skip
+    names = [_host(x509, host) for host in hosts or certificate_hosts(folder)]
     key = ec.generate_private_key(ec.SECP256R1())
     issuer_id = x509.SubjectKeyIdentifier.from_public_key(signer.public_key())
     certificate = (
@@ -88,6 +87,14 @@ def renew_certificate(folder: Path, hosts: Sequence[str] = (), authority: Path |
     _write(folder / CERTIFICATE, _pem(certificate), 0o644)  # last: a coordinator looks at this one
     until: datetime.datetime = certificate.not_valid_after_utc
     return until
+
+
+def certificate_hosts(folder: Path) -> list[str]:
+    """The host names and addresses that the coordinator's certificate is for."""
+    from cryptography import x509
+
+    names = _current(folder).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return [str(name.value) for name in names]
 
 
 def expiry(folder: Path) -> float:

@@ -208,11 +208,17 @@ def add_credential(folder: Path, name: str, role: Role = "client", federation: s
 
 
 def renew_credential(folder: Path, name: str, overlap: float = 7.0, days: float | None = None) -> str:
-    """A new token for a name in place of those that it has, which end after `overlap` days."""
+    """A new token for a name in place of those that it has, which end after `overlap` days.
+
+    It is good for as long as the last one was made for, unless `days` says otherwise.
+    """
     now = time.time()
     with _open(folder) as db:
         db.execute("BEGIN IMMEDIATE")
-        query = "SELECT role, federation FROM tokens WHERE name = ? AND revoked > ? AND expires > ? ORDER BY made DESC"
+        query = (
+            "SELECT role, federation, made, expires FROM tokens WHERE name = ? AND revoked > ? AND expires > ? "
+            "ORDER BY made DESC"
+        )
         found = db.execute(query, (name, now, now)).fetchone()
         if found is None:
             db.execute("ROLLBACK")
@@ -220,7 +226,10 @@ def renew_credential(folder: Path, name: str, overlap: float = 7.0, days: float 
         until = now + overlap * 86_400
         db.execute("UPDATE tokens SET expires = min(expires, ?) WHERE name = ? AND revoked > ?", (until, name, now))
         token = f"fb-{secrets.token_urlsafe(32)}"
-        _insert(db, {name: token}, found[0], found[1], now, days)
+        role, federation, made, expires = found
+        if days is None and expires < 9e99:
+            days = (expires - made) / 86_400
+        _insert(db, {name: token}, role, federation, now, days)
         db.execute("COMMIT")
     return token
 
