@@ -41,6 +41,7 @@ class Contributions:
         self.gone = no_members(slot_of.size, form, slots)
         self.aside = np.zeros(slot_of.size, dtype=np.bool_)
         self._lost: dict[int, Sums] = {}
+        self._lost_releases: dict[int, int] = {}
 
     def add(self, member: int, sums: Sums) -> None:
         """A member has released these."""
@@ -62,6 +63,11 @@ class Contributions:
         """A member has lost its state: what it uploads from now on comes on top of what it had uploaded."""
         V, b, n = self.sums_of(member)
         self._lost[member] = Sums(V.copy(), b.copy(), n)
+        self._lost_releases[member] = int(self.own.releases[member])
+
+    def n_lost(self, member: int) -> int:
+        """How many observations a member has uploaded from states that it has lost since."""
+        return self._lost[member].n if member in self._lost else 0
 
     def restate(self, member: int, sums: Sums, releases: int) -> None:
         """All that a member has uploaded from its present state is this, in so many releases."""
@@ -73,7 +79,7 @@ class Contributions:
             own.V[member] += lost.V
             own.b[member] += lost.b
             own.n[member] += lost.n
-        own.releases[member] = max(int(own.releases[member]), releases)
+        own.releases[member] = max(int(own.releases[member]), self._lost_releases.get(member, 0) + releases)
 
     def leave(self, member: int, behind: bool) -> None:
         """A member is gone for good; with `behind`, what it has contributed stays in the sums."""
@@ -87,6 +93,7 @@ class Contributions:
             getattr(own, name)[member] = 0
         self.aside[member] = False
         self._lost.pop(member, None)
+        self._lost_releases.pop(member, None)
 
     def sum_up(self, members: Members, slot: int) -> None:
         """Let a slot of `members` be the sum of what belongs there."""
@@ -118,14 +125,16 @@ class Contributions:
         arrays: dict[str, NDArray[Any]] = {}
         for i, (V, b, n) in self._lost.items():
             arrays |= {f"lost.{i}.V": V, f"lost.{i}.b": b, f"lost.{i}.n": np.array(n)}
-        return arrays
+        return arrays | {f"lost.{i}.releases": np.array(n) for i, n in self._lost_releases.items()}
 
     def restore_lost(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Go on from `lost`."""
+        """Go on from `lost`; earlier versions did not write how many releases those were."""
         numbers = {int(name.split(".")[1]) for name in arrays if name.startswith("lost.")}
         self._lost = {
             i: Sums(arrays[f"lost.{i}.V"], arrays[f"lost.{i}.b"], int(arrays[f"lost.{i}.n"])) for i in sorted(numbers)
         }
+        known = {i: f"lost.{i}.releases" for i in sorted(numbers)}
+        self._lost_releases = {i: int(arrays[name]) for i, name in known.items() if name in arrays}
 
 
 class Contributing(typing.Protocol):

@@ -186,6 +186,30 @@ def test_a_client_that_lost_its_state_before_states_only_what_came_since() -> No
     assert restored.machine.gathered().n == federation.machine.gathered().n
 
 
+def test_after_a_restore_earlier_lives_of_a_client_still_count() -> None:
+    """The third state joins a store that has never heard of it, only of the first two."""
+    store = MemoryStore()
+    federation = Federation("f", AGREEMENT, store)
+    federation.invite("client-0", 0.0)
+    backups = []
+    for life in (1, 2, 3):
+        backups.append(store.copy())
+        client = DurableClient(MemoryStore(), AGREEMENT, 0, iter(range(100 * life, 100 * life + 99)).__next__)
+        run(federation, [client], 20 * life)
+    backup = backups[-1]
+    restored = Federation("f", AGREEMENT, backup)
+    before = restored.register.record("client-0").releases
+    run(restored, [client], 0)
+    for one in (restored, Federation("f", AGREEMENT, backup)):
+        was, now = federation.machine.gathered(), one.machine.gathered()
+        np.testing.assert_allclose(now.V, was.V, atol=1e-9)
+        np.testing.assert_allclose(now.b, was.b, atol=1e-9)
+        old, record = federation.register.record("client-0"), one.register.record("client-0")
+        assert (now.n, record.observations, record.releases) == (was.n, was.n, old.releases)
+        assert record.releases == before + client.releases
+        assert one.machine.members.releases[0] == federation.machine.members.releases[0]
+
+
 def test_a_client_goes_on_after_a_restatement_whose_receipt_was_lost() -> None:
     """After a crash it has uploads to send that the coordinator has as part of a sum only."""
     store = MemoryStore()

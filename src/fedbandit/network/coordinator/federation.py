@@ -350,7 +350,9 @@ class Federation(ComparedFederation):
                 record.check_session(envelope)
                 if message.sequence != envelope.sequence or message.releases > message.sequence:
                     raise Refusal("order", f"Client {name!r} states {message.sequence} of {envelope.sequence} uploads.")
-                self._check_sums(record, message.sums.n, 0, fault, at)
+                contributions = self.machine.contributions
+                stays = 0 if contributions is None else contributions.n_lost(record.member)
+                self._check_sums(record, message.sums.n, stays, fault, at)
             case _:
                 raise Refusal("malformed", f"A coordinator does not take a {type(message).__name__}.")
 

@@ -239,7 +239,7 @@ class RecordedFederation:
         machine = self.machine
         if reborn:
             machine.start_over(record.member)
-        before = machine.applied.get(record.member, 0)
+        before, had = machine.applied.get(record.member, 0), self._credited(record.member)
         answers = machine.restate(message) if isinstance(message, Restate) else machine.receive(message)
         always = isinstance(message, Restate | FromServer) or (machine.clocked and isinstance(message, Request))
         moved = always or bool(answers)
@@ -250,7 +250,8 @@ class RecordedFederation:
             if record.verified:
                 answers = [Receipt(record.member, before), *answers]
         elif isinstance(message, Restate):
-            record.note_restatement(envelope, message.sums.n, message.releases)
+            n, releases = self._credited(record.member)
+            record.note_restatement(envelope, n - had[0], releases - had[1])
             answers = [Receipt(record.member, message.sequence), *answers]
             self.events.append(Event("uploads were stated anew", {"client": record.name}))
         elif isinstance(message, Upload):
@@ -274,6 +275,11 @@ class RecordedFederation:
         if isinstance(message, Join) and envelope.sequence > before and machine.contributions is not None:
             addressed.insert(0, Recall(record.member, before))  # first: after a receipt the client goes on
         return addressed, moved
+
+    def _credited(self, member: int) -> tuple[int, int]:
+        """How many observations, in how many releases, are kept as a member's own."""
+        kept = self.machine.contributions
+        return (0, 0) if kept is None else (int(kept.own.n[member]), int(kept.own.releases[member]))
 
     def end_this_round(self, rounds: int, at: float) -> list[Message]:
         self.rounds = rounds

@@ -16,7 +16,8 @@ chain) means, compared with what the register has for that member:
 A session that has made more uploads than were applied is accepted, but nothing is acknowledged to it and no download
 is sent to it before it has repeated the last upload that was applied: a copy may have made other uploads of that
 number. If it cannot, because these were acknowledged by a store that has been lost since, it is asked what all its
-uploads amount to (`messages.Recall`), which takes the place of what there is.
+uploads amount to (`messages.Recall`), which takes the place of what there is from that state; what came from states
+that the member has lost before stays.
 
 A copy that is refused may have sent an upload before it knew that, of records which its original releases too, with
 other noise. In a private federation that is one more life of the client (`MemberRecord.note_copy`), and composes. In
@@ -151,9 +152,10 @@ class MemberRecord:
         return True
 
     def note_restatement(self, envelope: Envelope, n: int, releases: int) -> None:
-        """All uploads so far were stated anew: from here the history goes on."""
+        """All uploads of this state were stated anew, so many more than were known: from here the history goes on."""
         self.chain, self.recent, self.verified = envelope.chain, [envelope.chain], True
-        self.observations, self.releases = max(self.observations, n), max(self.releases, releases)
+        self.observations += n
+        self.releases += releases
 
     def open_session(self, envelope: Envelope, reborn: bool, applied: int, at: float) -> None:
         """From now on only this session is accepted; one that is reborn has lost its history."""
