@@ -38,6 +38,12 @@ def test_every_page_has_a_place_in_the_navigation(site: Path) -> None:
     assert all((site / page).with_suffix(".html").is_file() for page in pages)
 
 
+def test_the_metrics_of_a_coordinator_with_a_certificate_are_there(site: Path) -> None:
+    page = (site / "reference" / "metrics.html").read_text(encoding="utf-8")
+    for name in ("certificate_expires", "connections", "connections_refused_total", "uploads_total"):
+        assert f">fedbandit_{name}<" in page
+
+
 def test_nothing_comes_from_elsewhere(site: Path) -> None:
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")

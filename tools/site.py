@@ -105,12 +105,14 @@ def metrics() -> str:
     import fedbandit as fb
     from fedbandit.network.coordinator.config import FederationConfig, ServerConfig
     from fedbandit.network.coordinator.host import Host
+    from fedbandit.network.coordinator.listener import Guard
     from fedbandit.network.coordinator.metrics import HostCollector
     from fedbandit.network.invitation import Agreement
     from fedbandit.network.stores import MemoryStore
 
     terms = Agreement("async-linucb", {}, fb.World(n_clients=2, dim=2, horizon=100))
     host = Host(ServerConfig({"shops": FederationConfig(terms)}), MemoryStore())
+    host.guard, host.expiry = Guard(), lambda: 0.0  # as behind a socket and with a certificate
     families = [*HostCollector(host).collect()]
     lines = "\n".join(
         f"| `{family.name}{'_total' if family.type == 'counter' else ''}` | {family.type} | {family.documentation} |"

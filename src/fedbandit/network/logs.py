@@ -24,8 +24,15 @@ class JsonLines(logging.Formatter):
         return json.dumps(line)
 
 
+_DENIED = "ASGI callable returned without completing handshake."
+"""What uvicorn says of every WebSocket that was answered with a status, such as 401, as if nothing had been sent."""
+
+
 class OnceInAWhile(logging.Filter):
-    """Lets the same line of a library pass once in ten seconds: a failing accept may be logged a thousand times."""
+    """Lets the same line of a library pass once in ten seconds: a failing accept may be logged a thousand times.
+
+    Who was not let in is logged by the coordinator itself; uvicorn's error about it, which is none, never passes.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +41,7 @@ class OnceInAWhile(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether it is said."""
         what = str(record.msg)[:100]
-        if record.created - self._said.get(what, 0.0) < 10.0:
+        if what == _DENIED or record.created - self._said.get(what, 0.0) < 10.0:
             return False
         self._said[what] = record.created
         return True

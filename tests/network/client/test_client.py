@@ -94,6 +94,22 @@ def test_the_example_in_the_docstring_runs(tmp_path: Path, monkeypatch: pytest.M
         assert asyncio.run(names["use"]()).status()["observed"] == 2
 
 
+def test_nothing_is_flushed_before_the_coordinator_has_answered(tmp_path: Path) -> None:
+    """It may have been restored from a backup, and ask for everything again."""
+    path = tmp_path / "a.db"
+    with served(make_host()) as url, Client(url, federation="shops", name="a", state=path) as client:
+        visit(client, np.random.default_rng(0), 20)
+        assert client.flush()
+        uploaded = client.status()["observed"] - client.status()["pending"]
+    with Client(url, federation="shops", name="a", state=path) as client:
+        assert client.status()["outbox"] == 0
+        assert not client.flush(0.05)
+        restored = make_host()
+        with served(restored, port=int(url.rpartition(":")[2])):
+            assert client.flush(60.0)
+            assert restored.federations["shops"].federation.machine.gathered().n == uploaded
+
+
 def test_offline_for_days_then_back(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     path = tmp_path / "a.db"

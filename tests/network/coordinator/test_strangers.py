@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import logging
 import socket
 import threading
 import time
@@ -17,6 +18,8 @@ import numpy as np
 import pytest
 import uvicorn
 from starlette.testclient import TestClient, WebSocketDenialResponse
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 import fedbandit as fb
 from fedbandit.network.addresses import bind
@@ -29,6 +32,7 @@ from fedbandit.network.coordinator.pacing import QuietLog
 from fedbandit.network.coordinator.service import make_app
 from fedbandit.network.coordinator.streams import SendQueue
 from fedbandit.network.credentials import add_credential
+from fedbandit.network.logs import OnceInAWhile
 from tests.network.servers import get_json, make_host
 
 
@@ -226,3 +230,23 @@ def test_a_renewed_certificate_is_taken_while_running_and_a_wrong_one_is_a_probl
             while wrong.problem is None and time.monotonic() < deadline:
                 time.sleep(0.05)
             assert "cannot be trusted" in (wrong.problem or "")
+            assert "pass ca=, the coordinator's keys/ca.pem" in (wrong.problem or "")
+        with pytest.raises(fb.FedbanditError, match=r"cannot be trusted: .*; pass ca=, the coordinator's keys/ca.pem"):
+            Client(url, federation="shops", token=token)
+
+
+def test_a_wrong_token_is_answered_with_401_and_is_no_error_of_the_coordinator(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    init_keys(tmp_path / "keys", ["127.0.0.1"])
+    library, quiet = logging.getLogger("uvicorn.error"), OnceInAWhile()
+    library.addFilter(quiet)
+    try:
+        with guarded(make_host(keys=tmp_path / "keys"), Guard(most=30)) as port:
+            with pytest.raises(InvalidStatus) as refused:
+                connect(f"ws://127.0.0.1:{port}/v1/shops/stream", additional_headers={"Authorization": "Bearer fb-x"})
+            assert refused.value.response.status_code == 401
+    finally:
+        library.removeFilter(quiet)
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+    assert "not let in" in caplog.text

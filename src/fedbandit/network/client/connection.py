@@ -146,6 +146,8 @@ class Address:
                 raise FedbanditError(sentence) from None
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
+            if isinstance(reason, ssl.SSLCertVerificationError):
+                raise _TryAgain(_distrust(self.url, reason), soon=several) from None
             without = ", and no state to go on from" if path == "/invitation" else ""
             raise _TryAgain(f"There is no answer from {self.url}{without}: {reason}.", soon=several) from None
 
@@ -164,6 +166,15 @@ class _TryAgain(Exception):
     def __init__(self, sentence: str, owner: str = "", *, soon: bool) -> None:
         super().__init__(sentence)
         self.owner, self.soon = owner, soon
+
+
+_UNSIGNED = (18, 19, 20, 21)
+"""OpenSSL's codes for a certificate that no authority which is trusted here has signed."""
+
+
+def _distrust(url: str, error: ssl.SSLCertVerificationError) -> str:
+    hint = "; pass ca=, the coordinator's keys/ca.pem" if error.verify_code in _UNSIGNED else ""
+    return f"The coordinator at {url} cannot be trusted: {error.verify_message}{hint}."
 
 
 def _owner(body: bytes) -> str:
@@ -198,6 +209,8 @@ class Connection:
         self.report: Callable[[], dict[str, float]] | None = None
         self.settled = threading.Event()
         """Set while everything that was to be sent has been acknowledged."""
+        self.joined = address is None
+        """Whether the coordinator has answered a Join of this process; alone there is none to answer."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
         self._closing = threading.Event()
@@ -255,7 +268,7 @@ class Connection:
                 if error.response.status_code != ELSEWHERE:
                     self.problem = f"The coordinator refuses the connection: {_sentence(body)}"
             except ssl.SSLCertVerificationError as error:  # not signed by `ca`, expired, or of another host
-                self.problem = f"The coordinator at {self.address.url} cannot be trusted: {error.verify_message}."
+                self.problem = _distrust(self.address.url, error)
             except (TimeoutError, OSError, WebSocketException):
                 pass
             except StoreError as error:
@@ -301,7 +314,9 @@ class Connection:
         conversation = Conversation(self.client)
         with self.lock():
             greeting = conversation.begin()
-        if not greeting:
+        if not greeting:  # nothing is ever exchanged
+            self.joined = True
+            self.settled.set()
             return
         await ws.send(greeting[0])
         since, reported = time.monotonic(), 0.0
@@ -342,6 +357,7 @@ class Connection:
                 self.problem = str(error)
                 return []
             if conversation.awaits is None and not self.client.machine.outbox:
+                self.joined = True
                 self.settled.set()
         return frames
 

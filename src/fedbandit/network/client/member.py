@@ -61,11 +61,15 @@ class Member:
         return self._connection.connected
 
     def flush(self, timeout: float = 10.0) -> bool:
-        """Wait until everything that was to be sent has been acknowledged; False if it takes too long."""
+        """Wait until everything that was to be sent has been acknowledged; False if it takes too long.
+
+        Until this process has joined once it is not known what is to be sent: a coordinator that was restored from a
+        backup may ask for all of it again. So offline since the start this is False too.
+        """
         self._check_open()
         with self._locked():
             self._node.flush()
-            waits = bool(self._node.machine.outbox)
+            waits = bool(self._node.machine.outbox) or not self._connection.joined
         if waits:
             self._connection.settled.clear()
         self._connection.wake()
