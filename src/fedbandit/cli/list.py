@@ -79,7 +79,7 @@ def _explain(name: str, *, as_json: bool) -> int:
         print(f"{entry['kind']} {entry['name']}\n\n{entry['text']}\n")
         for said in entry["keywords"]:
             flag = f"--{hyphenated(said['name'])}"
-            usual = "" if said["default"] == "none" else f" Default: {said['default']}."
+            usual = "" if said["default"] in ("", "none") else f" Default: {said['default']}."
             print(fill(f"{said['meaning']}{usual}", 100, initial_indent=f"  {flag:20} ",
                        subsequent_indent=" " * 23))  # fmt: skip
     return 0
