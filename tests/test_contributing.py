@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -118,7 +119,7 @@ def test_a_clustering_that_never_shares_is_refused(skeleton: str, sentence: str,
 def test_a_clustering_that_never_looks_fails_its_check(tmp_path: Path) -> None:
     blind = "    def regroup(self, members, done, noise=None):\n        return False\n\n    def next_wake"
     late = CLUSTERS.replace("    def next_wake", blind)
-    structure = build_part("structure", written(late, tmp_path, "late.py") + ":NearEstimates", {})
+    structure: Structure = build_part("structure", written(late, tmp_path, "late.py") + ":NearEstimates", {})
     with pytest.raises(AssertionError, match="found_groups_are_used: groups were never looked for"):
         run(structure)
 
@@ -126,8 +127,8 @@ def test_a_clustering_that_never_looks_fails_its_check(tmp_path: Path) -> None:
 def test_parts_in_a_file_are_named_as_systems_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mine = written(GREEDY, tmp_path, "my_greedy.py") + ":DecayingGreedy"
     near = written(CLUSTERS, tmp_path, "near_ones.py") + ":NearEstimates(distance=0.4)"
-    module = fb.async_linucb(policy=mine).policy
-    assert fb.async_linucb(policy=f"{mine}(c=10)").policy == type(module)(c=10)
+    usual: Any = fb.async_linucb(policy=mine).policy
+    assert fb.async_linucb(policy=f"{mine}(c=10)").policy == replace(usual, c=10)
     regret = []
     for words in (
         ["async-linucb", "--policy", f"{mine}(c=10)"],
@@ -157,7 +158,7 @@ def test_a_policy_that_knows_no_actions_fails_its_check(tmp_path: Path, capsys: 
     text = GREEDY.replace(
         "best(model.means(contexts))", "best(sum(X @ part.theta for part, X in model.parts(contexts)))"
     )
-    policy = build_part("policy", written(text, tmp_path, "one_theta.py") + ":DecayingGreedy(c=0.0)", {})
+    policy: Policy = build_part("policy", written(text, tmp_path, "one_theta.py") + ":DecayingGreedy(c=0.0)", {})
     with pytest.raises(AssertionError, match="policy_knows_actions: "):
         run(policy)
     assert capsys.readouterr().out.endswith("policy_knows_actions\n")
@@ -165,6 +166,6 @@ def test_a_policy_that_knows_no_actions_fails_its_check(tmp_path: Path, capsys: 
 
 def test_a_policy_without_a_name_is_called_after_its_class(tmp_path: Path) -> None:
     text = GREEDY.replace('name: ClassVar[str] = "decaying-greedy"', "")
-    policy = build_part("policy", written(text, tmp_path, "unnamed.py") + ":DecayingGreedy", {})
+    policy: Policy = build_part("policy", written(text, tmp_path, "unnamed.py") + ":DecayingGreedy", {})
     assert name_of(type(policy)) == "decaying-greedy"
     assert fb.simulate(System(policy), fb.environments.homogeneous(n_clients=2, dim=3, n_arms=5), 20).engine == "plain"
