@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
-from fedbandit.sums import BlockSums, FactoredSums, Sums, in_blocks
+from fedbandit.sums import BlockSums, FactoredSums, Slack, Sums, in_blocks
 from fedbandit.types import Array
 
 COUNT = struct.Struct("<Q")
+SLACK = struct.Struct("<6d")
 _BLOCKS = struct.Struct("<II")
 
 
@@ -142,3 +143,22 @@ def _finite(data: bytes, count: int, start: int) -> Array:
 
 def _squares(triangles: Array, dim: int) -> Array:
     return triangles.take(_square(dim), axis=-1).astype(np.float64, copy=False)
+
+
+def on_grid(known: float) -> float:
+    """What an upload says of what is known, to the nearest multiple of 2⁻³⁰: less than `TIE`.
+
+    Log-determinants differ in their last bits from one machine to another. Whole uploads should not.
+
+    >>> on_grid(0.1) == on_grid(0.1 + 1e-12), on_grid(-1e300)
+    (True, -1e+300)
+    """
+    return round(known * 2**30) / 2**30 if abs(known) < 2**20 else known
+
+
+def decode_slack(data: bytes) -> Slack:
+    """The numbers that end a download."""
+    slack = Slack(*SLACK.unpack_from(data, len(data) - SLACK.size))
+    if not all(math.isfinite(number) for number in slack):
+        raise FedbanditError(f"The message carries {slack}, which is not finite.")
+    return slack

@@ -28,15 +28,18 @@ from numpy.typing import NDArray
 
 from fedbandit.encoded_sums import (
     COUNT,
+    SLACK,
     all_blocks,
     blocks_in,
     decode_blocks,
     decode_factor,
+    decode_slack,
     decode_sums,
     dim_of,
     encode_factor,
     encode_sums,
     factor_size,
+    on_grid,
     statistics_scalars,
     sums_size,
 )
@@ -48,7 +51,6 @@ FORMAT = 3
 READABLE = (2, 3)
 """Formats that are read: 2 has the same layout, and uploads of that format stand on another hash chain (`envelope`)."""
 _HEADER = struct.Struct("<2sBBIQQQd")
-_SLACK = struct.Struct("<6d")
 IN_BLOCKS, DATED, FACTORED = 32, 64, 128
 """Added to the kind of a message: what its statistics look like."""
 
@@ -240,20 +242,9 @@ def encoded_size(kind: type[Message], dim: int, blocks: int | None = None, *, da
     (40, 2848)
     """
     if kind in (Upload, Download, Tell, Contribution, Restate):
-        slack = _SLACK.size if kind is Download else 0
+        slack = SLACK.size if kind is Download else 0
         return _HEADER.size + COUNT.size * dated + sums_size(dim, blocks) + slack
     return _HEADER.size
-
-
-def on_grid(known: float) -> float:
-    """What an upload says of what is known, to the nearest multiple of 2⁻³⁰: less than `TIE`.
-
-    Log-determinants differ in their last bits from one machine to another. Whole uploads should not.
-
-    >>> on_grid(0.1) == on_grid(0.1 + 1e-12), on_grid(-1e300)
-    (True, -1e+300)
-    """
-    return round(known * 2**30) / 2**30 if abs(known) < 2**20 else known
 
 
 def encode(message: Message) -> bytes:
@@ -264,7 +255,7 @@ def encode(message: Message) -> bytes:
             return _header(message, member, sequence, rank, on_grid(known), sums.b.shape[-1]) + _statistics(message)
         case Download(member, version, acknowledged, sums, slack, own):
             header = _header(message, member, version, acknowledged, float(own), sums.b.shape[-1])
-            return header + _statistics(message) + _SLACK.pack(*slack)
+            return header + _statistics(message) + SLACK.pack(*slack)
         case Receipt(member, sequence):
             return _header(message, member, sequence)
         case Collect(member, epoch, included):
@@ -341,7 +332,7 @@ def decode(data: bytes) -> Message:
     if kind == Upload.kind:
         return Upload(member, first, sums, real, actions, at)
     if kind == Download.kind:
-        return Download(member, first, second, sums, _decode_slack(data), real == 1.0, actions, at)
+        return Download(member, first, second, sums, decode_slack(data), real == 1.0, actions, at)
     if kind == Receipt.kind:
         return Receipt(member, first)
     if kind == Collect.kind:
@@ -403,10 +394,3 @@ def _decode_factored(data: bytes, dim: int, member: int, sequence: int, rank: in
     if not 0 < rank <= dim or len(data) != _HEADER.size + factor_size(dim, rank):
         raise FedbanditError(f"An Upload of dimension {dim} and rank {rank} cannot have {len(data)} bytes.")
     return Upload(member, sequence, decode_factor(data, dim, rank, _HEADER.size), known)
-
-
-def _decode_slack(data: bytes) -> Slack:
-    slack = Slack(*_SLACK.unpack_from(data, len(data) - _SLACK.size))
-    if not all(math.isfinite(number) for number in slack):
-        raise FedbanditError(f"The message carries {slack}, which is not finite.")
-    return slack

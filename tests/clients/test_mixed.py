@@ -112,6 +112,8 @@ def test_a_mixed_federation_is_the_simulation(built: Path, tmp_path: Path) -> No
             if i not in live:
                 link.greet(i)
                 live[i] = stack.enter_context(makers[KINDS[order.index(i)]]())
+                live[i]({})
+                wait_until_joined(host, i)
             client = link.client(i)
             choice = client.select(X[t])
             found = live[i]({"arms": X[t].tolist()})
@@ -126,6 +128,15 @@ def test_a_mixed_federation_is_the_simulation(built: Path, tmp_path: Path) -> No
         assert machine.gathered().n == T - sum(link.client(i).pending for i in range(3))
         for i, obey in live.items():
             np.testing.assert_allclose(obey({})["theta"], link.client(i).model.theta, atol=1e-9)
+
+
+def wait_until_joined(host: Host, member: int) -> None:
+    """Until the coordinator has a client's Join: one that has uploads by then asks for downloads once more."""
+    for _ in range(3000):
+        if member in host.federations["shops"].connections:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"member {member} never joined")
 
 
 def wait_until_as(obey: Obey, machine: fb.ClientMachine) -> None:

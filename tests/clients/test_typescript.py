@@ -265,9 +265,10 @@ def test_the_example_learns_from_clicks_and_uploads(built: Path, tmp_path: Path)
         host = Host(dataclasses.replace(config, origins=(origin,)), MemoryStore())
         with served(host) as url, browsing(tmp_path, f"{origin}/?to={url}"):
             report = told.get(timeout=120)
+            gathered = host.federations["dinner"].federation.machine.gathered()
         assert report["observed"] == "40", report
         assert int(report["uploads"]) > 0
         assert report["problem"] == ""
         assert report["link"].startswith("page, member 0 of dinner"), report
         assert report["shown"][20:].count("indian") > 12, "it has learnt what is liked"
-        assert host.federations["dinner"].federation.machine.gathered().n > 0
+        assert gathered.n > 0

@@ -7,10 +7,12 @@ import contextlib
 import json
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedbandit.errors import FedbanditError, whole_number
-from fedbandit.privacy.private_statistics import TRUSTS
-from fedbandit.privacy.require import Require
+
+if TYPE_CHECKING:
+    from fedbandit.privacy.require import Require
 
 SUMMARY = "Drive simulated users against a coordinator."
 
@@ -34,12 +36,18 @@ def add_flags(command: argparse.ArgumentParser) -> None:
         "--require-epsilon", type=float, metavar="ε", help="refuse a federation that claims a larger ε"
     )
     command.add_argument("--require-delta", type=float, metavar="δ", help="refuse a federation that claims a larger δ")
-    command.add_argument("--require-trust", choices=TRUSTS, help="refuse a federation that trusts anybody else")
+    command.add_argument(
+        "--require-trust",
+        choices=("nobody", "sums", "coordinator"),
+        help="refuse a federation that trusts anybody else",
+    )
     command.add_argument("--report", action="store_true", help="tell the live page about reward and regret")
 
 
 def _require(options: argparse.Namespace) -> Require | None:
     """What clients insist on; None for what they do by themselves, where privacy is claimed."""
+    from fedbandit.privacy.require import Require
+
     given = {name: getattr(options, f"require_{name}") for name in ("epsilon", "delta", "trust")}
     given = {name: value for name, value in given.items() if value is not None}
     return Require(**given) if given else None

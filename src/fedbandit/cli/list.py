@@ -109,7 +109,8 @@ def _explain(name: str, *, as_json: bool) -> int:
         print(f"{entry['kind']} {entry['name']}\n\n{entry['text']}\n")
         for said in entry["keywords"]:
             flag = f"--{hyphenated(said['name'])}" if entry["kind"] in ("system", "environment") else said["name"]
-            usual = "" if said["default"] == "none" and said["meaning"] else f" Default: {said['default']}."
+            silent = said["default"] in ("", "none") and said["meaning"]
+            usual = "" if silent else f" Default: {said['default']}."
             print(fill(f"{said['meaning']}{usual}", 100, initial_indent=f"  {flag:20} ",
                        subsequent_indent=" " * 23))  # fmt: skip
     return 0

@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from numpy.typing import ArrayLike
-
 from fedbandit.errors import whole_number
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from fedbandit.network.client.choices import Arm
     from fedbandit.network.client.local_server import LocalServer
 

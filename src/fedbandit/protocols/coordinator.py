@@ -386,10 +386,8 @@ class Coordinator(Contributing):
             pooled = {name.removeprefix("pool."): value for name, value in arrays.items() if name.startswith("pool.")}
             self.pool.restore(pooled, self.members)
         trusted: dict[int, dict[str, Any]] = {}
-        for name in arrays:
-            if name.startswith("trusted."):
-                _, member, key = name.split(".")
-                trusted.setdefault(int(member), {})[key] = arrays[name]
+        for _, member, key in (name.split(".") for name in arrays if name.startswith("trusted.")):
+            trusted.setdefault(int(member), {})[key] = arrays[f"trusted.{member}.{key}"]
         for i, saved in trusted.items():
             stream = self._stream(i)
             if stream is None:

@@ -327,10 +327,10 @@ class FaultyNetwork:
 
 
 def fingerprint(federation: Federation) -> bytes:
-    """All that a refusal must not change: the machine and the register, but for the count of refusals."""
+    """All that a refusal must not change: the machine and the register, but for refusals and releases seen."""
     state = federation.state()
     for record in state.header["members"]:
-        record["refusals"] = 0
+        record["refusals"], record["past"] = 0, []
     return pack("coordinator", state)
 
 

@@ -111,8 +111,8 @@ class TakeOvers(FaultyNetwork):
 
     def erase(self, node: Node) -> None:
         """A client is erased, and begins anew; what is on its way to it is lost."""
-        if self.coordinator is None:
-            return
+        if self.coordinator is None or not self.coordinator.register.record(node.client).joined:
+            return  # whoever has never joined has nothing to erase, and its greeting may be on its way
         try:
             answers, _ = self.coordinator.erase(node.client, float(self.time))
         except Crash:

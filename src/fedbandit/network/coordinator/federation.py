@@ -26,11 +26,11 @@ from fedbandit.errors import FedbanditError, whole_number
 from fedbandit.machines.sums.server import OpenedSum
 from fedbandit.messages import Join, Message, Receipt, Request, Restate, Upload, decode
 from fedbandit.network.coordinator import journal as kinds
+from fedbandit.network.coordinator.compared import ComparedFederation
 from fedbandit.network.coordinator.erasure import erase
 from fedbandit.network.coordinator.journal import Entry, numbers
-from fedbandit.network.coordinator.recorded import Event, RecordedFederation, uploads_in
+from fedbandit.network.coordinator.recorded import Event, uploads_in
 from fedbandit.network.coordinator.register import MemberRecord
-from fedbandit.network.coordinator.robust import Comparison
 from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.envelope import UNSAID, Envelope, unseal
 from fedbandit.network.invitation import Agreement
@@ -38,7 +38,6 @@ from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import NotOwner, Store, StoreError
 from fedbandit.network.sums import numbers_of
 from fedbandit.server_messages import FromServer
-from fedbandit.sums import Sums
 
 ROUNDS_TO_ANSWER = 30
 """How many rounds an answer is awaited unless configured otherwise."""
@@ -64,7 +63,7 @@ class Read(NamedTuple):
     fault: Refusal | None = None
 
 
-class Federation(RecordedFederation):
+class Federation(ComparedFederation):
     """A federation that goes on where its store left off."""
 
     def __init__(
@@ -79,15 +78,8 @@ class Federation(RecordedFederation):
         self.patience = whole_number("patience", patience)
         self.refused: deque[Refused] = deque(maxlen=50)
         self.refusals: Counter[str] = Counter()
-        self.unsent: list[Message] = []
-        """Messages that are no answers to what was received, to be sent by the host."""
         self._counted: int | None = None  # everybody's observations, while uploads are all that comes
         super().__init__(name, agreement, store, snapshot_every, Rules() if rules is None else rules)
-
-    def recover(self) -> None:
-        """Also who contradicts whom."""
-        super().recover()
-        self._compare_all()
 
     # What the network asks
 
@@ -130,7 +122,7 @@ class Federation(RecordedFederation):
         """Forget all that a client has uploaded: what is to be sent, and a receipt (`erasure.py`)."""
         self._catch_up_with_store()
         answers, receipt = erase(self, name, at, by)
-        self._compare_all()
+        self.compare_all()
         return answers, receipt
 
     def receive(self, frames: Sequence[tuple[str, bytes]], at: float) -> list[list[Message] | Refusal]:
@@ -276,7 +268,7 @@ class Federation(RecordedFederation):
             record.last_heard = at
             return [Receipt(record.member, message.sequence)], False  # and no more: later ones are unknown here
         if isinstance(message, Upload) and message.sums.n > 0:
-            self._compare(record, message.sums, at, entries)
+            self.compare(record, message.sums, at, entries)
         session = (record.incarnation, record.epoch, record.nonce, record.absent)
         if isinstance(message, Upload) and self._counted is not None and self.comparison is None:
             self._counted += message.sums.n
@@ -377,38 +369,6 @@ class Federation(RecordedFederation):
             aside = 0 if contributions is None else int(contributions.own.n[contributions.aside].sum())
             self._counted = int(self.machine.members.n.sum()) + aside
         return self._counted
-
-    def _compare_all(self) -> None:
-        """Begin to compare members with one another, if that is a rule."""
-        self.comparison: Comparison | None = None
-        contributions, rule = self.machine.contributions, self.rules.robust
-        if rule is None or contributions is None:
-            return
-        world, machine = self.agreement.world, self.machine
-        self.comparison = Comparison(rule, machine.slot_of, self.dim, machine.ridge, world.noise)
-        for record in self.register.present:
-            if not record.quarantined:
-                self.comparison.note(record.member, contributions.sums_of(record.member))
-
-    def _compare(self, record: MemberRecord, sums: Sums, at: float, entries: list[Entry]) -> None:
-        """Put whoever contradicts the others in quarantine, perhaps the one who sends these sums."""
-        contributions = self.machine.contributions
-        if self.comparison is None or contributions is None:
-            return
-        V, b, n = contributions.sums_of(record.member)
-        for i in self.comparison.compare(record.member, Sums(V + sums.V, b + sums.b, n + sums.n)):
-            accused = self.register.by_number[i]
-            if not accused.trusted:
-                reason = self.comparison.reason(i)
-                self.unsent += self.suspend(accused, reason, "robust", at)
-                entries.append(Entry(kinds.SUSPENSION, at, accused.name, json.dumps([reason, "robust"]).encode()))
-        suspects = self.comparison.suspects()
-        for other in self.register.present:
-            if other.suspected != (other.member in suspects) and not other.trusted:
-                self.unsent += self.suspect(other, not other.suspected, at)
-                entries.append(Entry(kinds.SUSPICION, at, other.name, numbers(other.suspected)))
-        if record.quarantined:
-            raise Refusal("quarantined", f"Client {record.name!r} is in quarantine: {record.quarantined}")
 
     def _catch_up_with_store(self) -> None:
         """After a write has failed: back to what the store has."""

@@ -49,6 +49,7 @@ class Owners:
         """Federations that this coordinator must not take over, and why: it is configured otherwise."""
         self._followed: dict[str, str] = {}  # the configuration that the owner had when this process read its own
         self._one_at_a_time = asyncio.Lock()
+        self._stopping = False
         self._workers: dict[str, list[asyncio.Task[None]]] = {}
 
     def begin(self) -> None:
@@ -104,6 +105,8 @@ class Owners:
             for name in list(self.host.config.federations):
                 try:
                     async with self._one_at_a_time:
+                        if self._stopping:
+                            return
                         await (self._confirm(name) if name in self.host.federations else self._try(name))
                 except FedbanditError as error:
                     if self.host.quiet.says(f"owner/{name}"):
@@ -197,10 +200,12 @@ class Owners:
         hosted.end(self.refusal(name))
 
     async def give_up(self) -> None:
-        """This coordinator stops: others can have all there is, at once."""
-        for name in list(self.host.federations):
-            self.elsewhere[name] = ""
-            await self.step_down(name)
+        """This coordinator stops: others can have all there is, at once, and it takes nothing any more."""
+        self._stopping = True
+        async with self._one_at_a_time:
+            for name in list(self.host.federations):
+                self.elsewhere[name] = ""
+                await self.step_down(name)
 
     def refusal(self, name: str) -> Refusal:
         """What whoever asks for a federation of another coordinator is told."""
