@@ -11,7 +11,7 @@ SYSTEMS = {
     "noise": "σ ≥ 0 that widths assume for one reward; by default what the environment declares.",
     "confidence": "δ in (0, 1): widths hold with probability 1 − δ. Smaller explores more. 0.1.",
     "alpha": "a fixed width α ≥ 0 instead of the formula: the bonus is α ‖x‖ in V(λ)⁻¹. Larger explores more.",
-    "policy": "which arm to pull: ucb (default), igw, lints, linphe, greedy, widest, uniform, squared, or your own.",
+    "policy": "which arm to pull: ucb (default), igw, lints, linphe, greedy, widest, uniform, squared, my.py:MyPolicy.",
     "discount": "0 < γ ≤ 1: what an observation counts a round later, so that models follow changes. 1 for ever; "
     "changes:3 by D-LinUCB's formula for as many changes.",
     "window": "≥ 2: the number of rounds whose observations count: γ = 1 − 1/window.",
