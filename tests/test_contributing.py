@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,15 +14,20 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit.checks import checks_for
+from fedbandit.checks import run
+from fedbandit.cli.main import main
 from fedbandit.environments.synthetic import Synthetic
-from fedbandit.parts import found_in, name_of
+from fedbandit.errors import FedbanditError
+from fedbandit.network.invitation import Agreement
+from fedbandit.parts import build_part, found_in, name_of
 from fedbandit.policies import Policy
 from fedbandit.presets import PRESETS
 from fedbandit.privacy import Privacy
 from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Scheduled, ServerQueue, Synchronous
 from fedbandit.structures import Structure
 from fedbandit.system import System
+from fedbandit.world import World
+from tests.cli.command_line import refusal
 
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 SKELETONS = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", TEXT, flags=re.DOTALL))
@@ -30,7 +37,7 @@ KINDS: tuple[Any, ...] = (Policy, MessageProtocol, Structure, Privacy)
 @pytest.fixture
 def module(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A skeleton as a module of its own."""
-    monkeypatch.setattr("fedbandit.presets.PRESETS", dict(PRESETS))
+    monkeypatch.setattr("fedbandit.presets.compose.PRESETS", dict(PRESETS))
     name = "skeleton_" + Path(request.param).stem
     made = ModuleType(name)
     monkeypatch.setitem(sys.modules, name, made)
@@ -53,17 +60,12 @@ def test_there_is_a_skeleton_of_every_kind() -> None:
 def test_a_part_passes_every_check(module: ModuleType) -> None:
     (part,) = parts_in(module)
     assert name_of(type(part)) in found_in({"__all__": [type(part).__name__], **vars(module)}, type(part).__mro__[1])
-    for label, check in checks_for(part):
-        try:
-            check()
-        except AssertionError as error:
-            raise AssertionError(f"{label}: {error}") from error
+    run(part)
 
 
 @pytest.mark.parametrize("module", ["my_system.py"], indirect=True)
 def test_a_system_passes_every_check(module: ModuleType) -> None:
-    for _, check in checks_for(module.hospitals()):
-        check()
+    run(module.hospitals())
 
 
 @pytest.mark.parametrize("module", ["structures/near_estimates.py"], indirect=True)
@@ -83,3 +85,87 @@ def test_an_environment_can_be_simulated(module: ModuleType) -> None:
     (kind,) = (t for t in vars(module).values() if isinstance(t, type) and Synthetic in t.__mro__[1:])
     result = fb.simulate(fb.linucb(), kind(n_clients=4, dim=3, n_arms=5), 200)
     assert np.isfinite(result.regret[-1])
+
+
+def written(text: str, folder: Path, name: str) -> str:
+    (folder / name).write_text(text, encoding="utf-8")
+    return str(folder / name)
+
+
+CLUSTERS = SKELETONS["structures/near_estimates.py"]
+GREEDY = SKELETONS["policies/decaying_greedy.py"]
+SMALL = ["--clients", "4", "--dim", "3", "--arms", "5", "--horizon", "200", "--json"]
+
+
+@pytest.mark.parametrize(
+    ("skeleton", "sentence"),
+    [
+        (CLUSTERS.replace("by_member: ClassVar[bool] = True", ""), "returns NearGroups, .* but by_member is False"),
+        (CLUSTERS.replace("def next_wake", "def wakes"), "NearGroups does not say when to look for groups"),
+        (CLUSTERS.replace("return sorted(groups)", "return [[0], [1]]"), "leaves out clients 2, 3; every client"),
+        (CLUSTERS.replace("return sorted(groups)", "return [[0, 1], [1, 2, 3]]"), "names twice client 1; every"),
+        (CLUSTERS.replace("return sorted(groups)", "return [[0, 1, 2, 3, 4]]"), "do not exist, client 4; every"),
+    ],
+)
+def test_a_clustering_that_never_shares_is_refused(skeleton: str, sentence: str, tmp_path: Path) -> None:
+    named = written(skeleton, tmp_path, "wrong.py") + ":NearEstimates"
+    system = fb.composed(protocol="event-triggered(gamma_upload=2,gamma_download=2)", structure=named)
+    with pytest.raises(FedbanditError, match=sentence):
+        fb.simulate(system, fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5), 200)
+    with pytest.raises(AssertionError, match=rf"\w+( \[[\w-]+\])?: .*{sentence}"):
+        run(system.structure)
+
+
+def test_a_clustering_that_never_looks_fails_its_check(tmp_path: Path) -> None:
+    blind = "    def regroup(self, members, done, noise=None):\n        return False\n\n    def next_wake"
+    late = CLUSTERS.replace("    def next_wake", blind)
+    structure: Structure = build_part("structure", written(late, tmp_path, "late.py") + ":NearEstimates", {})
+    with pytest.raises(AssertionError, match="found_groups_are_used: groups were never looked for"):
+        run(structure)
+
+
+def test_parts_in_a_file_are_named_as_systems_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = written(GREEDY, tmp_path, "my_greedy.py") + ":DecayingGreedy"
+    near = written(CLUSTERS, tmp_path, "near_ones.py") + ":NearEstimates(distance=0.4)"
+    usual: Any = fb.async_linucb(policy=mine).policy
+    assert fb.async_linucb(policy=f"{mine}(c=10)").policy == replace(usual, c=10)
+    regret = []
+    for words in (
+        ["async-linucb", "--policy", f"{mine}(c=10)"],
+        [f"async-linucb:policy={mine}(c=10)"],
+        ["async-linucb", f"--policy={mine}"],
+        ["composed", "--policy", mine, "--structure", near, "--protocol", "scheduled"],
+    ):
+        assert main(["simulate", *words, *SMALL]) == 0, capsys.readouterr().err
+        regret.append(json.loads(capsys.readouterr().out)["regret"])
+    assert regret[0] == regret[1]
+    assert regret[0] != regret[2]
+    wrong = mine.replace("Decaying", "Growing")
+    assert f"There is no policy '{wrong}'; did you mean '{mine}'?" in refusal(
+        capsys, "simulate", "composed", "--policy", wrong
+    )
+    assert "name the policy in it as well" in refusal(capsys, "simulate", "linucb", "--policy", mine.split(":")[0])
+
+
+@pytest.mark.parametrize("keywords", [{"policy": "my.py:Mine"}, {"structure": "my.py:Mine(c=1)"}])
+def test_a_federation_does_not_run_files(keywords: dict[str, Any]) -> None:
+    system = "async-linucb" if "policy" in keywords else "composed"
+    with pytest.raises(FedbanditError, match="every client of a federation must have the same code"):
+        Agreement(system, keywords, World(3, 2, 100)).build()
+
+
+def test_a_policy_that_knows_no_actions_fails_its_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = GREEDY.replace(
+        "best(model.means(contexts))", "best(sum(X @ part.theta for part, X in model.parts(contexts)))"
+    )
+    policy: Policy = build_part("policy", written(text, tmp_path, "one_theta.py") + ":DecayingGreedy(c=0.0)", {})
+    with pytest.raises(AssertionError, match="policy_knows_actions: "):
+        run(policy)
+    assert capsys.readouterr().out.endswith("policy_knows_actions\n")
+
+
+def test_a_policy_without_a_name_is_called_after_its_class(tmp_path: Path) -> None:
+    text = GREEDY.replace('name: ClassVar[str] = "decaying-greedy"', "")
+    policy: Policy = build_part("policy", written(text, tmp_path, "unnamed.py") + ":DecayingGreedy", {})
+    assert name_of(type(policy)) == "decaying-greedy"
+    assert fb.simulate(System(policy), fb.environments.homogeneous(n_clients=2, dim=3, n_arms=5), 20).engine == "plain"

@@ -45,3 +45,18 @@ def test_help_about_one_system_is_about_that_system(capsys: pytest.CaptureFixtur
     text = capsys.readouterr().out
     assert "--gamma-upload" in text
     assert "--alpha-split" not in text
+
+
+def test_parts_are_listed_and_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "policies"]) == 0
+    assert "linphe   Add fresh noise to every past reward" in capsys.readouterr().out
+    for kind, one in (("structures", "everyone"), ("protocols", "count-triggered"), ("privacies", "no-privacy")):
+        assert main(["list", kind, "--json"]) == 0
+        (entries,) = json.loads(capsys.readouterr().out).values()
+        assert one in {entry["name"] for entry in entries}
+    assert main(["list", "igw"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.startswith("policy igw Draw arm a with probability")
+    assert "scale Default: 10.0." in text
+    assert main(["list"]) == 0
+    assert "fedbandit list policies | structures" in capsys.readouterr().out

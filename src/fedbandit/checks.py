@@ -1,11 +1,17 @@
 """Public conformance checks: what any part or system must do, whoever wrote it.
 
-`checks_for(thing)` gives the checks that apply; each is a function without arguments that raises AssertionError with a
-sentence. The project's own tests run them on every part and preset; run them on yours:
+`run(thing)` runs those that apply, and prints their names; `checks_for(thing)` gives them, each a function without
+arguments that raises AssertionError with a sentence. The project's own tests run them on every part and preset; run
+them on yours:
 
 >>> import fedbandit as fb
->>> for name, check in checks_for(fb.linucb()):
-...     check()
+>>> run(fb.linucb())
+repeats_itself
+loses_no_observation
+pulls_what_is_offered
+engines_agree
+bytes_agree
+5 checks passed.
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -20,18 +27,44 @@ from fedbandit.engine.plain import PlainLearner
 from fedbandit.engine.simulation import Simulation, simulate, which_engine
 from fedbandit.environments import Collaborative, Homogeneous, recorded
 from fedbandit.environments.block import world_of
-from fedbandit.errors import FedbanditError
+from fedbandit.errors import FedbanditError, shown
 from fedbandit.machines.link import Link
 from fedbandit.model import RidgeModel
 from fedbandit.policies import Policy, Uniform
 from fedbandit.privacy import Privacy
-from fedbandit.protocols import EventTriggered, MessageProtocol, Never, Synchronous
+from fedbandit.protocols import (
+    CountTriggered,
+    EventTriggered,
+    MessageProtocol,
+    Never,
+    Scheduled,
+    ServerQueue,
+    Synchronous,
+)
+from fedbandit.sharing import FoundGroups
 from fedbandit.streams import Draw, policy_key
 from fedbandit.structures import Alone, EvidenceClusters, GlobalLocal, Laplacian, OnGraph, Structure
+from fedbandit.structures.action_model import ActionModel
 from fedbandit.system import System
 from fedbandit.world import World
 
 CLIENTS, HORIZON = 4, 240
+
+
+def run(thing: Any) -> None:
+    """Run the checks of a part or system (a class stands for `thing()`), printing their names; a failure says which."""
+    if isinstance(thing, type):
+        thing = thing()
+    checks = list(checks_for(thing))
+    if not checks:
+        raise FedbanditError(f"No check applies to {shown(thing)}; give a part of a system, or a system.")
+    for name, check in checks:
+        print(name, flush=True)
+        try:
+            check()
+        except Exception as error:
+            raise AssertionError(f"{name}: {error}") from error
+    print(f"{len(checks)} checks passed.")
 
 
 def checks_for(thing: Any) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -42,8 +75,10 @@ def checks_for(thing: Any) -> Iterator[tuple[str, Callable[[], None]]]:
     if isinstance(thing, Policy):
         yield policy_beats_uniform.__name__, partial(policy_beats_uniform, thing)
         yield propensities_are_those_of_choices.__name__, partial(propensities_are_those_of_choices, thing)
+        yield policy_knows_actions.__name__, partial(policy_knows_actions, thing)
     if isinstance(thing, Structure) and thing.separate:
         yield structure_places_everyone.__name__, partial(structure_places_everyone, thing)
+        yield found_groups_are_used.__name__, partial(found_groups_are_used, thing)
     if isinstance(thing, Privacy):
         yield privacy_says_what_it_claims.__name__, partial(privacy_says_what_it_claims, thing)
     for system in systems_with(thing):
@@ -73,8 +108,6 @@ def systems_with(part: Any) -> list[System]:
             lambda: System(protocol=Never(), structure=part, name="silent"),
         ]
     elif isinstance(part, Privacy):
-        from fedbandit.protocols import CountTriggered
-
         makes = [
             lambda: System(protocol=CountTriggered(1.5, 1.5), privacy=part, name="counted"),
             lambda: System(protocol=CountTriggered(1.5, 1.5), structure=Alone(), privacy=part, name="alone"),
@@ -168,20 +201,27 @@ def bytes_agree(system: System) -> None:
     """Machines that exchange bytes pull the same arms as machines that exchange messages."""
     if system.protocol.says in ("nothing", "gossip") or not system.structure.separate:
         return  # nothing crosses a link of clients and a coordinator
-    env = small_world(system)
-    world = world_of(env, HORIZON, 3)
-    block = env.open(3).block(0, world.horizon)
-    arms: list[list[int]] = []
-    for encoded in (False, True):
-        link = Link(system, world, 3, encoded=encoded)
-        arms.append([])
+    arms = [Linked(system, encoded=encoded)() for encoded in (False, True)]
+    assert arms[0] == arms[1], "encoded messages lead to other arms"
+
+
+class Linked:
+    """Clients and a coordinator, joined by a link; called, they run on a small world, and the arms are returned."""
+
+    def __init__(self, system: System, *, encoded: bool) -> None:
+        self.env = small_world(system)
+        self.world = world_of(self.env, HORIZON, 3)
+        self.link = Link(system, self.world, 3, encoded=encoded)
+
+    def __call__(self) -> list[int]:
+        block, link, arms = self.env.open(3).block(0, self.world.horizon), self.link, []
         for s, i in enumerate(block.clients.tolist()):
             choice, a, _ = link.select(i, block.X[block.arms[s]])
             link.observe(i, choice, float(block.means[s, a] + block.noise[s]))
             if link.next_wake(s) == s + 1:
                 link.end_round(s + 1)
-            arms[-1].append(a)
-    assert arms[0] == arms[1], "encoded messages lead to other arms"
+            arms.append(a)
+        return arms
 
 
 def propensities_are_those_of_choices(policy: Policy) -> None:
@@ -212,6 +252,37 @@ def policy_beats_uniform(policy: Policy) -> None:
     learned = simulate(System(policy), env, 400, 0, engine="plain").reward[-1]
     random = simulate(System(Uniform()), env, 400, 0, engine="plain").reward[-1]
     assert learned > random, f"the policy earned {learned:.1f}, random arms {random:.1f}"
+
+
+def policy_knows_actions(policy: Policy) -> None:
+    """It chooses with a model that has one θ for each action too, where what a part has is stacked (`Part.stacked`)."""
+    rng, policy = np.random.default_rng(0), policy.told(World(n_clients=1, dim=3, horizon=100, actions=5))
+    model = ActionModel(5, 3, 0.1)
+    for step in range(20):
+        offered = np.column_stack([rng.permutation(5)[:4], rng.standard_normal((4, 3)) / 2])
+        a = policy.choose(model, offered, Draw(policy_key(0), 0, step=step))
+        assert 0 <= a < len(offered), f"arm {a} was chosen of {len(offered)}"
+        model.observe(offered[a], float(rng.standard_normal()))
+
+
+def found_groups_are_used(structure: Structure) -> None:
+    """Groups that are to be found while running are looked for, and somebody is sent something."""
+    looked, sent = 0, 0
+    for protocol in (EventTriggered(2.0, 2.0), CountTriggered(1.5, 1.5), Synchronous(1.0), ServerQueue(), Scheduled()):
+        try:
+            system = System(protocol=protocol, structure=structure)
+        except FedbanditError:
+            continue  # a pair that makes no sense, as the sentence says
+        linked = Linked(system, encoded=False)
+        assert linked.link.coordinator is not None
+        sharing = linked.link.coordinator.sharing
+        if not isinstance(sharing, FoundGroups):
+            return
+        with patch.object(sharing, "find", wraps=sharing.find) as find:
+            linked()
+        looked, sent = looked + find.call_count, sent + linked.link.downloads
+    assert looked > 0, f"groups were never looked for in {HORIZON} rounds: see next_wake"
+    assert sent > 0, "nobody was ever sent anything"
 
 
 def structure_places_everyone(structure: Structure) -> None:

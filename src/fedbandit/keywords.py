@@ -7,18 +7,19 @@ from __future__ import annotations
 
 SYSTEMS = {
     # common
-    "ridge": "λ > 0 of the ridge regression: V(λ) = V + λI. Larger trusts few observations less. 0.1, FCLUB's 1.",
+    "ridge": "λ > 0 of the ridge regression: V(λ) = V + λI. Larger trusts few data less. By default 0.1 (FCLUB: 1).",
     "noise": "σ ≥ 0 that widths assume for one reward; by default what the environment declares.",
     "confidence": "δ in (0, 1): widths hold with probability 1 − δ. Smaller explores more. 0.1.",
     "alpha": "a fixed width α ≥ 0 instead of the formula: the bonus is α ‖x‖ in V(λ)⁻¹. Larger explores more.",
-    "policy": "which arm to pull: ucb (default), igw, lints, linphe, greedy, widest, uniform, squared, or your own.",
+    "policy": "which arm to pull: ucb (default), igw, lints, linphe, greedy, widest, uniform, squared, my.py:MyPolicy.",
     "discount": "0 < γ ≤ 1: what an observation counts a round later, so that models follow changes. 1 for ever; "
     "changes:3 by D-LinUCB's formula for as many changes.",
     "window": "≥ 2: the number of rounds whose observations count: γ = 1 − 1/window.",
     "privacy": "a privacy part: what may leave, and at what cost.",
     # when clients speak
     "gamma_upload": "γ_U ≥ 1: a client uploads when det V(λ) is more than γ_U times what it was after its last upload. "
-    "1 speaks at every observation, inf never; or a rule of App. E by name.",
+    "1 speaks at every observation, inf never; or a rule of App. E by name: 'exp(1/N)', 'exp(1/sqrt(N))', "
+    "'messages:20000', 'regret:2'.",
     "at_least": "a least number of observations in an upload: of a single one x and y can be read off",
     "gamma_download": "γ_D ≥ 1: a client is sent a download when the coordinator's det V(λ) is more than γ_D times "
     "that of what the client has. 1 after every upload, inf never.",

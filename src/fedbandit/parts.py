@@ -1,6 +1,7 @@
 """Parts by name: what the command line, configurations and the checks know a part by.
 
-A part is found if its package imports it. Its name is that of its class with hyphens, unless it has a `name`.
+A part is found if its package imports it. Its name is that of its class with hyphens, unless it has a `name`. One in a
+user's file is named as systems there are: `my.py:MyPolicy`, `my.py:MyPolicy(c=10)`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from fedbandit.errors import FedbanditError, shown, unknown
+from fedbandit.user_code import named_in_file
 
 Part = TypeVar("Part")
 
@@ -44,24 +46,36 @@ def build_part(role: str, text: str, kinds: Mapping[str, Callable[..., Part]]) -
     >>> build_part("protocol", "count-triggered(batch=4)", PROTOCOLS).batch
     4
     """
-    name = text.partition("(")[0].strip().replace("_", "-")
-    if name not in kinds:
-        raise unknown(role, name, kinds)
-    keywords = _keywords(role, text) if "(" in text else {}
-    taken = inspect.signature(kinds[name]).parameters
+    found = re.fullmatch(r"(.*\.py:[\w-]+|[^(]*?)\s*(\(.*)?", text.strip(), flags=re.DOTALL)
+    name, given = found.groups() if found else (text, None)
+    kind = kind_named(role, name, kinds)
+    keywords = {} if given is None else _keywords(role, text, given)
+    taken = inspect.signature(kind).parameters
     for keyword in keywords:
         if keyword not in taken:
             raise unknown(f"keyword of {name}", keyword, taken)
     missing = [key for key, parameter in taken.items() if parameter.default is parameter.empty and key not in keywords]
     if missing:
         raise FedbanditError(f"The {role} {name} needs {missing[0]}: write {name}({missing[0]}=…).")
-    return kinds[name](**keywords)
+    return kind(**keywords)
 
 
-def _keywords(role: str, text: str) -> dict[str, Any]:
-    """The keywords in `name(key=value, …)`; values are Python literals, or inf."""
+def kind_named(role: str, name: str, kinds: Mapping[str, Callable[..., Part]]) -> Callable[..., Part]:
+    """The kind of part of this name, or the one in a user's file: my.py:MyPolicy."""
+    if name.endswith(".py"):
+        raise FedbanditError(f"{name!r} is a file; name the {role} in it as well: {name}:My{role.capitalize()}.")
+    if ".py:" in name:
+        return named_in_file(role, name)
+    name = name.replace("_", "-")
+    if name not in kinds:
+        raise unknown(role, name, kinds)
+    return kinds[name]
+
+
+def _keywords(role: str, text: str, given: str) -> dict[str, Any]:
+    """The keywords in `(key=value, …)`; values are Python literals, or inf."""
     try:
-        call = ast.parse("part" + text[text.index("(") :].strip(), mode="eval").body
+        call = ast.parse(f"part{given}", mode="eval").body
         if isinstance(call, ast.Call) and not call.args and all(keyword.arg for keyword in call.keywords):
             return {str(keyword.arg): _literal(keyword.value) for keyword in call.keywords}
     except (SyntaxError, ValueError):

@@ -7,11 +7,13 @@ graph of users need more: what each member has released so far.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from fedbandit.errors import FedbanditError
 from fedbandit.members import Members as Members
 from fedbandit.members import no_members as no_members
 from fedbandit.model import Growing, Model
@@ -304,11 +306,19 @@ class GroupsWithPrior(Groups):
 
 
 class FoundGroups(Sharing):
-    """Groups that are found while running and do not overlap; at first everybody is alone. Write `find`."""
+    """Groups that are found while running and do not overlap; at first everybody is alone.
+
+    Write `find`, and `next_wake`, which says when it is called.
+    """
 
     disjoint = True
 
     def __init__(self, n_clients: int) -> None:
+        if type(self).next_wake is Sharing.next_wake:
+            raise FedbanditError(
+                f"{type(self).__name__} does not say when to look for groups, so nobody would ever share; write "
+                "next_wake(self, done), with fedbandit.schedule.next_growth for instance."
+            )
         self._use([[i] for i in range(n_clients)])
 
     def find(self, members: Members, done: int, noise: Noise | None) -> list[list[int]]:
@@ -337,9 +347,24 @@ class FoundGroups(Sharing):
 
     def regroup(self, members: Members, done: int, noise: Noise | None = None) -> bool:
         """Look again; True if groups have changed."""
-        before = self._groups
-        self._use(self.find(members, done, noise))
+        before, found = self._groups, self.find(members, done, noise)
+        self._require_partition([i for group in found for i in group])
+        self._use(found)
         return self._groups != before
+
+    def _require_partition(self, named: list[int]) -> None:
+        """Refuse groups in which a client is missing, in two places, or unknown."""
+        known, times = self._home.keys(), Counter(named)
+        for what, who in (
+            ("leaves out", sorted(known - times.keys())),
+            ("names twice", sorted(i for i, n in times.items() if n > 1)),
+            ("names, though they do not exist,", sorted(times.keys() - known)),
+        ):
+            if who:
+                clients = f"client{'s' * (len(who) > 1)} {', '.join(map(str, who[:8]))}{', …' * (len(who) > 8)}"
+                raise FedbanditError(
+                    f"What {type(self).__name__}.find returned {what} {clients}; every client must be in one group."
+                )
 
     def state(self) -> dict[str, Any]:
         """The groups."""

@@ -110,6 +110,7 @@ class System:
         if self.world is world:
             return self
         self._check_bound(world)
+        self._check_sharing(world)
         if world.actions:
             check_actions(self.protocol, self.structure, self.privacy)
         seen = world
@@ -135,6 +136,18 @@ class System:
             raise FedbanditError(
                 f"{type(self.privacy).__name__} is refused: the bound L = {world.bound:g} on contexts was read off "
                 "the data, and noise in proportion to it would tell about them; declare one with bound=…."
+            )
+
+    def _check_sharing(self, world: World) -> None:
+        """A coordinator that keeps the sums of groups alone has nothing for a sharing that looks at members."""
+        structure = self.structure
+        if not structure.separate or structure.by_member or type(structure).sharing is Structure.sharing:
+            return
+        sharing = structure.sharing(self.as_seen(world), self.ridge)
+        if not isinstance(sharing, Groups):
+            raise FedbanditError(
+                f"{type(structure).__name__}.sharing returns {type(sharing).__name__}, which looks at members one by "
+                "one, but by_member is False, so nobody would ever share; write by_member: ClassVar[bool] = True."
             )
 
     def _calls(self, world: World) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
@@ -9,7 +12,12 @@ import fedbandit as fb
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.client import ClientMachine
 from fedbandit.messages import Collect, Download, Receipt, Request, Upload
+from fedbandit.model import Model
+from fedbandit.policies import Policy
+from fedbandit.policies.policy import Randomness
+from fedbandit.streams import Draw
 from fedbandit.sums import zero_sums
+from fedbandit.types import Array
 
 WORLD = fb.World(n_clients=3, dim=2, horizon=100)
 
@@ -157,3 +165,28 @@ def test_a_download_has_exactly_the_uploads_that_it_lacks_put_on_top() -> None:
     client.receive(Receipt(0, 40))  # before the model is looked at: 12 of these become a sum
     V = sum((upload.sums.V for upload in uploads[20:]), np.zeros((2, 2)))
     np.testing.assert_allclose(client.model.in_common().V, V, rtol=1e-12)
+
+
+@dataclass(frozen=True)
+class Second(Policy):
+    """Always the second arm: a rule of a user's own."""
+
+    name: ClassVar[str] = "second"
+    randomness: ClassVar[Randomness] = "none"
+
+    def choose(self, model: Model, contexts: Array, draw: Draw) -> int:  # noqa: ARG002
+        """The second."""
+        return 1
+
+
+def test_one_arm_is_no_choice_and_an_arm_that_is_not_there_is_a_sentence() -> None:
+    client = ClientMachine(0, fb.async_linucb(policy=Second()), WORLD)
+    assert client.select(np.zeros((1, 2))).arm == 0, "as when a log is learnt"
+    assert client.select(np.zeros((2, 2))).arm == 1
+
+    class Third(Second):
+        def choose(self, model: Model, contexts: Array, draw: Draw) -> int:  # noqa: ARG002
+            return 2
+
+    with pytest.raises(FedbanditError, match="The policy second chose arm 2 of 2; they are numbered from 0"):
+        ClientMachine(0, fb.async_linucb(policy=Third()), WORLD).select(np.zeros((2, 2)))

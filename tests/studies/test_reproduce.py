@@ -26,10 +26,10 @@ from fedbandit.studies import reproduce as reproducing
 from fedbandit.studies import store as storing
 from fedbandit.studies import trials as running
 from fedbandit.studies.reproduce import make_plan, reproduce
-from fedbandit.studies.specs import module_at
 from fedbandit.studies.store import Store, address_of, code_version
 from fedbandit.studies.trials import Label, Run, Trial
 from fedbandit.studies.workers import Workers
+from fedbandit.user_code import module_at
 from tests.cli.command_line import refusal, report
 
 WORLD = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5)

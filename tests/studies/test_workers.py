@@ -13,9 +13,10 @@ import pytest
 
 import fedbandit as fb
 from fedbandit.errors import FedbanditError
-from fedbandit.studies.specs import EnvironmentSpec, SystemSpec, module_at
+from fedbandit.studies.specs import EnvironmentSpec, SystemSpec
 from fedbandit.studies.trials import Point, Run, Trial
 from fedbandit.studies.workers import Workers, bundled, run_trials
+from fedbandit.user_code import module_at
 from tests.studies.test_trials import WORLD, without_seconds
 
 MINE = """

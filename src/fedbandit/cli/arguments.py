@@ -22,11 +22,14 @@ goes to the environment; one that several systems know goes to each of them.
 
 SYSTEM is a name (see: fedbandit list), a name with keywords of its own,
 async-linucb:gamma_upload=2,gamma_download=inf, or a function of yours that returns a System,
-path/to/my.py:my_system. Recorded data are read from a file: --env recorded --path my.npz; data sets
-from a folder: --env lastfm --data folder, or the one that FEDBANDIT_DATA names.
+path/to/my.py:my_system. Parts are named likewise (see: fedbandit list policies):
+--policy "igw(gamma=10)", --policy "my.py:MyPolicy(c=10)". Recorded data are read from a file:
+--env recorded --path my.npz; data sets from a folder: --env lastfm --data folder, or the one that
+FEDBANDIT_DATA names.
 """
 SYSTEM_HELP = "name, name:keyword=value,… or file.py:function"
 _KEYWORD = "keyword:"  # marks what argparse found out about keywords
+_PART_FLAGS = ("--policy", "--protocol", "--structure", "--privacy")  # file.py:Class after one is no system
 _SHORT_FLAGS = {"n_clients": "--clients", "n_arms": "--arms", "path": "--data"}
 
 
@@ -97,14 +100,14 @@ def _add_keyword_flags(
     """Add them, those of systems in users' files included."""
     from fedbandit.keywords import meaning
     from fedbandit.presets.compose import Keyword, keywords_of
-    from fedbandit.studies.specs import ENVIRONMENTS_BY_TEXT, SYSTEMS, SystemSpec, hyphenated
+    from fedbandit.studies.specs import ENVIRONMENTS_BY_TEXT, SYSTEMS, SystemSpec, hyphenated, is_in_file
 
     makers: list[tuple[str, Callable[..., object], bool]]
     makers = [(name, maker, False) for name, maker in SYSTEMS.items()] if systems else []
     known = tuple(ENVIRONMENTS_BY_TEXT) if environments is None else environments
     makers += [(name, ENVIRONMENTS_BY_TEXT[name], True) for name in known]
-    for word in words:
-        if ".py:" in word and not word.startswith("-"):
+    for before, word in zip(["", *words], words, strict=False):
+        if is_in_file(word) and not word.startswith("-") and before not in _PART_FLAGS:
             spec = SystemSpec.parse(word)
             makers.append((spec.name, spec.maker, False))
     asked = {word.partition(":")[0].replace("-", "_") for word in words if not word.startswith("-")}

@@ -103,7 +103,7 @@ def _read(options: argparse.Namespace) -> LoggedDecisions:
         return read_decision_log(options.log, default_reward=options.default_reward)
     missing = [f"--{name}" for name in ("client", "features", "reward") if getattr(options, name) is None]
     if missing:
-        raise FedbanditError(f"A table needs {', '.join(missing)}, which say what its columns are.")
+        raise FedbanditError(f"A table needs {', '.join(missing)}, to say what its columns are.")
     return log_file(
         options.log,
         client=options.client,

@@ -111,7 +111,9 @@ class ClientMachine(Exchange):
         """
         X = self.checked(arms)
         policy, draw = self.chooser, Draw(self._key, self._number, self.steps)
-        a = policy.choose(self.model, X, draw)
+        a = policy.choose(self.model, X, draw) if len(X) > 1 else 0
+        if not 0 <= a < len(X):
+            raise FedbanditError(f"The policy {policy.name} chose arm {a} of {len(X)}; they are numbered from 0.")
         p = math.nan
         if explore > 0 or propensity:
             a, p = self._mixed(X, a, explore, draw)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
+from fedbandit.errors import FedbanditError, number, require, shown, unknown, whole_number
 from fedbandit.features import Features
 from fedbandit.machines.servers_coordinator import local_servers
 from fedbandit.network.jsonable import from_json, to_json
@@ -61,6 +61,12 @@ class Agreement:
 
     def build(self) -> System:
         """The system, settled for the world; a name or keyword that does not exist is refused."""
+        for role, value in (("system", self.system), *self.keywords.items()):
+            if ".py:" in str(value):  # a coordinator must not make a client run a file
+                raise FedbanditError(
+                    f"{role} is {shown(value)}, which is code in a file, and every client of a federation must have "
+                    "the same code: install it as part of fedbandit (CONTRIBUTING.md), and give its name."
+                )
         name = self.system.replace("-", "_")
         if name not in PRESETS:
             raise unknown("system", self.system, (preset.replace("_", "-") for preset in PRESETS))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, ParamSpec, TypedDict, Unpack, get_args, get_
 
 from fedbandit.errors import FedbanditError, shown, unknown, whole_number
 from fedbandit.forgetting import discount_of
-from fedbandit.parts import build_part
+from fedbandit.parts import build_part, kind_named
 from fedbandit.policies import POLICIES, Policy
 from fedbandit.privacy import NoPrivacy, Privacy, PrivateStatistics
 from fedbandit.privacy.private_statistics import Own, Trust
@@ -35,7 +35,7 @@ class Basic(TypedDict, total=False):
     confidence: δ of the width, by default 0.1.
     alpha: a fixed width instead of the formula.
     policy: "ucb" (default), "lints", "linphe", "squared" (as FCLUB's code), "greedy", "uniform", one with parameters of
-        its own such as "igw(gamma=10)", or a policy composed by hand.
+        its own such as "igw(gamma=10)", one in a file ("my.py:MyPolicy"), or a policy composed by hand.
     """
 
     ridge: float
@@ -158,9 +158,7 @@ def compose(
     if isinstance(policy, str) and "(" in policy:
         policy = build_part("policy", policy, POLICIES)
     if isinstance(policy, str):
-        if policy not in POLICIES:
-            raise unknown("policy", policy, POLICIES)
-        kind = POLICIES[policy]
+        kind = kind_named("policy", policy, POLICIES)
         taken = inspect.signature(kind).parameters
         stray = [key for key in width if key not in taken]
         if stray:

@@ -22,6 +22,8 @@ def composed(
 ) -> System:
     """Any four parts by name, such as --protocol "count-triggered(factor_upload=1.5)" --structure evidence-clusters.
 
+    A part in a file of yours: --structure my.py:MyClusters. What there is: `fedbandit list structures`.
+
     >>> composed(policy="lints(alpha=0.1)", protocol="synchronous(threshold=2)").policy
     LinTS(alpha=0.1, noise=None, confidence=0.1)
     """

@@ -11,14 +11,11 @@ same file is loaded again.
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-import zlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 from fedbandit.environments import ENVIRONMENTS, Environment
@@ -27,6 +24,7 @@ from fedbandit.errors import FedbanditError, unknown
 from fedbandit.presets import PRESETS
 from fedbandit.presets.compose import Keyword, keywords_of, named_after
 from fedbandit.system import System
+from fedbandit.user_code import named_in_file
 
 SYSTEMS = PRESETS
 ENVIRONMENTS_BY_TEXT: dict[str, Callable[..., Environment]] = {**ENVIRONMENTS, "recorded": recorded_file}
@@ -49,6 +47,15 @@ def hyphenated(name: str) -> str:
     return name if ".py:" in name else name.replace("_", "-")
 
 
+def is_in_file(text: str) -> bool:
+    """Whether a system or an environment is one in a file; a keyword's value may name a file too.
+
+    >>> is_in_file("my.py:hospitals:factor=2"), is_in_file("async-linucb:policy=my.py:EpsilonGreedy")
+    (True, False)
+    """
+    return ".py:" in text and not re.match(r"[\w-]+:[\w-]+=", text)
+
+
 @dataclass(frozen=True)
 class Spec:
     """A name and keywords, both as text."""
@@ -69,7 +76,7 @@ class Spec:
         """
         if text.endswith(".py"):
             raise FedbanditError(f"{text!r} is a file; name the function in it as well: {text}:{cls.example}.")
-        if ".py:" in text:
+        if is_in_file(text):
             path, _, rest = text.partition(".py:")
             function, _, inline = rest.partition(":")
             return cls(f"{path}.py:{function}", _inline_keywords(inline, text))
@@ -103,13 +110,7 @@ class Spec:
             if self.name not in table:
                 raise unknown(kind, hyphenated(self.name), map(hyphenated, table))
             return table[self.name]
-        name, module = self.name.partition(".py:")[2], module_at(self.file.resolve())
-        function = vars(module).get(name.replace("-", "_"))
-        if not callable(function):
-            own = [key for key, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__]
-            raise unknown("function", f"{self.file}:{name}", (f"{self.file}:{other}" for other in own))
-        maker: Callable[..., Any] = function
-        return maker
+        return named_in_file("function", self.name)
 
     def _make(self, maker: Callable[..., Any], defaults: Mapping[str, str]) -> Any:
         takes, given = keywords_of(maker), dict(self.keywords)
@@ -249,7 +250,8 @@ def convert(text: str, keyword: Keyword) -> Scalar | tuple[Scalar, ...]:
     Traceback (most recent call last):
     fedbandit.errors.FedbanditError: noise is 'much', but must be a value of type float.
     """
-    described_part = "(" in text and "str" in keyword.annotation  # such as igw(gamma=10)
+    # Such as igw(gamma=10), or my.py:EpsilonGreedy
+    described_part = ("(" in text or ".py:" in text) and "str" in keyword.annotation
     if keyword.annotation == "str" or "Path" in keyword.annotation or described_part:
         return text
     if keyword.name == "privacy":
@@ -300,34 +302,3 @@ def _unusual_fields(env: Environment) -> dict[str, Any]:
         for name, value in given.items()
         if isinstance(value, int | float | str | tuple) and value != usual[name]
     }
-
-
-_LOADED: list[Path] = []
-
-
-def loaded_files() -> tuple[Path, ...]:
-    """The users' files that have been loaded, in this order."""
-    return tuple(_LOADED)
-
-
-@lru_cache
-def module_at(path: Path) -> ModuleType:
-    """Run a user's file as a module. It may import its neighbours, as it could if Python ran it."""
-    if not path.is_file():
-        raise FedbanditError(f"There is no file {str(path)!r}.")
-    name = f"{path.stem}_{zlib.crc32(bytes(path)):08x}"  # two files may have one stem
-    found = importlib.util.spec_from_file_location(name, path)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    sys.modules[name] = module  # dataclasses look themselves up
-    sys.path.insert(0, str(path.parent))
-    try:
-        found.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        raise FedbanditError(f"{str(path)!r} cannot be loaded: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.remove(str(path.parent))
-    _LOADED.append(path)
-    return module

@@ -30,8 +30,9 @@ from fedbandit.errors import FedbanditError, needs, unknown, whole_number
 from fedbandit.studies.claims import CLAIMS
 from fedbandit.studies.experiment import Experiment, Scale
 from fedbandit.studies.figures import PANELS
-from fedbandit.studies.specs import AnySpec, EnvironmentSpec, SystemSpec, module_at, written
+from fedbandit.studies.specs import AnySpec, EnvironmentSpec, SystemSpec, written
 from fedbandit.studies.trials import Label, Point, Value
+from fedbandit.user_code import module_at
 
 KEYS = (
     "title",

@@ -17,8 +17,8 @@ from typing import Any, Literal, NamedTuple
 
 from fedbandit.environments.synthetic import Synthetic
 from fedbandit.errors import FedbanditError, needs, require
-from fedbandit.studies.specs import loaded_files, module_at
 from fedbandit.studies.trials import Refusal, Run, Trial, accepted, run_together
+from fedbandit.user_code import loaded_files, module_at
 
 THREAD_LIMITS = ("FEDBANDIT_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
