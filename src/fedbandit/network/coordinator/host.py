@@ -23,7 +23,8 @@ from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.listener import Guard
 from fedbandit.network.coordinator.owners import Owners
 from fedbandit.network.coordinator.pacing import QuietLog, RateLimit
-from fedbandit.network.coordinator.streams import SendQueue
+from fedbandit.network.coordinator.spans import span
+from fedbandit.network.coordinator.streams import SendQueue, same_statistics
 from fedbandit.network.coordinator.sums import SumDesk
 from fedbandit.network.coordinator.timings import Timings, timed
 from fedbandit.network.credentials import Credentials, Identity
@@ -51,11 +52,6 @@ _OFFSET = time.time() - time.monotonic()
 def now() -> float:
     """The time of day, by a clock that does not jump while the coordinator runs."""
     return _OFFSET + time.monotonic()
-
-
-def same_statistics(one: Download, other: Download) -> bool:
-    """Whether two downloads differ in nothing but to whom they go, and what they acknowledge."""
-    return one.sums is other.sums and (one.slack, one.own) == (other.slack, other.own)
 
 
 class HostedFederation:
@@ -180,7 +176,8 @@ class HostedFederation:
         async with self._one_at_a_time:
             begun, self._begun = time.perf_counter(), time.monotonic()
             try:
-                return await asyncio.to_thread(function, *args, **kwargs)
+                with span(getattr(function, "__name__", "work"), federation=self.federation.name):
+                    return await asyncio.to_thread(function, *args, **kwargs)
             finally:
                 self._begun = None
                 self.timings.work.add(time.perf_counter() - begun)

@@ -34,6 +34,11 @@ REPORT_KEYS = ("observed", "reward", "regret", "alone")
 log = logging.getLogger("fedbandit.coordinator")
 
 
+def same_statistics(one: Download, other: Download) -> bool:
+    """Whether two downloads differ in nothing but to whom they go, and what they acknowledge."""
+    return one.sums is other.sums and (one.slack, one.own) == (other.slack, other.own)
+
+
 class SendQueue:
     """The messages that wait to be sent on one connection; a newer download replaces an older one."""
 

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from fedbandit.network.coordinator.spans import span
 from fedbandit.network.stores import Journal, Owner, Store
 
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -61,12 +62,12 @@ class TimedStore:
 
     def append(self, journal: str, entries: Sequence[bytes], *, durable: bool = True) -> None:
         """Add entries, all or none."""
-        with self._timed():
+        with self._timed(), span("store.append", federation=journal, entries=len(entries)):
             self.store.append(journal, entries, durable=durable)
 
     def replace(self, journal: str, snapshot: bytes, *, durable: bool = True) -> None:
         """Put a snapshot in the place of everything."""
-        with self._timed():
+        with self._timed(), span("store.replace", federation=journal, bytes=len(snapshot)):
             self.store.replace(journal, snapshot, durable=durable)
 
     def claim(self, journal: str, address: str = "", configuration: str = "") -> None:
