@@ -37,7 +37,7 @@ KINDS: tuple[Any, ...] = (Policy, MessageProtocol, Structure, Privacy)
 @pytest.fixture
 def module(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A skeleton as a module of its own."""
-    monkeypatch.setattr("fedbandit.presets.compose.PRESETS", dict(PRESETS))
+    monkeypatch.setattr(sys.modules[fb.preset.__module__], "PRESETS", dict(PRESETS))
     name = "skeleton_" + Path(request.param).stem
     made = ModuleType(name)
     monkeypatch.setitem(sys.modules, name, made)

@@ -87,11 +87,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _client_options(url: str, i: int, visits: int, folder: Path) -> argparse.Namespace:
     """What `fedbandit client` would be called with."""
-    return argparse.Namespace(
-        url=url, federation="demo", clients=1, name="user", first=i, token_file=None, ca=None,
-        state=folder / STATE, interactions=visits, pace=PACE, arms=ARMS, spread=SPREAD, seed=0,
-        report=True, json=True,
-    )  # fmt: skip
+    from fedbandit.cli.main import build_parser
+
+    words = ["client", url, "--federation", "demo", "--first", i, "--state", folder / STATE, "--interactions", visits,
+             "--pace", PACE, "--arms", ARMS, "--spread", SPREAD, "--report", "--json"]  # fmt: skip
+    return build_parser(["client"]).parse_args(list(map(str, words)))
 
 
 @contextlib.contextmanager
