@@ -102,7 +102,7 @@ def test_bad_numbers_in_recorded_data_are_refused(
         ({"means": np.ones((30, 3))}, "the shape of means in round 0 is (3,)"),
         ({"means": np.float64(3.0)}, "the number of rounds in means is 1"),
         ({"arms": np.ones((29, 4, 2))}, "the number of rounds in arms is 29"),
-        ({"arms": np.ones((30, 4))}, "the shape of arms in round 0 is (4,)"),
+        ({"arms": np.ones(30)}, "the shape of arms in round 0 is ()"),
         ({"counts": np.ones((2, 2))}, "counts in"),
         ({"counts": np.ones(2, dtype=int)}, "must be one whole number for each of the 30 rounds in arms."),
         ({"counts": np.repeat([1, -1], 15)}, "is -1 in round 15, but must be from 1 to 4"),

@@ -120,7 +120,7 @@ def test_checkpoint_of_another_simulation_is_refused(tmp_path: Path) -> None:
         fb.simulate(fb.linucb(ridge=0.2), env, 1000, checkpoint=path)
     header, arrays = read_arrays(path)
     write_arrays(path, header | {"format": 7}, arrays)
-    with pytest.raises(FedbanditError, match=r"is of format 7, .* reads format 1 or 2; .* or remove the file"):
+    with pytest.raises(FedbanditError, match=r"is of format 7, .* reads format 1 or 2 or 3; .* or remove the file"):
         fb.simulate(fb.linucb(), env, 1000, checkpoint=path)
     path.write_bytes(b"not a checkpoint")
     with pytest.raises(FedbanditError, match="not a file that fedbandit wrote"):
@@ -214,6 +214,7 @@ def test_block_boundaries_leave_no_trace() -> None:
         block.means + block.noise[:, None],
         n_clients=6,
         bound=1.0,
+        noise=env.noise,
         delays=block.delays,
     )
     system = fb.async_linucb(gamma_upload=1.3, gamma_download=1.3)

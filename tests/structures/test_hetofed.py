@@ -58,7 +58,7 @@ def round_log(seed: int, *, rounds: int = ROUNDS, n_clusters: int = 2, few: bool
 
 def simulate(system: fb.System, log: Log) -> Result:
     """The log, replayed in rounds of all clients."""
-    env = fb.environments.recorded(log.clients, log.arms, log.means, log.rewards, n_clients=N, rounds="all")
+    env = fb.environments.recorded(log.clients, log.arms, log.means, log.rewards, n_clients=N, rounds="all", noise=0.1)
     return fb.simulate(system, env, len(log.clients) // N)
 
 
@@ -287,7 +287,7 @@ def test_dyclu_notices_changes_as_its_oracle_does(tmp_path: Path) -> None:
         assert simulate(fb.dyclu(retest=retest, window=8), log).arms.reshape(-1).tolist() == run.arms
     stays, notices = (simulate(fb.dyclu(window=window), log) for window in (None, 8))
     assert notices.regret[-1] - notices.regret[19] < 0.5 * (stays.regret[-1] - stays.regret[19])
-    env = fb.environments.recorded(log.clients, log.arms, log.means, log.rewards, n_clients=N, rounds="all")
+    env = fb.environments.recorded(log.clients, log.arms, log.means, log.rewards, n_clients=N, rounds="all", noise=0.1)
     half = Simulation(fb.dyclu(window=8), env, 40, 0)
     again = Simulation(fb.dyclu(window=8), env, 40, 0)
     half.keep(tmp_path / "half.npz", 1)

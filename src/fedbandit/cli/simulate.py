@@ -55,9 +55,6 @@ def run(options: argparse.Namespace) -> int:
     (spec,), (env_spec,) = specs
     system, env = spec(), env_spec()
     horizon = horizon_of(options, env.longest)
-    notes = env.notes if isinstance(env, Recorded) else ()
-    for note in notes if not options.json else ():
-        print(f"fedbandit: {note}", file=sys.stderr)
     for path in filter(None, (options.save, options.checkpoint, options.plot)):
         require_writable(path)
     if options.plot is not None:
@@ -74,6 +71,9 @@ def run(options: argparse.Namespace) -> int:
             checkpoint=options.checkpoint,
             checkpoint_every=options.checkpoint_every,
         )
+    notes = env.notes if isinstance(env, Recorded) else ()
+    for note in notes if not options.json else ():
+        print(f"fedbandit: {note}", file=sys.stderr)
     report = report_of(result, time.perf_counter() - compiling_seconds() - start)
     likes = likes_report(result, env)
     if options.save is not None:

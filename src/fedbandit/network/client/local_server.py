@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
@@ -54,6 +54,8 @@ class LocalServer(Member):
     `intercept`, `longest`, `out_of_range` and `require` are those of `fb.Client`. Methods may be called from any
     thread.
     """
+
+    called: ClassVar[str] = "local server"
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from fedbandit.errors import FedbanditError
 from fedbandit.network.client.connection import Address, Connection
@@ -27,6 +27,8 @@ class Member:
     Methods may be called from any thread. It belongs to the process that opened it: after a fork, and after `close`, it
     refuses to choose and to learn.
     """
+
+    called: ClassVar[str] = "client"
 
     def __init__(self, store: Store, node: DurableNode[Any], address: Address | None) -> None:
         self._store, self._node = store, node
@@ -100,14 +102,13 @@ class Member:
         self.close()
 
     def _check_open(self) -> None:
-        what = type(self).__name__
         if os.getpid() != self._process:
             raise FedbanditError(
-                f"This {what} was opened before a fork, in another process: open one in each process, with a state of "
+                f"This {self.called} was opened before a fork, in another process: open one in each process, with a state of "
                 "its own."
             )
         if self._closed:
-            raise FedbanditError(f"The {what} has been closed.")
+            raise FedbanditError(f"The {self.called} has been closed.")
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
