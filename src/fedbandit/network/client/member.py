@@ -104,8 +104,8 @@ class Member:
     def _check_open(self) -> None:
         if os.getpid() != self._process:
             raise FedbanditError(
-                f"This {self.called} was opened before a fork, in another process: open one in each process, with a state of "
-                "its own."
+                f"This {self.called} was opened before a fork, in another process: open one in each process, with a "
+                "state of its own."
             )
         if self._closed:
             raise FedbanditError(f"The {self.called} has been closed.")
