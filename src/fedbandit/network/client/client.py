@@ -256,7 +256,7 @@ class Client(Member):
         return self._durable.machine.guarantee
 
     def status(self) -> dict[str, Any]:
-        """Plain numbers: observed, pending, in the outbox, uploads made."""
+        """Plain numbers: observed, pending, in the outbox, uploads made, and the version of the last download."""
         with self._durable.lock:
             machine = self._durable.machine
             return {
@@ -265,6 +265,7 @@ class Client(Member):
                 "pending": machine.pending,
                 "outbox": sum(upload.sums.n for upload in machine.outbox.values()),
                 "uploads": machine.sequence,
+                "version": machine.version,
                 "out_of_range": self._scaling.changed,
                 "connected": self.connected,
                 "problem": self.problem,
