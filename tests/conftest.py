@@ -9,6 +9,9 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # nothing but loopback; its thread would draw random numbers
+os.environ.setdefault("DO_NOT_TRACK", "true")
+
 explore = int(os.environ.get("FEDBANDIT_EXPLORE", "0"))
 settings.register_profile(
     "fedbandit",

@@ -357,7 +357,7 @@ class FoundGroups(Sharing):
         known, times = self._home.keys(), Counter(named)
         for what, who in (
             ("leaves out", sorted(known - times.keys())),
-            ("names twice", sorted(i for i, n in times.items() if n > 1)),
+            ("names twice", sorted(i for i, n in times.items() if n > 1 and self.disjoint)),
             ("names, though they do not exist,", sorted(times.keys() - known)),
         ):
             if who:

@@ -42,7 +42,8 @@ with fb.LocalServer(url, federation="f", name=name, state=state) as server:
             answer = server.flush(60)
         else:
             node = server._durable.machine
-            answer = [{r: each.version for r, each in node.exchanges.items()}, node.phase, server.clusters]
+            versions = {r: each.version for r, each in node.exchanges.items()}
+            answer = [versions, [node.phase, node.settled], server.clusters]
         print(json.dumps(answer), flush=True)
 """
 USERS, SERVERS, DIM, ROUNDS = 10, 5, 3, 15
@@ -89,11 +90,11 @@ def test_processes_are_the_simulator(tmp_path: Path) -> None:
         servers = [Process(url, k, tmp_path) for k in range(SERVERS)]
 
         def settle() -> list[Any]:
-            """Wait until every local server has what it was sent."""
+            """Wait until every local server has what it was sent, and knows what came of its report."""
             while True:
                 told = [server.ask("status") for server in servers]
                 sent = [{str(r): int(machine.inner.sent[r]) for r in machine.models_of(k)} for k in range(SERVERS)]
-                phases = machine.begun.tolist()
+                phases = [list(pair) for pair in zip(machine.begun.tolist(), machine.reported.tolist(), strict=True)]
                 quiet = not machine.awaits() and host.federations["f"].queue.empty()
                 if quiet and [t[0] for t in told] == sent and [t[1] for t in told] == phases:
                     return told

@@ -34,6 +34,7 @@ ELSEWHERE = 421
 """The HTTP status of a coordinator that is not the owner of the federation."""
 SECONDS_TO_ANSWER = 10.0
 """After this an upload that was not acknowledged is sent again, on a new connection."""
+_JITTER = random.Random()  # of its own: an application that seeds `random` is left alone
 log = logging.getLogger("fedbandit.client")
 
 
@@ -286,7 +287,7 @@ class Connection:
                 continue  # the owner, at once; unless they send each other's clients round and round
             self.address.turn()
             if tried >= len(self.address.urls):  # each was asked
-                await self._rest(pause * random.uniform(0.5, 1.0))
+                await self._rest(pause * _JITTER.uniform(0.5, 1.0))
                 pause, tried = min(2 * pause, LONGEST_PAUSE), 0
 
     async def _renew(self) -> None:

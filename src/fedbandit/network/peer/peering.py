@@ -34,6 +34,7 @@ GREETING = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 PATH = "/v1/peers/stream"
 _NUMBER = struct.Struct("<Q")
+_JITTER = random.Random()  # of its own: an application that seeds `random` is left alone
 log = logging.getLogger("fedbandit.peer")
 
 
@@ -217,7 +218,7 @@ class Peering:
                 pass
             finally:
                 self.connected.discard(neighbour)
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            await asyncio.sleep(pause * _JITTER.uniform(0.5, 1.0))
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _converse(self, neighbour: int, connection: ClientConnection) -> None:
