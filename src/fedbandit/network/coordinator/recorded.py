@@ -18,6 +18,7 @@ from fedbandit.errors import FedbanditError, shown
 from fedbandit.machines.servers_coordinator import ServersCoordinator
 from fedbandit.machines.sums.server import OpenedSum
 from fedbandit.messages import (
+    RELAYED_SIZE,
     Collect,
     Download,
     Join,
@@ -359,7 +360,7 @@ def coordinator_of(agreement: Agreement, source: Source | None = None) -> Coordi
 def most_bytes(agreement: Agreement, dim: int) -> int:
     """Of the longest message: an upload, or a report of so many local clusters as a local server has users."""
     dated, servers = agreement.build().discount != 1.0, agreement.servers
-    size = encoded_size(Upload, dim, agreement.world.actions or None, dated=dated)
+    size = encoded_size(Upload, dim, agreement.world.actions or None, dated=dated) + RELAYED_SIZE
     return size if servers is None else encoded_size(Join, 0) + int(np.bincount(servers).max()) * (size + 4)
 
 
