@@ -151,6 +151,22 @@ def test_a_silent_owner_loses_its_lock(postgres_url: str, monkeypatch: pytest.Mo
     b.close()
 
 
+def test_whoever_is_stopped_in_a_write_is_followed_after_a_lease(postgres_url: str) -> None:
+    a, b = PostgresStore(postgres_url, lease=1.0), PostgresStore(postgres_url, lease=600)
+    a.claim("f")
+    a.append("f", [b"1"])
+    a.claims._stopping.set()  # as if the process were stopped, in a transaction that has locked the owner's row
+    a._db.execute("BEGIN")
+    a.claims.require(a._db, "f")
+    a._db.execute("INSERT INTO fedbandit_entries (journal, entry) VALUES ('f', '2')")
+    wait_until(lambda: claimed(b, "f"))
+    with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
+        a._db.execute("COMMIT")
+    assert b.read("f") == (None, [b"1"])
+    a.close()
+    b.close()
+
+
 def test_tables_of_the_first_version(postgres_url: str) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as db:
         db.execute("CREATE TABLE fedbandit_about (key TEXT PRIMARY KEY, value BIGINT NOT NULL)")

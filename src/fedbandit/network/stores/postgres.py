@@ -214,6 +214,8 @@ class PostgresStore:
         self._db = connect(self._psycopg, self.url)
         try:
             self._prepare()
+            # A process that is stopped in a transaction has the owner's row locked: whoever follows it waits for this.
+            self._db.execute(f"SET idle_in_transaction_session_timeout = {int(1000 * self.claims.lease)}")
             self.claims.begin_terms(self._db)
         except BaseException:
             self._db.close()  # one whose terms are not known to be new is never used
