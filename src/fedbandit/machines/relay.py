@@ -109,6 +109,10 @@ class Relaying(Coordinator):
         """All that was pending is in the upload of this number."""
         self.forwarded, self.pending, self.releases = sequence, self.zero(), 0
 
+    def gathered(self) -> Sums:
+        """All that was ever uploaded here."""
+        return self.below
+
     def noise_below(self) -> float:
         """The variance of an entry of what is below."""
         return 0.0 if self.noise is None else sum(self.members.noise_in(i, self.noise) for i in range(self.places))
