@@ -67,6 +67,7 @@ class RelayFederation(Federation):
         self.clock = clock
         self.deliver: Callable[[list[Message]], None] = lambda messages: None  # noqa: ARG005 - clients ask when back
         self.wake: Callable[[], None] = lambda: None
+        self.about: Callable[[], dict[str, Any]] = dict  # the connection to the coordinator above
         super().__init__(name, agreement, store, patience, snapshot_every, RULES)
         self.node = DurableRelay(store, agreement, member, entropy, self, at_once=at_once)
         self.settle()
@@ -203,6 +204,12 @@ class RelayFederation(Federation):
         except StoreError as error:
             self.journal.behind = True
             raise self._unavailable(error) from None
+
+    def upstream(self) -> dict[str, Any]:
+        """For the page and for metrics: what went up, what waits, what came down, and the connection."""
+        member, machine = self.node.machine, self.relaying
+        counts = {"pending": machine.pending.n, "forwards": member.sequence, "waiting": len(member.outbox)}
+        return {"member": member.member, **counts, "others": machine.others.n, **self.about()}
 
     def renew(self, agreement: Agreement) -> None:
         """Other terms, as those above are now."""
