@@ -12,6 +12,7 @@ import pytest
 import fedbandit as fb
 from fedbandit.engine.checkpoint import read_checkpoint
 from fedbandit.engine.simulation import Simulation
+from fedbandit.messages import Receipt
 from fedbandit.network.client.journal import KIND as JOURNAL
 from fedbandit.network.stores import MemoryStore
 from fedbandit.state import READERS
@@ -24,10 +25,12 @@ from tests.fixtures.make_formats import (
     facts_of_coordinator,
     facts_of_local_server,
     facts_of_peer,
+    facts_of_relay,
     open_client,
     open_coordinator,
     open_local_server,
     open_peer,
+    open_relay,
     open_simulation,
     read_journal,
 )
@@ -99,6 +102,20 @@ def test_local_servers(path: Path) -> None:
     before = server.machine.server.observed
     server.observe(server.select(1, np.eye(3)).number, 0.5)
     assert open_local_server(store).machine.server.observed == before + 1
+
+
+@pytest.mark.parametrize("path", files("relay"), ids=lambda path: path.stem)
+def test_relays(path: Path) -> None:
+    store, below = store_of(path, "relay"), store_of(path.with_name(f"below-{path.name}"), "f")
+    store.journals |= below.journals
+    relay = open_relay(store)
+    assert_facts(facts_of_relay(relay), path)
+    assert relay.relaying.below.n > relay.node.machine.sent.n > 0 < relay.relaying.others.n
+    relay.node.receive(Receipt(0, relay.node.machine.sequence))
+    relay.look(now=True)
+    again = open_relay(store)
+    assert again.relaying.pending.n == 0
+    assert again.node.machine.sent.n == relay.relaying.below.n
 
 
 @pytest.mark.parametrize("path", files("peer"), ids=lambda path: path.stem)

@@ -35,6 +35,8 @@ class Tree:
         self.agreement = agreement
         self.root = Place(Federation("f", agreement, MemoryStore()))
         self.relays: list[Place] = []
+        self.stores: list[MemoryStore] = []
+        """Those of the relays."""
         self.frames = 0
         """That came to the root."""
         self._waiting: list[tuple[Place, Message]] = []
@@ -44,7 +46,9 @@ class Tree:
         above = self.root if above is None else above
         member = above.federation.invite(name, 0.0).member
         entropy = lambda: next(_NUMBERS)  # noqa: E731
-        federation = RelayFederation("f", self.agreement, MemoryStore(), member, entropy, at_once=at_once)
+        store = MemoryStore()
+        self.stores.append(store)
+        federation = RelayFederation("f", self.agreement, store, member, entropy, at_once=at_once)
         place = Place(federation)
         federation.deliver = lambda messages: self._waiting.extend((place, message) for message in messages)
         above.nodes[member] = name, federation.node

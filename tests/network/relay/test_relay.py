@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.relay import count_messages
 
 import fedbandit as fb
 from fedbandit.model import RidgeModel
@@ -110,3 +111,12 @@ def test_clients_that_noise_what_leaves_them_know_how_much_noise_there_is(
             assert same.machine.stream is not None
             assert same.machine.stream.spent == client.machine.stream.spent > 0
             assert model.slack != EXACT
+
+
+def test_the_root_sees_a_small_part_of_the_messages() -> None:
+    """Of 60 clients here; benchmarks/relay.py counts those of 1,000."""
+    world = fb.World(n_clients=60, dim=3, horizon=10_000)
+    agreement = agreed("count-linucb", {"factor_upload": 1.3, "factor_download": 1.3}, world)
+    counts = [count_messages(agreement, 60, 12, relayed=relayed) for relayed in (True, False)]
+    assert counts[0]["messages"] < 0.05 * counts[1]["messages"]
+    assert counts[0]["uploads"] < 0.1 * counts[1]["uploads"]

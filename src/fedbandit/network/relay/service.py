@@ -61,9 +61,7 @@ def agreed(store: Store, name: str, address: Address, timeout: float = 10.0) -> 
         raise FedbanditError(f"The store {store.where} {whose}, so it is not that of a relay of {name!r}; use another.")
     agreement, member = kept or address.invitation(timeout)
     if agreement.servers is not None:
-        raise FedbanditError(
-            f"{agreement.system} has local servers, which a relay forwards nothing of; use them alone."
-        )
+        raise FedbanditError(f"{agreement.system} has local servers, and a relay forwards sums over clients.")
     require_relayable(agreement.build())
     return agreement, member
 
