@@ -415,7 +415,7 @@ def test_machines_agree_where_everybody_acts(name: str) -> None:
 
 
 def test_a_client_asks_once_and_again_only_when_its_growth_has_doubled() -> None:
-    system = fb.System(UCB(), ServerQueue(threshold=1.0), HomogeneityCliques())
+    system = fb.System(UCB(), ServerQueue(threshold=1.0), HomogeneityCliques(recluster=2.0))
     client = ClientMachine(0, system, fb.World(3, 2, 1000, per_round=3))
     asked = []
     for _ in range(40):
@@ -433,7 +433,7 @@ def test_a_client_asks_once_and_again_only_when_its_growth_has_doubled() -> None
 
 def test_the_server_refuses_what_nobody_asked_for_and_applies_a_retry_once() -> None:
     world = fb.World(3, 2, 1000, per_round=3)
-    system = fb.System(UCB(), ServerQueue(threshold=0.0), HomogeneityCliques())
+    system = fb.System(UCB(), ServerQueue(threshold=0.0), HomogeneityCliques(recluster=2.0))
     server, clients = system.told(world).coordinator(world), [ClientMachine(i, system, world) for i in range(3)]
     assert isinstance(server, QueueCoordinator)
     (request,) = clients[0].observe(clients[0].select([[1.0, 0.0]]).number, 1.0)
@@ -596,13 +596,15 @@ def test_clustered_parameters_keep_their_distances(rewards: Any, sizes: Any) -> 
         (lambda: fb.System(protocol=Scheduled(), structure=Neighbourhoods()), "is refused"),
         (lambda: fb.System(protocol=Never(), structure=HomogeneityCliques()), "found by a coordinator"),
         (
-            lambda: fb.System(UCB(), ServerQueue(), HomogeneityCliques(), fb.privacy.PrivateStatistics()),
+            lambda: fb.System(UCB(), ServerQueue(), HomogeneityCliques(5), fb.privacy.PrivateStatistics()),
             "reads raw data",
         ),
         (
-            lambda: fb.System(UCB(), EventTriggered(), EvidenceClusters(), fb.privacy.PrivateStatistics()),
+            lambda: fb.System(UCB(), EventTriggered(), EvidenceClusters(recluster=2.0), fb.privacy.PrivateStatistics()),
             "reads raw data",
         ),
+        (lambda: fb.System(UCB(), EventTriggered(), EvidenceClusters()), "EventTriggered is refused: nobody says when"),
+        (lambda: fb.System(UCB(), ServerQueue(), HomogeneityCliques()), "use recluster=1.3"),
     ],
 )  # fmt: skip
 def test_bad_systems_are_refused(make: Callable[[], object], words: str) -> None:
