@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import http.client
-import json
 import os
 import subprocess
 import sys
@@ -26,6 +24,7 @@ from benchmarks.network import LOADS, SENDERS, bare_endpoint, coordinator, start
 from benchmarks.postgres import postgres
 from benchmarks.timing import table
 from fedbandit.messages import Join, encode
+from fedbandit.network.client.connection import Address
 from fedbandit.network.envelope import Envelope, seal
 from fedbandit.network.invitation import Agreement
 
@@ -110,12 +109,10 @@ async def crowd(url: str, first: int, count: int) -> None:
     parts = urlsplit(url)
     assert parts.hostname is not None
     assert parts.port is not None
-    asking = http.client.HTTPConnection(parts.hostname, parts.port, timeout=60)
     loop, terms = asyncio.get_running_loop(), b""
     connections = []
     for number in range(first, first + count):
-        asking.request("GET", "/v1/load/invitation", headers={"X-Fedbandit-Name": f"idle-{number}"})
-        answer = json.loads(asking.getresponse().read())
+        answer = Address(url, "load", None, f"idle-{number}", None).ask("GET", "/invitation", 60.0)
         terms = terms or Agreement.of_json(answer["agreement"]).digest
         member = int(answer["member"])
         frame = seal(Envelope(member + 1, 1, 1, 0, 0, terms), encode(Join(member)))

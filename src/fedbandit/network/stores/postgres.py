@@ -174,6 +174,9 @@ class PostgresStore:
             try:
                 for table in TABLES:
                     db.execute(f"VACUUM FULL {table}")
+                with suppress(self._psycopg.errors.InsufficientPrivilege):
+                    db.execute("SELECT pg_switch_wal()")
+                    db.execute("CHECKPOINT")  # segments of the log that were written before are not needed any more
             finally:
                 with suppress(self._psycopg.Error):
                     db.execute(f"SET statement_timeout = '{STATEMENT_SECONDS}s'")
