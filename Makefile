@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test docs audit check format bench soak lock clean
+.PHONY: demo test docs pictures audit check format bench soak lock clean
 
 demo: $(VENV)/run.stamp
 	$(BIN)/fedbandit demo --out results/demo
@@ -14,6 +14,11 @@ test: $(VENV)/dev.stamp
 # The documentation, into site/: open site/index.html.
 docs: $(VENV)/dev.stamp
 	$(BIN)/python -m tools.site
+
+# The pictures of README and documentation (two minutes; Chromium for those of the live page).
+pictures: $(VENV)/dev.stamp
+	$(BIN)/python -m tools.pictures
+	FEDBANDIT_PICTURES=docs $(BIN)/python -m pytest -q tests/network/coordinator/test_pictures.py
 
 # Attack every private preset, and those that protect contexts too only if asked; fails if a claim does.
 audit: $(VENV)/run.stamp

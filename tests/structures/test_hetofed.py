@@ -433,7 +433,7 @@ def test_a_client_asks_once_and_again_only_when_its_growth_has_doubled() -> None
 
 def test_the_server_refuses_what_nobody_asked_for_and_applies_a_retry_once() -> None:
     world = fb.World(3, 2, 1000, per_round=3)
-    system = fb.System(UCB(), ServerQueue(threshold=0.0), HomogeneityCliques(recluster=2.0))
+    system = fb.System(UCB(), ServerQueue(threshold=0.0), HomogeneityCliques(recluster=1e9))
     server, clients = system.told(world).coordinator(world), [ClientMachine(i, system, world) for i in range(3)]
     assert isinstance(server, QueueCoordinator)
     (request,) = clients[0].observe(clients[0].select([[1.0, 0.0]]).number, 1.0)

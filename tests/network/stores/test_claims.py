@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -149,6 +150,21 @@ def test_a_silent_owner_loses_its_lock(postgres_url: str, monkeypatch: pytest.Mo
         a.append("f", [b"1"])
     a.close()
     b.close()
+
+
+def test_a_write_waits_for_a_claim_that_is_under_way(postgres_url: str) -> None:
+    a = PostgresStore(postgres_url)
+    a.append("f", [b"1"])
+    with psycopg.connect(postgres_url) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("UPDATE fedbandit_owners SET term = term + 1, address = 'http://b'")
+        writing = pool.submit(a.append, "f", [b"2"])
+        waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        wait_until(lambda: other.execute(waiting).fetchone()[0] > 0)
+        other.commit()
+        with pytest.raises(NotOwner, match="at http://b"):
+            writing.result()
+        assert other.execute("SELECT count(*) FROM fedbandit_entries").fetchone() == (1,)
+    a.close()
 
 
 def test_whoever_is_stopped_in_a_write_is_followed_after_a_lease(postgres_url: str) -> None:
