@@ -46,6 +46,8 @@ def client_terms(agreement: Agreement, member: int) -> dict[str, Any]:
         return _server_terms(agreement, np.flatnonzero(servers == member))
     machine = ClientMachine(member, system, world, agreement.seed)
     rule, model = system.privacy.reward_rule, _model(machine.model)
+    if agreement.action_names:
+        model["names"] = list(agreement.action_names)
     policy, explorer = (
         _policy(system.policy.told(system.as_seen(agreement.world))),
         _policy(system.explorer.told(agreement.world)),
