@@ -130,8 +130,8 @@ def one_log(decisions: int) -> None:
         log = read_decision_log(folder / "log")
         size = sum(path.stat().st_size for path in (folder / "log").iterdir())
     assert log.n_decisions == decisions, "every decision is in the log, with its reward"
-    print(f"{decisions:,} decisions with rewards over HTTP ({CONNECTIONS} connections, application and gateway in a process "
-          f"each): {decisions / seconds:,.0f} a second, {seconds:,.0f} s; a log of {size / 1e6:.0f} MB; mean reward "
+    print(f"{decisions:,} decisions over HTTP ({CONNECTIONS} connections; application and gateway in processes"
+          f" of their own): {decisions / seconds:,.0f} a second in {seconds:,.0f} s; {size / 1e6:.0f} MB; mean reward "
           f"{log.rewards.mean():.3f} (random: 0.467, best: 0.650)\n")  # fmt: skip
     print("| replayed on it | truth | doubly robust | self-normalised | inverse propensity |\n|---|---|---|---|---|")
     for key, system in SYSTEMS.items():
