@@ -65,6 +65,8 @@ def client_terms(agreement: Agreement, member: int) -> dict[str, Any]:
         needed.add("one-by-one")
     if system.privacy.perturbs == "statistics":
         needed.add("others")  # downloads are the others' noisy sums, to be mixed with one's own
+    if isinstance(machine.model, TwoPartModel) and machine.model.projected:
+        needed.add("projected")  # rewards are split by generalised inverses
     prior = prior_share(system.sharing(world), member)
     plain: dict[str, Any] = to_json(
         {
