@@ -143,7 +143,9 @@ class Life:
         X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0) * 1.01
         rows: list[list[float]] = X.round(3).tolist()
         if self.actions:  # a row is (action, features)
-            return [[a, *row] for a, row in zip(self.rng.permutation(self.actions).tolist(), rows, strict=False)]
+            return [
+                [a, *row] for a, row in zip(self.rng.integers(self.actions, size=count).tolist(), rows, strict=True)
+            ]
         return rows
 
     def _reward(self, x: Any) -> float:

@@ -4,11 +4,11 @@ import { EXACT, type Slack, type Sums, add, zeroSums } from "./sums.js";
 
 const REFRESH_EVERY = 256; // rank-one updates after which the inverse is computed afresh: bounds rounding
 
-/** A part of a model with the entries of contexts that are its own: one θ for all arms, or (`stacked`) one for each. */
+/** A part of a model: which arms it scores, and their entries that are its own. Scores of several parts add up. */
 export interface Part {
-  stacked: boolean;
+  arms: number[];
   X: Float64Array[];
-  block(k: number): RidgeModel;
+  model: RidgeModel;
 }
 
 /** What a machine and a policy ask of a model, of whatever parts; `Stored` is how it is kept. */
@@ -78,7 +78,7 @@ export class RidgeModel implements Model<StoredModel> {
   }
 
   parts(arms: Float64Array[]): Part[] {
-    return [{ stacked: false, X: arms, block: () => this }];
+    return [{ arms: arms.map((_, k) => k), X: arms, model: this }];
   }
 
   get b(): Float64Array {

@@ -29,9 +29,16 @@ export class ActionModel implements Model<StoredActions> {
     this.fresh = new RidgeModel(d, ridge);
   }
 
+  /** One for each action that is offered, in the order of their first arms. */
   parts(arms: Float64Array[]): Part[] {
-    const blocks = arms.map((x) => this.blocks.get(x[0]) ?? this.fresh);
-    return [{ stacked: true, X: arms.map((x) => x.subarray(1)), block: (k) => blocks[k] }];
+    const parts = new Map<number, Part>();
+    arms.forEach((x, k) => {
+      let part = parts.get(x[0]);
+      if (!part) parts.set(x[0], (part = { arms: [], X: [], model: this.blocks.get(x[0]) ?? this.fresh }));
+      part.arms.push(k);
+      part.X.push(x.subarray(1));
+    });
+    return [...parts.values()];
   }
 
   get logdet(): number {

@@ -23,30 +23,22 @@ interface Widths {
 export function choose(policy: PolicyTerms, model: Model, arms: Float64Array[], draw: Draw, partialNoise = 0): Chosen {
   const K = arms.length;
   if (policy.kind === "uniform") return { arm: draw.index(K), propensities: new Array(K).fill(1 / K) };
-  const parts = model.parts(arms);
-  const widths = (block: RidgeModel) => widthsOf(policy, block, partialNoise);
-  if (policy.kind === "igw") return inverseGap(policy, model, parts, K, widths, draw);
-  if (policy.kind === "lints" || policy.kind === "linphe") return sampled(policy.kind, parts, K, widths, draw);
-  const scores = new Array<number>(K).fill(0);
-  for (const part of parts) {
-    let shared: Widths | null = null;
-    for (let k = 0; k < K; k++) {
-      const block = part.block(k);
-      const x = part.X[k];
-      if (policy.kind !== "widest") scores[k] += dot(x, block.theta);
-      if (policy.kind === "greedy") continue;
-      const squared = Math.max(quadratic(block.inverse, x, block.d), 0);
-      if (policy.kind === "widest") {
-        scores[k] += squared;
-        continue;
-      }
-      const { alpha, noise }: Widths = part.stacked ? widths(block) : (shared ??= widths(block));
-      if (policy.kind === "squared") scores[k] += alpha * squared;
-      else scores[k] += alpha * Math.sqrt(squared) + (noise === 0 ? 0 : noise * length(times(block.inverse, x, block.d)));
-    }
+  const parts = model.parts(arms).map((part) => ({ ...part, ...widthsOf(policy, part.model, partialNoise) }));
+  if (policy.kind === "igw") return inverseGap(policy, model.n, parts, K, draw);
+  if (policy.kind === "lints" || policy.kind === "linphe") return sampled(policy.kind, parts, K, draw);
+  const scores = policy.kind === "widest" ? new Array<number>(K).fill(0) : meansOf(parts, K);
+  if (policy.kind !== "greedy") {
+    for (const part of parts) for (let i = 0; i < part.arms.length; i++) scores[part.arms[i]] += bonus(policy.kind, part, part.X[i]);
   }
   const arm = best(policy.kind === "widest" ? scores.map(Math.sqrt) : scores);
   return { arm, propensities: arms.map((_, k) => Number(k === arm)) };
+}
+
+function bonus(kind: string, { model, alpha, noise }: Part & Widths, x: Float64Array): number {
+  const squared = Math.max(quadratic(model.inverse, x, model.d), 0);
+  if (kind === "widest") return squared;
+  if (kind === "squared") return alpha * squared;
+  return alpha * Math.sqrt(squared) + (noise === 0 ? 0 : noise * length(times(model.inverse, x, model.d)));
 }
 
 export function best(scores: number[]): number {
@@ -54,28 +46,20 @@ export function best(scores: number[]): number {
   return scores.findIndex((score) => score >= largest - TIE);
 }
 
-function widthsOf(policy: PolicyTerms, block: RidgeModel, partialNoise: number): Widths {
+function widthsOf(policy: PolicyTerms, model: RidgeModel, partialNoise: number): Widths {
   if (policy.alpha !== null) return { alpha: policy.alpha, noise: 0, spread: () => policy.alpha! };
-  const [, bias, inflation, noise] = block.slack;
-  const deviation = (policy.noise + partialNoise) * Math.sqrt(Math.max(block.logdet, 0) + 2 * Math.log(1 / policy.confidence));
-  const alpha = (1 + inflation) * deviation + Math.sqrt(block.ridge) + bias;
-  const spread = () => (noise === 0 ? alpha : alpha + noise * Math.sqrt(extremeEigenvalues(block.inverse, block.d)[1]));
+  const [, bias, inflation, noise] = model.slack;
+  const deviation = (policy.noise + partialNoise) * Math.sqrt(Math.max(model.logdet, 0) + 2 * Math.log(1 / policy.confidence));
+  const alpha = (1 + inflation) * deviation + Math.sqrt(model.ridge) + bias;
+  const spread = () => (noise === 0 ? alpha : alpha + noise * Math.sqrt(extremeEigenvalues(model.inverse, model.d)[1]));
   return { alpha, noise, spread };
 }
 
-function inverseGap(
-  policy: PolicyTerms,
-  model: Model,
-  parts: Part[],
-  K: number,
-  widths: (block: RidgeModel) => Widths,
-  draw: Draw,
-): Chosen {
+function inverseGap(policy: PolicyTerms, n: number, parts: (Part & Widths)[], K: number, draw: Draw): Chosen {
   const means = meansOf(parts, K);
   const first = best(means);
-  let error = 0;
-  for (const part of parts) for (let k = 0; k < (part.stacked ? K : 1); k++) error += widths(part.block(k)).spread() ** 2;
-  const gamma = policy.gamma ?? policy.scale * Math.sqrt((K * model.n) / Math.max(error, 1e-300));
+  const error = parts.reduce((sum, part) => sum + part.spread() ** 2, 0);
+  const gamma = policy.gamma ?? policy.scale * Math.sqrt((K * n) / Math.max(error, 1e-300));
   const p = means.map((mean) => 1 / (K + gamma * Math.max(means[first] - mean, 0)));
   p[first] = 0;
   p[first] = 1 - p.reduce((sum, x) => sum + x, 0);
@@ -86,26 +70,21 @@ function inverseGap(
 }
 
 /** The best arm of a sampled parameter: scores are means + G z of each part, z standard normal. */
-function sampled(kind: string, parts: Part[], K: number, widths: (block: RidgeModel) => Widths, draw: Draw): Chosen {
+function sampled(kind: string, parts: (Part & Widths)[], K: number, draw: Draw): Chosen {
   const means = meansOf(parts, K);
-  const rows = parts.map((part) => {
-    if (part.stacked) {
-      const deviations = part.X.map((x, k) => widths(part.block(k)).spread() * deviation(kind, part.block(k), x));
-      return { size: K, row: (k: number, z: ArrayLike<number>) => deviations[k] * z[k] };
-    }
-    const block = part.block(0);
-    const { d } = block;
-    const L = kind === "lints" ? cholesky(block.inverse, d) : cholesky(block.V, d, 1e-12 * largestDiagonal(block.V, d));
-    const scale = widths(block).spread();
+  const rows = parts.map(({ model, arms, X, spread }) => {
+    const { d, inverse } = model;
+    const L = kind === "lints" ? cholesky(inverse, d) : cholesky(model.V, d, 1e-12 * largestDiagonal(model.V, d));
+    const scale = spread();
     // xᵀ(scale · R z) = (scale · Rᵀx)ᵀz, with R = L or V(λ)⁻¹ L
-    const G = part.X.map((x) => transposed(L, kind === "lints" ? x : times(block.inverse, x, d), d).map((g) => scale * g));
-    return { size: d, row: (k: number, z: ArrayLike<number>) => dot(G[k], z) };
+    const G = X.map((x) => transposed(L, kind === "lints" ? x : times(inverse, x, d), d).map((g) => scale * g));
+    return { d, arms, G };
   });
   const scores = (normal: (count: number) => ArrayLike<number>) => {
     const found = [...means];
-    for (const { size, row } of rows) {
-      const z = normal(size);
-      for (let k = 0; k < K; k++) found[k] += row(k, z);
+    for (const { d, arms, G } of rows) {
+      const z = normal(d);
+      arms.forEach((k, i) => (found[k] += dot(G[i], z)));
     }
     return found;
   };
@@ -117,16 +96,9 @@ function sampled(kind: string, parts: Part[], K: number, widths: (block: RidgeMo
   return { arm: best(scores((count) => draw.normal(count))), propensities: estimate };
 }
 
-function deviation(kind: string, block: RidgeModel, x: Float64Array): number {
-  const squared = Math.max(quadratic(block.inverse, x, block.d), 0);
-  if (kind === "lints") return Math.sqrt(squared);
-  const u = times(block.inverse, x, block.d);
-  return Math.sqrt(Math.max(squared - block.ridge * dot(u, u), 0));
-}
-
 function meansOf(parts: Part[], K: number): number[] {
   const means = new Array<number>(K).fill(0);
-  for (const part of parts) for (let k = 0; k < K; k++) means[k] += dot(part.X[k], part.block(k).theta);
+  for (const { arms, X, model } of parts) for (let i = 0; i < arms.length; i++) means[arms[i]] += dot(X[i], model.theta);
   return means;
 }
 
