@@ -31,7 +31,7 @@ from fedbandit.types import Array
 
 LIES = ("flipped", "scaled", "colluding", "early")
 MORE_LIES = ("posing", "subtle", "sideways", "late")
-HELD_OUT = ((5, 12, 0.3), (20, 40, 0.1), (10, 60, 0.5), (8, 30, 1.0), (25, 100, 0.3))
+HELD_OUT = ((5, 12, 0.3), (20, 40, 0.1), (10, 60, 0.5), (8, 30, 1.0))
 """Worlds: d, clients, σ; of the third, other seeds."""
 
 

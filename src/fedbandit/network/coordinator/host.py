@@ -23,10 +23,9 @@ from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.listener import Guard
 from fedbandit.network.coordinator.owners import Owners
 from fedbandit.network.coordinator.pacing import QuietLog, RateLimit
-from fedbandit.network.coordinator.spans import span
 from fedbandit.network.coordinator.streams import SendQueue, same_statistics
 from fedbandit.network.coordinator.sums import SumDesk
-from fedbandit.network.coordinator.timings import Timings, timed
+from fedbandit.network.coordinator.timings import Timings, span, timed
 from fedbandit.network.credentials import Credentials, Identity
 from fedbandit.network.envelope import unseal
 from fedbandit.network.refusal import Refusal
@@ -333,7 +332,9 @@ class Host:
         """A federation that has just become this coordinator's, as it is hosted."""
         name, config = federation.name, self.config
         seconds, most = config.federations[name].round_seconds, config.connections_per_client
-        return HostedFederation(federation, config.rate, seconds, most, lambda: self.store.holds(name))
+        hosted = HostedFederation(federation, config.rate, seconds, most, lambda: self.store.holds(name))
+        hosted.sums.acquaintances.authority = config.authority_of(name)
+        return hosted
 
     def hosted(self, name: str) -> HostedFederation:
         """The federation of this name; of another coordinator's, where that is."""
