@@ -190,7 +190,7 @@ class ClusterServer(ExchangingServer):
         self.homes = self._found()
 
 
-class ServedClusters(AllServers[ClusterServer]):
+class ClusterServers(AllServers[ClusterServer]):
     """All servers of a system with local clusters, and their coordinator; messages are carried at once."""
 
     def __init__(self, system: System, world: World, seed: int = 0, *, waiting: int = 10_000) -> None:

@@ -1,7 +1,7 @@
 """Servers of many users: they choose and learn for them. Messages in, messages out; no I/O, no clock.
 
 `LocalServer` serves users whose models are all in one place: one for all, clusters, neighbourhoods, a graph. A server
-whose local clusters take part in a federation is in `cluster_server`. `ServedUsers` are all servers of a system in one
+whose local clusters take part in a federation is in `cluster_server`. `LocalServers` are all servers of a system in one
 process, for the plain engine.
 """
 
@@ -275,7 +275,7 @@ class AllServers(ABC, Generic[AnyServer]):
             server.restore(parts[f"server.{k}"])
 
 
-class ServedUsers(AllServers[LocalServer]):
+class LocalServers(AllServers[LocalServer]):
     """All servers of a system whose users' models are in one place: nothing is ever sent."""
 
     def __init__(self, system: System, world: World, seed: int = 0, *, waiting: int = 10_000) -> None:
