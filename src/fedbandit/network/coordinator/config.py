@@ -226,11 +226,12 @@ def _federation(name: str, table: dict[str, Any], folder: Path) -> FederationCon
         if schema is not None and schema.encoding is not None:
             table = {"dim": schema.encoding.dim, **table}
         _require_keys(table)
+        names = table["actions"] if isinstance(table.get("actions"), list) else []
         world = World(
             n_clients=whole_number("clients", table["clients"]),
             dim=whole_number("dim", table["dim"]),
             horizon=whole_number("horizon", table["horizon"]),
-            actions=whole_number("actions", table.get("actions", 0), 0),
+            actions=len(names) or whole_number("actions", table.get("actions", 0), 0),
             noise=number(table.get("noise", 0.1), "noise", "a finite number ≥ 0", at_least=0.0),
             bound=number(table.get("bound", 1.0), "bound", "a finite number > 0", at_least=0.0),
             server_of=_servers(table.get("servers"), table["clients"]),
@@ -242,6 +243,7 @@ def _federation(name: str, table: dict[str, Any], folder: Path) -> FederationCon
             table.get("seed", 0),
             table.get("reward_bound", 1.0),
             schema,
+            tuple(names),
         )
         known = "servers" not in table or agreement.servers is not None
         require(known, "servers", table.get("servers"), f"left out: {agreement.system} has no local servers")
