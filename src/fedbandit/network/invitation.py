@@ -75,9 +75,10 @@ class Agreement:
     def _built(self) -> System:
         for role, value in (("system", self.system), *self.keywords.items()):
             if ".py:" in str(value):  # a coordinator must not make a client run a file
+                only = "only in a coordinator's configuration can it stand in a file; " if role == "structure" else ""
                 raise FedbanditError(
                     f"{role} is {shown(value)}, which is code in a file, and every client of a federation must have "
-                    "the same code: install it as part of fedbandit (CONTRIBUTING.md), and give its name."
+                    f"the same code: {only}install it as part of fedbandit (CONTRIBUTING.md), and give its name."
                 )
         name = self.system.replace("-", "_")
         if name not in PRESETS:
