@@ -21,13 +21,13 @@ def add_flags(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Read all of it first, then write all of it."""
     needs("starlette", "server", "A coordinator")
-    from fedbandit.network.coordinator.backup import put, read_backup
+    from fedbandit.network.coordinator.backup import read_backup
     from fedbandit.network.coordinator.config import load_config
-    from fedbandit.network.stores import open_store
+    from fedbandit.network.stores import open_store, put
 
     config = load_config(options.config)
     journals = read_backup(options.file)
-    store = open_store(config.store)
+    store = open_store(config.store, many=True)
     try:
         there = {journal.name for journal in store.dump()}
         both = sorted(there.intersection(journal.name for journal in journals))

@@ -14,6 +14,7 @@
 | `refusal`      | why a message is refused: a sentence, a kind, an HTTP status                                     |
 | `credentials`  | tokens and roles                                                                                 |
 | `certificates` | a certificate authority of one's own                                                             |
+| `certified`    | keys for secure sums that an authority has signed                                                |
 | `addresses`    | hosts, ports, loopback, listening sockets                                                        |
 | `logs`         | structured logs on standard error                                                                |
 | `jsonable`     | numbers that JSON does not have                                                                  |

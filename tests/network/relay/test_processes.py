@@ -22,7 +22,8 @@ from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.relay.federation import RelayFederation
 from fedbandit.network.stores import open_store
 from tests.network.servers import AGREEMENT, Coordinator, get_json
-from tests.network.test_kill import KILLS, alive, wait_until
+from tests.network.test_kill import KILLS, alive
+from tests.waiting import eventually
 
 
 class Relay:
@@ -39,10 +40,10 @@ class Relay:
         words += ["--federation", "shops", "--store", str(self.folder / "relay.db"), "--port", str(self.port)]
         with out.open("wb") as said, (self.folder / "relay.err").open("ab") as errors:
             self.process = subprocess.Popen([*words, "--forward", "at-once"], stdout=said, stderr=errors)
-        wait_until(lambda: b"}" in out.read_bytes())
+        eventually(lambda: b"}" in out.read_bytes())
         url = str(json.loads(out.read_text())["address"])
         self.port = int(url.rpartition(":")[2])
-        wait_until(lambda: alive(url))
+        eventually(lambda: alive(url))
         return url
 
     def end(self, how: int) -> None:
@@ -81,7 +82,7 @@ def test_a_relay_that_is_killed_loses_nothing(tmp_path: Path) -> None:
             upstream = get_json(f"{url}/api/overview")["federations"][0]["upstream"]
             return bool(upstream["pending"] == 0 == upstream["waiting"] and upstream["others"] > 0)
 
-        wait_until(forwarded)
+        eventually(forwarded)
     finally:
         for client in (*clients, outside):
             client.close()

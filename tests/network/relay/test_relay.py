@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,9 +11,17 @@ import pytest
 from benchmarks.relay import count_messages
 
 import fedbandit as fb
+from fedbandit.errors import FedbanditError
+from fedbandit.machines.relay import require_relayable
 from fedbandit.model import RidgeModel
+from fedbandit.network.client.connection import Address
 from fedbandit.network.coordinator.config import on_a_network
 from fedbandit.network.invitation import Agreement
+from fedbandit.network.relay.federation import RelayFederation
+from fedbandit.network.relay.service import agreed as stored
+from fedbandit.network.stores import MemoryStore, open_store
+from fedbandit.protocols import EventTriggered
+from fedbandit.structures import FixedGroups
 from fedbandit.sums import EXACT
 from tests.network.relay.star import Tree, play
 
@@ -120,3 +130,74 @@ def test_the_root_sees_a_small_part_of_the_messages() -> None:
     counts = [count_messages(agreement, 60, 12, relayed=relayed) for relayed in (True, False)]
     assert counts[0]["messages"] < 0.05 * counts[1]["messages"]
     assert counts[0]["uploads"] < 0.1 * counts[1]["uploads"]
+
+
+def test_other_terms_above_are_those_below() -> None:
+    """A relay goes on under them, and so do its clients; what is not sound changes nothing."""
+    agreement = agreed("async-linucb", {"gamma_upload": 1.2, "gamma_download": 1.2})
+    tree = Tree(agreement)
+    place = tree.relay()
+    clients = [tree.client(f"c{i}", place) for i in range(2)]
+    play(tree, clients, [place] * 2, 40)
+    relay = place.federation
+    assert isinstance(relay, RelayFederation)
+    before, total = relay.relaying.state(), relay.relaying.below.n
+    for wrong in (replace(agreement, seed=9), replace(agreement, world=replace(WORLD, n_clients=1))):
+        with pytest.raises(FedbanditError, match=r"seed|clients"):
+            relay.node.renew(wrong, 0)
+    assert relay.relaying.state().header == before.header
+    more = replace(agreement, world=replace(WORLD, n_clients=50, horizon=20_000))
+    relay.node.renew(more, 0)
+    assert (relay.agreement, relay.node.agreement) == (more, more)
+    assert relay.register.n_members == relay.relaying.places == 50
+    assert relay.relaying.below.n == total > 0
+    np.testing.assert_allclose(relay.relaying.members.V[0], relay.relaying.below.V, atol=1e-12)
+    again = RelayFederation("f", more, tree.stores[0], 0, lambda: 7)
+    assert again.relaying.below.n == total
+    assert again.node.machine.sent.n == relay.node.machine.sent.n
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("hetofedbandit", {}, "HomogeneityCliques"),
+    ("clustered-linucb", {}, "EvidenceClusters"),
+    ("feducb", {"trust": "sums"}, "trust='sums'"),
+    ("feducb", {"trust": "coordinator"}, "trust='coordinator'"),
+    ("feducb", {"calibration": "published"}, "calibration='published'"),
+    ("composed", {"protocol": "scheduled", "structure": "everyone"}, "Scheduled"),
+]
+
+
+@pytest.mark.parametrize(("system", "keywords", "named"), REFUSED)
+def test_what_needs_more_than_sums_is_refused_with_a_sentence(
+    system: str, keywords: dict[str, Any], named: str
+) -> None:
+    store = MemoryStore()
+    with pytest.raises(FedbanditError, match=named):
+        RelayFederation("f", agreed(system, keywords), store, 0, lambda: 7)
+    assert not store.journals, "nothing was written"
+
+
+def test_several_groups_are_refused() -> None:
+    system = fb.System(protocol=EventTriggered(), structure=FixedGroups([0, 0, 0, 1, 1, 1]))
+    with pytest.raises(FedbanditError, match="FixedGroups makes several groups"):
+        require_relayable(system.told(WORLD))
+
+
+def test_a_store_of_another_is_refused(tmp_path: Path) -> None:
+    agreement, address = agreed(*SYSTEMS[0]), Address("http://127.0.0.1:9", "f", None, "relay", None)
+    tree = Tree(agreement)
+    tree.relay()
+    store = tree.stores[0]
+    assert stored(store, "f", address) == (agreement, 0)
+    kept = store.copy().journals
+    with pytest.raises(FedbanditError, match="not that of a relay of 'g'"):
+        stored(store, "g", address)
+    with pytest.raises(FedbanditError, match="seed is 4"):
+        RelayFederation("f", replace(agreement, seed=4), store, 0, lambda: 7)
+    assert store.journals == kept
+    client = MemoryStore()
+    client.replace("client", b"")
+    with pytest.raises(FedbanditError, match="has 'client' in it"):
+        stored(client, "f", address)
+    with pytest.raises(FedbanditError, match="no state to go on from"):
+        stored(open_store(tmp_path / "new.db"), "f", address)

@@ -65,8 +65,7 @@ class DurableRelay(RestatingNode[RelayMember]):
         """The federation's terms have changed: so do those below, if nothing means something else by that."""
         if member != self.machine.member:
             raise FedbanditError(f"The coordinator takes this relay for member {member}, not {self.machine.member}.")
-        self.agreement.require_sound_change(agreement)
-        self._federation.renew(agreement)
+        self._federation.require_sound_change(agreement)
         old, federation = self.machine, self._federation
         machine = RelayMember(member, agreement.build(), lambda: federation.relaying, at_once=old.at_once)
         with self.lock:
@@ -77,6 +76,7 @@ class DurableRelay(RestatingNode[RelayMember]):
             self._agree(agreement)
             self.journal.defer()
         self.journal.replace(durable=True)
+        self._federation.renew(agreement)  # after a crash before this, those below follow what is here
 
     def receive(self, message: Message) -> None:
         """Take a message from above. What it changes may be lost: the coordinator sends it again."""

@@ -21,8 +21,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fedbandit.errors import FedbanditError
-from fedbandit.machines.relay import Relaying, relay_coordinator
+from fedbandit.errors import require
+from fedbandit.machines.relay import Relaying, relay_coordinator, require_relayable
 from fedbandit.messages import Download, Message, decode, encode
 from fedbandit.network.coordinator import journal as kinds
 from fedbandit.network.coordinator.federation import ROUNDS_TO_ANSWER, Federation
@@ -211,14 +211,16 @@ class RelayFederation(Federation):
         counts = {"pending": machine.pending.n, "forwards": member.sequence, "waiting": len(member.outbox)}
         return {"member": member.member, **counts, "others": machine.others.n, **self.about()}
 
+    def require_sound_change(self, agreement: Agreement) -> None:
+        """Refuse other terms under which what is below would mean something else, or not fit."""
+        taken, places = len(self.register.by_number), agreement.world.n_clients
+        self.agreement.require_sound_change(agreement, range(taken))
+        require(places >= taken, "clients", places, f"at least {taken}, the number of this relay's clients")
+        require_relayable(agreement.build())
+
     def renew(self, agreement: Agreement) -> None:
         """Other terms, as those above are now."""
         with self.lock:
             self._settle_or_refuse()
-            before, self.agreement = self.agreement, agreement
-            try:
-                self.recover()
-            except FedbanditError:
-                self.agreement = before
-                self.recover()
-                raise
+            self.agreement = agreement
+            self.recover()
