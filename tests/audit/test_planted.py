@@ -23,7 +23,7 @@ from fedbandit.machines.client import ClientMachine
 from fedbandit.machines.peer import PeerMachine
 from fedbandit.messages import Message, Request, Tell, Upload
 from fedbandit.model import RidgeModel
-from fedbandit.network.client import noise_source as network_noise
+from fedbandit.network.client import options as network_noise
 from fedbandit.privacy import NoisyRewards, PrivateStatistics
 from fedbandit.privacy.blt import blt
 from fedbandit.privacy.mechanism import Mechanism, gram_mechanism

@@ -283,7 +283,7 @@ def _network(
 ) -> Iterator[Check]:
     """A client as the network makes it, and a copy of its file."""
     from fedbandit.audit.copy_attack import copies_check, stored_check
-    from fedbandit.network.client.noise_source import noise_source
+    from fedbandit.network.client.options import noise_source
 
     try:
         source = noise_source(system, report=False, lasts=True)

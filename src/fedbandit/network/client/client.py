@@ -30,12 +30,10 @@ from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.client.features import OutOfRange, Scaling, as_agreed, rows_of
 from fedbandit.network.client.journal import stored_agreement
 from fedbandit.network.client.member import Member
-from fedbandit.network.client.noise_source import noise_source
-from fedbandit.network.client.options import decision_log, lasting_name, signing_key
+from fedbandit.network.client.options import decision_log, lasting_name, noise_source, signing_key
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import StoreError, open_store
-from fedbandit.privacy.guarantee import Guarantee
-from fedbandit.privacy.require import Require
+from fedbandit.privacy.guarantee import Guarantee, Require
 from fedbandit.types import Array
 
 if TYPE_CHECKING:
