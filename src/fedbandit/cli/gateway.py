@@ -28,7 +28,7 @@ def add_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--features", type=Path, metavar="FILE", help=".json or .toml: what columns there are")
     command.add_argument("--dim", type=int, metavar="D", help="alone, without --features: numbers of an action")
     command.add_argument("--actions", type=int, default=0, metavar="A",
-                         help="alone: one model for each of the actions 0 to A − 1 (default: one for all)")  # fmt: skip
+                         help="alone: one model for each action, A of them at most (default: one for all)")  # fmt: skip
     command.add_argument("--policy", default="igw", metavar="NAME", help="alone: how to choose (default: igw)")
     command.add_argument("--noise", type=float, default=0.5, metavar="S", help="alone: σ of rewards (default: 0.5)")
     command.add_argument("--reward-bound", type=float, default=1.0, metavar="R", help="alone: |reward| (default: 1)")

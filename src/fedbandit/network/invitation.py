@@ -39,7 +39,8 @@ class Agreement:
 
     `system` is the name of a preset, called with `keywords`; |reward| ≤ `reward_bound`. A privacy part is a table,
     {"noises": "statistics", "epsilon": 1.0, …}, or with "rewards" or the name of any privacy part. `schema` says what
-    the features are (`Schema`), None that clients see to it themselves.
+    the features are (`Schema`), None that clients see to it themselves. Where each action has a θ of its own,
+    `action_names` are their names in order; without any they are numbers.
 
     >>> agreement = Agreement("async-linucb", {"gamma_upload": 2.0}, World(n_clients=3, dim=2, horizon=100))
     >>> agreement.build().protocol.gamma_upload, Agreement.of_json(agreement.as_json()) == agreement
@@ -52,6 +53,7 @@ class Agreement:
     seed: int = 0
     reward_bound: float = 1.0
     schema: Schema | None = None
+    action_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what no federation can agree on."""
@@ -59,6 +61,11 @@ class Agreement:
         number(self.reward_bound, "reward_bound", "a finite number ≥ 0", at_least=0.0)
         if self.schema is not None:
             self.schema.require_for(self.world.dim)
+        object.__setattr__(self, "action_names", tuple(self.action_names))
+        names, A = self.action_names, self.world.actions
+        texts = all(isinstance(name, str) and name for name in names) and len(set(names)) == len(names)
+        good = not names or (texts and len(names) == A)
+        require(good, "action_names", list(names), f"the names of {A} actions, each once")
 
     def build(self) -> System:
         """The system, settled for the world; a name or keyword that does not exist is refused."""
@@ -68,9 +75,10 @@ class Agreement:
     def _built(self) -> System:
         for role, value in (("system", self.system), *self.keywords.items()):
             if ".py:" in str(value):  # a coordinator must not make a client run a file
+                only = "only in a coordinator's configuration can it stand in a file; " if role == "structure" else ""
                 raise FedbanditError(
                     f"{role} is {shown(value)}, which is code in a file, and every client of a federation must have "
-                    "the same code: install it as part of fedbandit (CONTRIBUTING.md), and give its name."
+                    f"the same code: {only}install it as part of fedbandit (CONTRIBUTING.md), and give its name."
                 )
         name = self.system.replace("-", "_")
         if name not in PRESETS:
@@ -103,7 +111,8 @@ class Agreement:
             {**dataclasses.asdict(replace(self, schema=None)), "keywords": dict(self.keywords), "schema": schema}
         )
         plain["world"] = {key: value for key, value in plain["world"].items() if key not in _FOUND_OUT}
-        return {key: value for key, value in plain.items() if (key, value) != ("schema", None)}  # as it always was
+        absent = (("schema", None), ("action_names", []))  # left out, as they always were
+        return {key: value for key, value in plain.items() if (key, value) not in absent}
 
     @property
     def digest(self) -> bytes:
@@ -235,6 +244,7 @@ _UNSOUND = {
     "system": "another system",
     "dim": "statistics of another length",
     "actions": "statistics of other actions",
+    "action_names": "actions would mean something else",
     "seed": "random choices would begin anew",
     "d_global": "another part is shared",
     "schema": "features would mean something else",

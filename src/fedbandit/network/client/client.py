@@ -156,6 +156,11 @@ class Client(Member):
         return None if schema is None else schema.encoding
 
     @property
+    def alone(self) -> bool:
+        """Whether it learns by itself, without a coordinator."""
+        return self._address is None
+
+    @property
     def given(self) -> int:
         """How many features an arm has: one fewer than the dimension, with an intercept."""
         return self._scaling.given
@@ -165,8 +170,9 @@ class Client(Member):
     def select(self, arms: ArrayLike, *, actions: ArrayLike | None = None, explore: float = 0.0) -> Arm:
         """Choose one of the arms, given by their features as a (K, d) array, K as you like.
 
-        Where each action has a θ of its own, `actions` are the numbers of the arms' actions. Features (d,) are those of
-        a situation, the same for all of them; without `actions`, for all there are: then the arm is the action.
+        Where each action has a θ of its own, `actions` are the numbers of the arms' actions, or their names where the
+        federation has named them. Features (d,) are those of a situation, the same for all of them; without `actions`,
+        for all there are: then the arm is the action.
 
         With probability `explore` any arm is chosen instead: a policy without chance, such as UCB, then leaves a log by
         which others can be evaluated.
@@ -322,7 +328,7 @@ class Client(Member):
     # How
 
     def _rows(self, arms: ArrayLike, actions: ArrayLike | None) -> Array:
-        return rows_of(self._scaling, arms, actions, self._durable.machine.actions)
+        return rows_of(self._scaling, arms, actions, self._durable.machine.actions, self.agreement.action_names)
 
     @property
     def _terms(self) -> bytes:
