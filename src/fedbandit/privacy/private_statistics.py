@@ -241,26 +241,11 @@ class PrivateStatistics(Privacy):
 
     def _mechanism(self, epsilon: float, releases: int, world: World) -> Mechanism:
         records: float = 1 if self.contribution is None else self.contribution
-        if self.calibration == "published":
-            mechanism = feducb_privatiser(
-                epsilon,
-                self.delta,
-                releases,
-                world.dim,
-                context_bound=world.bound,
-                reward_bound=self.reward_bound,
-            )
-        else:
-            mechanism = gram_mechanism(
-                epsilon,
-                self.delta,
-                releases,
-                world.dim,
-                context_bound=world.bound,
-                reward_bound=self.reward_bound,
-                reward_weight=self.reward_weight,
-                kind=self.kind,
-            )
+        make: Callable[..., Mechanism] = feducb_privatiser
+        if self.calibration == "proven":
+            make = partial(gram_mechanism, reward_weight=self.reward_weight, kind=self.kind)
+        bounds = {"context_bound": world.bound, "reward_bound": self.reward_bound}
+        mechanism = make(epsilon, self.delta, releases, world.dim, **bounds)
         if self.portions:
             records = self._load(mechanism)
         return replace(mechanism, scale=records * mechanism.scale, sensitivity=records * mechanism.sensitivity)

@@ -55,6 +55,7 @@ class Limits:
     reward: float = 0.0
     horizon: int = 2**53 - 1
     actions: int = 0
+    ridge: float = 1.0
 
     @classmethod
     def of(cls, system: System, world: World, reward_bound: float) -> Limits:
@@ -71,7 +72,7 @@ class Limits:
         if isinstance(system.structure, GlobalLocal):
             largest = math.inf
         dim = system.structure.shared_dim(world)
-        return cls(dim, world.bound, largest, gram, reward, world.horizon, world.actions)
+        return cls(dim, world.bound, largest, gram, reward, world.horizon, world.actions, system.ridge)
 
     def check(self, upload: Upload, before: int = 0) -> None:
         """Refuse an upload that no observations can have led to, or one too many after `before` of everybody."""
@@ -140,7 +141,7 @@ class Limits:
         for k, one in enumerate(sums):
             V[k], b[k] = one.V, one.b
         most = n * self.bound**2
-        rounding = 1e-9 * np.maximum(1.0, most)
+        rounding = self._rounding(n)
         trace = np.einsum("kii->k", V) + 0.0
         sentences = [""] * len(sums)
 
@@ -151,7 +152,7 @@ class Limits:
         with np.errstate(over="ignore", invalid="ignore"):
             say(~np.isfinite(M[:, :, :d].sum(axis=(1, 2))), lambda _: _NOT_FINITE)
         say(
-            trace > most + self.dim * self.gram + rounding,
+            trace > most + self.dim * self.gram + 1e-9 * np.maximum(1.0, most),
             lambda k: f"The trace is {trace[k]:.6g}, but {sums[k].n} contexts allow at most {most[k]:.6g}.",
         )
         if math.isinf(self.reward_bound):
@@ -160,9 +161,9 @@ class Limits:
             b[:], largest, noise = 0.0, np.ones(len(sums)), self.gram
         else:
             largest, noise = n * self.reward_bound**2, self.gram + self.reward
-        slack = noise + 1e-9 * np.maximum(np.maximum(1.0, most), largest)
-        M[:, :d, d], M[:, d, d] = b, largest
-        np.einsum("kii->ki", M)[:] += slack[:, None]
+        slack = noise + rounding
+        M[:, :d, d], M[:, d, d] = b, largest + noise + 1e-9 * np.maximum(np.maximum(1.0, most), largest)
+        np.einsum("kii->ki", V)[:] += slack[:, None]
         lowest = -self.gram - rounding
         for k in () if _are_definite(M) else range(len(sums)):
             if not sentences[k] and not _are_definite(M[k]):
@@ -173,6 +174,15 @@ class Limits:
         if self.gram > 0 and self.reward > 0:
             say(np.linalg.eigvalsh(V)[:, 0] - slack < lowest, lambda _: _INDEFINITE)
         return sentences
+
+    def _rounding(self, n: Array) -> Array:
+        """How far below 0 an eigenvalue of V may be.
+
+        All uploads together, which have no more than `horizon` observations, must stay above −λ, or somebody could make
+        V(λ) of everybody singular by many small lies, or by one of many observations.
+        """
+        scale = np.maximum(1.0, n * self.bound**2)
+        return np.minimum(1e-9 * scale, np.maximum(0.25 * self.ridge * n / self.horizon, 1e-13 * scale))
 
 
 def _blocks(sums: Sums) -> list[Sums]:
