@@ -45,7 +45,8 @@ class Limits:
     eigenvalues by at most ‖N‖ + ‖h‖: `gram` and `reward` bound these two (0 where nothing is noised, as follows from
     the system's privacy part). n, and everybody's n together, are at most the declared horizon, so that whatever was
     accepted can be added up and sent. With a θ for each action the second holds for each block, the first
-    for all of them together. Where B is not finite, |b| ≤ `RESIDUALS` n L is all that is asked.
+    for all of them together. Where counts are padded, the horizon takes the place of n. Where B is not finite,
+    |b| ≤ `RESIDUALS` n L is all that is asked.
     """
 
     dim: int
@@ -56,6 +57,7 @@ class Limits:
     horizon: int = 2**53 - 1
     actions: int = 0
     ridge: float = 1.0
+    padded: bool = False
 
     @classmethod
     def of(cls, system: System, world: World, reward_bound: float) -> Limits:
@@ -72,7 +74,8 @@ class Limits:
         if isinstance(system.structure, GlobalLocal):
             largest = math.inf
         dim = system.structure.shared_dim(world)
-        return cls(dim, world.bound, largest, gram, reward, world.horizon, world.actions, system.ridge)
+        most, padded = world.horizon, system.privacy.padded
+        return cls(dim, world.bound, largest, gram, reward, most, world.actions, system.ridge, padded)
 
     def check(self, upload: Upload, before: int = 0) -> None:
         """Refuse an upload that no observations can have led to, or one too many after `before` of everybody."""
@@ -135,7 +138,7 @@ class Limits:
         return ""
 
     def _impossible(self, sums: Sequence[Sums]) -> list[str]:
-        d, n = self.dim, np.array([float(s.n) for s in sums])
+        d, n = self.dim, np.array([float(self.horizon if self.padded else s.n) for s in sums])
         M = np.empty((len(sums), d + 1, d + 1))  # [[V, b], [bᵀ, n B²]]
         V, b = M[:, :d, :d], M[:, d, :d]
         for k, one in enumerate(sums):
