@@ -123,7 +123,7 @@ def decode_blocks(data: bytes, dim: int, start: int) -> tuple[BlockSums, int]:
     if m and not ((actions[1:] > actions[:-1]).all() and actions[-1] < total):
         raise FedbanditError(f"The message has statistics of actions that are not ascending numbers below {total}.")
     numbers = _finite(data, m * statistics_scalars(dim), begin + 8 * m)
-    V = _squares(numbers[m * dim :].reshape(m, -1), dim)
+    V = _squares(numbers[m * dim :].reshape(m, dim * (dim + 1) // 2), dim)
     return BlockSums(V, numbers[: m * dim].reshape(m, dim).astype(np.float64), n, actions.astype(np.int64)), total
 
 

@@ -38,7 +38,8 @@ class Agreement:
 
     `system` is the name of a preset, called with `keywords`; |reward| ≤ `reward_bound`. A privacy part is a table,
     {"noises": "statistics", "epsilon": 1.0, …}, or with "rewards" or the name of any privacy part. `schema` says what
-    the features are (`Schema`), None that clients see to it themselves.
+    the features are (`Schema`), None that clients see to it themselves. `period` is how long a round is, in seconds,
+    where models forget (`forgetting`), None where they do not.
 
     >>> agreement = Agreement("async-linucb", {"gamma_upload": 2.0}, World(n_clients=3, dim=2, horizon=100))
     >>> agreement.build().protocol.gamma_upload, Agreement.of_json(agreement.as_json()) == agreement
@@ -51,9 +52,12 @@ class Agreement:
     seed: int = 0
     reward_bound: float = 1.0
     schema: Schema | None = None
+    period: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no federation can agree on."""
+        if self.period is not None:
+            number(self.period, "period", "a number of seconds ≥ 1, or such as '1d'", at_least=1.0)
         whole_number("seed", self.seed, 0)
         number(self.reward_bound, "reward_bound", "a finite number ≥ 0", at_least=0.0)
         if self.schema is not None:
@@ -80,6 +84,10 @@ class Agreement:
         except (TypeError, ValueError) as error:
             raise FedbanditError(f"{self.system} cannot be made with {dict(self.keywords)}: {error}.") from None
 
+    def round_at(self, seconds: float) -> int:
+        """The round at a time in seconds since 1970; 0 where models do not forget."""
+        return 0 if self.period is None else max(int(seconds // self.period), 0)
+
     @property
     def servers(self) -> Ints | None:
         """The local server of each user, if it is local servers that take part; None if it is clients."""
@@ -98,7 +106,8 @@ class Agreement:
             {**dataclasses.asdict(replace(self, schema=None)), "keywords": dict(self.keywords), "schema": schema}
         )
         plain["world"] = {key: value for key, value in plain["world"].items() if key not in _FOUND_OUT}
-        return {key: value for key, value in plain.items() if (key, value) != ("schema", None)}  # as it always was
+        later = ("schema", "period")  # left out where there is none, as it always was
+        return {key: value for key, value in plain.items() if key not in later or value is not None}
 
     @property
     def digest(self) -> bytes:
@@ -126,7 +135,7 @@ class Agreement:
         if other.guarantee.basis != "none" and self.as_json() != new.as_json():
             what, ours, theirs = next(iter(_differences(self.as_json(), new.as_json())))
             raise _unsound(what, ours, theirs, "the noise of a private federation is calibrated for it")
-        for part in ("structure", "privacy", "ridge"):
+        for part in ("structure", "privacy", "ridge", "discount", "window"):
             if getattr(old, part) != getattr(other, part) and not (part == "structure" and _alike(old, other)):
                 raise _unsound("keywords", dict(self.keywords), dict(new.keywords), f"it changes the {part}")
         if type(old.protocol) is not type(other.protocol):
@@ -213,6 +222,7 @@ _UNSOUND = {
     "schema": "features would mean something else",
     "bound": "contexts would be scaled otherwise",
     "graph": "other users would share",
+    "period": "rounds would be others",
 }
 """Fields that no federation can change while it runs, with the reason; see `fedbandit migrate`."""
 

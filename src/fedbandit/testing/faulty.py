@@ -71,7 +71,7 @@ class FaultyNetwork:
         self.cut: set[str] = set()
         self.coordinator_store = self.make_store()
         self.coordinator: Federation | None = self._federation()
-        self.oracle = Oracle(self.coordinator.dim)
+        self.oracle = Oracle(self.coordinator.machine.form, self.coordinator.machine.members.forgetting)
         self.nodes: dict[str, Node] = {}
         self.refusals = 0
         self.crashes = 0
@@ -193,7 +193,10 @@ class FaultyNetwork:
         """A client comes back from its store."""
         while node.live is None:
             try:
-                node.live = DurableClient(node.store, self.agreement, node.member, lambda: self.random.getrandbits(63))
+                node.live = DurableClient(
+                    *(node.store, self.agreement, node.member, lambda: self.random.getrandbits(63)),
+                    clock=lambda: float(self.time),
+                )
             except Crash:
                 self.crashes += 1
         node.live.machine.factors = self.factors
@@ -320,7 +323,7 @@ class FaultyNetwork:
         """After `drain`, restored or not: the coordinator has what all uploads that were ever made amount to, once."""
         assert self.coordinator is not None
         V, b, n = self.coordinator.machine.gathered()
-        made = self.oracle.made
+        made = self.oracle.made.at(self.coordinator.machine.members.round)
         assert n == made.n == sum(node.observed - len(node.pending) for node in self.nodes.values())
         np.testing.assert_allclose(V, made.V, rtol=1e-7, atol=1e-7)
         np.testing.assert_allclose(b, made.b, rtol=1e-7, atol=1e-7)

@@ -44,8 +44,8 @@ class Limits:
     The second is V ⪰ 0 and, by Cauchy–Schwarz in every direction, |⟨a, b⟩|² ≤ n B² aᵀVa. Noise N in V and h in b moves
     eigenvalues by at most ‖N‖ + ‖h‖: `gram` and `reward` bound these two (0 where nothing is noised, as follows from
     the system's privacy part). n, and everybody's n together, are at most the declared horizon, so that whatever was
-    accepted can be added up and sent. With a θ for each action the second holds for each block, the first
-    for all of them together. Where B is not finite, |b| ≤ `RESIDUALS` n L is all that is asked.
+    accepted can be added up and sent. With a θ for each action, or blocks of time, the second holds for
+    each block, the first for all of them together. Where B is not finite, |b| ≤ `RESIDUALS` n L is all that is asked.
     """
 
     dim: int
@@ -55,6 +55,7 @@ class Limits:
     reward: float = 0.0
     horizon: int = 2**53 - 1
     actions: int = 0
+    dated: bool = False
 
     @classmethod
     def of(cls, system: System, world: World, reward_bound: float) -> Limits:
@@ -71,7 +72,8 @@ class Limits:
         if isinstance(system.structure, GlobalLocal):
             largest = math.inf
         dim = system.structure.shared_dim(world)
-        return cls(dim, world.bound, largest, gram, reward, world.horizon, world.actions)
+        blocks = system.forgetting(world).slots or world.actions
+        return cls(dim, world.bound, largest, gram, reward, world.horizon, blocks, system.forgets)
 
     def check(self, upload: Upload, before: int = 0) -> None:
         """Refuse an upload that no observations can have led to, or one too many after `before` of everybody."""
@@ -109,6 +111,10 @@ class Limits:
         form = Form(self.dim, self.actions)
         if not form.fits(upload.sums):
             return f"The statistics are {form.said(upload.sums)}."
+        if (upload.round is not None) != self.dated:
+            return (
+                "The statistics are not dated." if self.dated else "The statistics are dated, but nothing is forgotten."
+            )
         if not math.isfinite(upload.known):
             return _NOT_FINITE
         if n > self.horizon:
