@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test docs audit check format bench soak lock clean
+.PHONY: demo test docs pictures audit check format bench soak lock clean
 
 demo: $(VENV)/run.stamp
 	$(BIN)/fedbandit demo --out results/demo
@@ -14,6 +14,11 @@ test: $(VENV)/dev.stamp
 # The documentation, into site/: open site/index.html.
 docs: $(VENV)/dev.stamp
 	$(BIN)/python -m tools.site
+
+# The pictures of README and documentation (two minutes; Chromium for those of the live page).
+pictures: $(VENV)/dev.stamp
+	$(BIN)/python -m tools.pictures
+	FEDBANDIT_PICTURES=docs $(BIN)/python -m pytest -q tests/network/coordinator/test_pictures.py
 
 # Attack every private preset, and those that protect contexts too only if asked; fails if a claim does.
 audit: $(VENV)/run.stamp
@@ -33,9 +38,10 @@ format: $(VENV)/dev.stamp
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m benchmarks
 
-# A million steps on a network that loses, repeats, delays and crashes (make test does 100,000), and twenty kills on each store.
+# A million steps on a network that loses, repeats, delays and crashes (make test does 100,000), twenty kills on each store,
+# and a coordinator that is stopped for thirty seconds.
 soak: $(VENV)/dev.stamp
-	FEDBANDIT_STEPS=1000000 FEDBANDIT_KILLS=20 $(BIN)/python -m pytest -q -n auto tests/testing/test_faulty.py tests/testing/test_faulty_sums.py tests/testing/test_take_overs.py tests/network/test_kill.py
+	FEDBANDIT_STEPS=1000000 FEDBANDIT_KILLS=20 FEDBANDIT_STOPPED=30 $(BIN)/python -m pytest -q -n auto tests/testing/test_faulty.py tests/testing/test_faulty_sums.py tests/testing/test_take_overs.py tests/testing/test_faulty_servers.py tests/network/test_kill.py tests/network/test_coordinators.py
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "fedbandit needs Python 3.11 or newer, found " + sys.version.split()[0])'

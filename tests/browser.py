@@ -52,8 +52,9 @@ class Page:
         raise AssertionError(f"the page never had {script}")
 
     def screenshot(self, path: Path) -> None:
-        """A picture of what is seen."""
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
+        """A picture of the page in its whole length."""
+        seen = self.call("Page.captureScreenshot", captureBeyondViewport=True)
+        path.write_bytes(base64.b64decode(seen["data"]))
 
 
 @contextmanager

@@ -18,13 +18,17 @@ from fedbandit.checks import run
 from fedbandit.cli.main import main
 from fedbandit.environments.synthetic import Synthetic
 from fedbandit.errors import FedbanditError
+from fedbandit.machines.link import Link
+from fedbandit.model import RidgeModel
 from fedbandit.network.invitation import Agreement
 from fedbandit.parts import build_part, found_in, name_of
-from fedbandit.policies import Policy
+from fedbandit.policies import LinPHE, Policy
 from fedbandit.presets import PRESETS
 from fedbandit.privacy import Privacy
 from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Scheduled, ServerQueue, Synchronous
+from fedbandit.streams import Draw, policy_key
 from fedbandit.structures import Structure
+from fedbandit.structures.action_model import ActionModel
 from fedbandit.system import System
 from fedbandit.world import World
 from tests.cli.command_line import refusal
@@ -154,14 +158,106 @@ def test_a_federation_does_not_run_files(keywords: dict[str, Any]) -> None:
         Agreement(system, keywords, World(3, 2, 100)).build()
 
 
-def test_a_policy_that_knows_no_actions_fails_its_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_policy_that_errs_with_stacked_parts_fails_its_check(tmp_path: Path) -> None:
     text = GREEDY.replace(
-        "best(model.means(contexts))", "best(sum(X @ part.theta for part, X in model.parts(contexts)))"
+        "best(model.means(contexts))", "best(sum(X @ part.theta for part, X in model.stacks(contexts)))"
     )
     policy: Policy = build_part("policy", written(text, tmp_path, "one_theta.py") + ":DecayingGreedy(c=0.0)", {})
     with pytest.raises(AssertionError, match="policy_knows_actions: "):
         run(policy)
-    assert capsys.readouterr().out.endswith("policy_knows_actions\n")
+
+
+CLONE = """
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedbandit.policies import Policy, best
+
+
+@dataclass(frozen=True)
+class MyPHE(Policy):
+    spread: float | None = None
+
+    def told(self, world):
+        return replace(self, spread=world.noise) if self.spread is None else self
+
+    def choose(self, model, contexts, draw):
+        scores = np.zeros(len(contexts))
+        for part, X in model.parts(contexts):
+            d = len(part.V)
+            L = np.zeros((d, d))
+            for j in range(d):
+                column = part.V[j:, j] - L[j:, :j] @ L[j, :j]
+                if column[0] > 1e-12 * part.V.diagonal().max():
+                    L[j:, j] = column / column[0] ** 0.5
+            scores += X @ (part.theta + self.spread * part.inverse @ L @ draw.normal(d))
+        return best(scores)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("linucb", "homogeneous"),
+        ("async_linucb", "homogeneous"),
+        ("async_linucb_am", "global_local"),
+        ("colin", "collaborative"),
+        ("fclub", "clustered"),
+        ("hetofedbandit", "clustered"),
+    ],
+)
+def test_a_clone_of_linphe_pulls_its_arms(name: str, kind: str, tmp_path: Path) -> None:
+    """Written from this guide alone: `parts` and `draw`, nothing else."""
+    clone = written(CLONE, tmp_path, "my_phe.py") + ":MyPHE"
+    env = getattr(fb.environments, kind)(n_clients=4, dim=6, n_arms=5)
+    first, second = (
+        fb.simulate(PRESETS[name](policy=policy), env, 300, engine="plain").arms for policy in (clone, "linphe")
+    )
+    np.testing.assert_array_equal(first, second)
+
+
+def test_a_clone_of_linphe_pulls_its_arms_with_one_theta_for_each_action(tmp_path: Path) -> None:
+    """Offered some actions, one of them twice; offered all in order, also those of one θ on 4·3 dimensions."""
+    clone: Policy = build_part("policy", written(CLONE, tmp_path, "my_phe.py") + ":MyPHE", {})
+    world, rng = World(1, 3, 300, actions=4), np.random.default_rng(0)
+    actions, whole = ActionModel(4, 3, 0.1), RidgeModel(12, 0.1)
+    policies = [policy.told(world) for policy in (clone, LinPHE())]
+    for step in range(300):
+        numbers = np.arange(4) if step % 2 else rng.integers(4, size=5)
+        X = rng.standard_normal((len(numbers), 3)) / 3
+        dense = (np.eye(4)[numbers][:, :, None] * X[:, None]).reshape(-1, 12)
+        asked: list[tuple[Any, Any]] = [
+            (actions, np.column_stack([numbers, X])),
+            *([(whole, dense)] if step % 2 else []),
+        ]
+        arms = {
+            policy.choose(model, contexts, Draw(policy_key(0), 0, step))
+            for policy in policies
+            for model, contexts in asked
+        }
+        assert len(arms) == 1, (step, arms)
+        (a,) = arms
+        y = float(X[a, numbers[a] % 3] + 0.1 * rng.standard_normal())
+        actions.observe(np.r_[numbers[a], X[a]], y)
+        whole.observe(dense[a], y)
+
+
+@pytest.mark.parametrize("kind", ["actions", "homogeneous", "global_local", "collaborative"])
+def test_decaying_greedy_learns_in_every_kind_of_model(kind: str, tmp_path: Path) -> None:
+    mine = written(GREEDY, tmp_path, "my_greedy.py") + ":DecayingGreedy(c=2)"
+    if kind == "actions":
+        link, rng, late = Link(fb.async_linucb(policy=mine), World(2, 3, 400, actions=4)), np.random.default_rng(0), []
+        for t in range(400):
+            choice = link.select(t % 2, np.column_stack([np.arange(4), np.tile(np.eye(3)[t % 3] / 2, (4, 1))]))
+            link.observe(t % 2, choice.number, float(choice.arm == t % 3) + 0.1 * rng.standard_normal())
+            late.append(choice.arm == t % 3)
+        assert np.mean(late[200:]) > 0.9
+        return
+    system = {"homogeneous": "async_linucb", "global_local": "async_linucb_am", "collaborative": "colin"}[kind]
+    env = getattr(fb.environments, kind)(n_clients=4, dim=6, n_arms=5)
+    greedy, random = (fb.simulate(PRESETS[system](policy=policy), env, 600).reward[-1] for policy in (mine, "uniform"))
+    assert greedy > random
 
 
 def test_a_policy_without_a_name_is_called_after_its_class(tmp_path: Path) -> None:

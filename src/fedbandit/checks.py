@@ -16,7 +16,7 @@ bytes_agree
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -29,7 +29,7 @@ from fedbandit.environments import Collaborative, Homogeneous, recorded
 from fedbandit.environments.block import world_of
 from fedbandit.errors import FedbanditError, shown
 from fedbandit.machines.link import Link
-from fedbandit.model import RidgeModel
+from fedbandit.model import Part, RidgeModel
 from fedbandit.policies import Policy, Uniform
 from fedbandit.privacy import Privacy
 from fedbandit.protocols import (
@@ -46,6 +46,7 @@ from fedbandit.streams import Draw, policy_key
 from fedbandit.structures import Alone, EvidenceClusters, GlobalLocal, Laplacian, OnGraph, Structure
 from fedbandit.structures.action_model import ActionModel
 from fedbandit.system import System
+from fedbandit.types import Array
 from fedbandit.world import World
 
 CLIENTS, HORIZON = 4, 240
@@ -254,15 +255,28 @@ def policy_beats_uniform(policy: Policy) -> None:
     assert learned > random, f"the policy earned {learned:.1f}, random arms {random:.1f}"
 
 
+class Unstacked(ActionModel):
+    """A model with one θ for each action, seen part by part."""
+
+    def stacks(self, contexts: Array) -> Sequence[tuple[Part, Array]]:
+        """Nothing is stacked."""
+        return self.parts(contexts)
+
+
 def policy_knows_actions(policy: Policy) -> None:
-    """It chooses with a model that has one θ for each action too, where what a part has is stacked (`Part.stacked`)."""
+    """It chooses with a model that has one θ for each action; the same arms where its parts come stacked."""
     rng, policy = np.random.default_rng(0), policy.told(World(n_clients=1, dim=3, horizon=100, actions=5))
-    model = ActionModel(5, 3, 0.1)
-    for step in range(20):
-        offered = np.column_stack([rng.permutation(5)[:4], rng.standard_normal((4, 3)) / 2])
-        a = policy.choose(model, offered, Draw(policy_key(0), 0, step=step))
+    stacked, unstacked = ActionModel(5, 3, 0.1), Unstacked(5, 3, 0.1)
+    for step in range(40):
+        offered = np.column_stack([rng.integers(5, size=4), rng.standard_normal((4, 3)) / 2])
+        if step % 2:
+            offered[:, 0] = rng.permutation(5)[:4]
+        a, other = (policy.choose(model, offered, Draw(policy_key(0), 0, step=step)) for model in (stacked, unstacked))
         assert 0 <= a < len(offered), f"arm {a} was chosen of {len(offered)}"
-        model.observe(offered[a], float(rng.standard_normal()))
+        assert a == other, f"arm {a} was chosen with stacked parts, {other} with one part after another"
+        y = float(rng.standard_normal())
+        for model in (stacked, unstacked):
+            model.observe(offered[a], y)
 
 
 def found_groups_are_used(structure: Structure) -> None:

@@ -61,6 +61,10 @@ class Forgetting:
     slots: int = 0
     """Blocks of time in which statistics are kept apart; 0: one sum."""
 
+    def moves(self, of: int, to: int) -> bool:
+        """Whether anything has become of statistics of round `of` by a later one."""
+        return self.dated and to > of
+
     def moved(self, sums: Sums, of: int, to: int) -> Sums:  # noqa: ARG002 - they last
         """Statistics in units of round `of` as what they are in units of a later one."""
         return sums

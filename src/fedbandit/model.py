@@ -25,7 +25,7 @@ from fedbandit.solving import REFRESH_EVERY as REFRESH_EVERY
 from fedbandit.solving import include, invert, solve
 from fedbandit.state import require_arrays_like
 from fedbandit.sums import EXACT, Slack, Sums, nothing
-from fedbandit.types import Array
+from fedbandit.types import Array, Ints
 
 TIE = 1e-9
 """Two scores, or a measure and its threshold, closer than this are equal: summation order must not decide."""
@@ -37,6 +37,10 @@ class Width(NamedTuple):
     alpha: float
     sigma: float = 0.0
     fixed: bool = False
+
+
+Rows = slice | Ints
+"""Some rows of an array."""
 
 
 class Part(Protocol):
@@ -52,8 +56,8 @@ class Part(Protocol):
     """What is added to σ, where observations are themselves estimates."""
 
     @property
-    def stacked(self) -> bool:
-        """Whether each context has a θ of its own: θ̂, V, V(λ)⁻¹ and logdet are then stacked, one for each context."""
+    def groups(self) -> Sequence[Rows]:
+        """Which contexts have one θ: all of them, but in a stack (`Model.stacks`)."""
         ...
 
     @property
@@ -88,7 +92,14 @@ class Model(Protocol):
         ...
 
     def parts(self, contexts: Array) -> Sequence[tuple[Part, Array]]:
-        """The parts that a mean is the sum of, each with its own entries of the contexts."""
+        """The parts that a mean is the sum of, one θ each, with its own entries of the contexts."""
+        ...
+
+    def stacks(self, contexts: Array) -> Sequence[tuple[Part, Array]]:
+        """The same for policies in a hurry: parts of which each context has one only may come as one, stacked.
+
+        θ̂, V, V(λ)⁻¹ and logdet of a stack have an axis more in front: one for each context.
+        """
         ...
 
     def means(self, contexts: Array) -> Array:
@@ -123,13 +134,17 @@ class Growing(Protocol):
 class LinearModel:
     """A model of one part that has θ̂ and V(λ)⁻¹ at hand: what a policy asks of them."""
 
-    stacked: ClassVar[bool] = False
+    groups: ClassVar[Sequence[Rows]] = (slice(None),)
     theta: Array
     inverse: Array
 
     def parts(self, contexts: Array) -> Sequence[tuple[Part, Array]]:
         """Itself alone."""
         return ((cast(Part, self), contexts),)
+
+    def stacks(self, contexts: Array) -> Sequence[tuple[Part, Array]]:
+        """Nothing to stack."""
+        return self.parts(contexts)
 
     def means(self, X: Array) -> Array:
         """xᵀθ̂ of each context."""

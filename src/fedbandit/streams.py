@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from enum import IntEnum
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from fedbandit.types import Array
 
 _ONE = 4294967296.0  # 2³²
+_MANY = 128  # normals from which on arrays are faster than one block after another
 
 
 class Purpose(IntEnum):
@@ -54,10 +56,10 @@ def policy_key(seed: int) -> NDArray[np.uint64]:
     return key_of(seed, Purpose.POLICY)
 
 
-def philox(key: NDArray[np.uint64], client: int, step: int, draw: int) -> tuple[int, int, int, int]:
-    """The four 32-bit words at counter (draw, step, step >> 32, client)."""
+def philox(key: NDArray[np.uint64], client: int, step: int, draw: Any) -> tuple[Any, Any, Any, Any]:
+    """The four 32-bit words at counter (draw, step, step >> 32, client); `draw` is one number, or an array of them."""
     step = int(step)  # NumPy's integers overflow below
-    c0, c1, c2, c3 = int(draw), step & 0xFFFFFFFF, step >> 32, int(client) & 0xFFFFFFFF
+    c0, c1, c2, c3 = draw, step & 0xFFFFFFFF, step >> 32, int(client) & 0xFFFFFFFF
     for k0, k1 in _round_keys(*key.tolist()):
         p0 = 0xD2511F53 * c0
         p1 = 0xCD9E8D57 * c2
@@ -105,6 +107,8 @@ class Draw:
 
     def normal(self, n: int) -> Array:
         """N independent standard normals."""
+        if n >= _MANY:
+            return self._many_normals(n)
         drawn = self._normals
         while len(drawn) < n:
             words = self._block()
@@ -114,6 +118,18 @@ class Draw:
                 drawn += (radius * math.cos(angle), radius * math.sin(angle))
         self._normals = drawn[n:]
         return np.array(drawn[:n])
+
+    def _many_normals(self, n: int) -> Array:
+        """The same numbers from arrays of blocks, to rounding."""
+        count = -(-(n - len(self._normals)) // 4)
+        blocks = np.arange(self._next, self._next + count, dtype=np.uint64)
+        self._next += count
+        words = (np.array(philox(self._key, self._client, self._step, blocks)).T.reshape(-1, 2) + 0.5) / _ONE
+        radius, angle = np.sqrt(-2.0 * np.log(words[:, 0])), 2.0 * np.pi * words[:, 1]
+        drawn = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)]).ravel()
+        drawn = np.concatenate([self._normals, drawn])
+        self._normals = drawn[n:].tolist()
+        return drawn[:n]
 
     def sibling(self, k: int) -> Draw:
         """Other numbers for the same decision, k = 0, 1, …: what the policy might have drawn instead."""

@@ -1,18 +1,22 @@
 """Several coordinators, as processes, on one PostgreSQL: one owns the federation, and nothing is lost or doubled when
 it is killed, stopped, cut off from its store, or restarted.
+
+`FEDBANDIT_STOPPED` is for how many seconds a process stays stopped after another has taken over, 0 if it is not set.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,9 +32,11 @@ from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import open_store
 from tests.network.conftest import PostgresServer
 from tests.network.servers import AGREEMENT, Coordinator, get_json
+from tests.network.stores.test_claims import pids
 from tests.network.test_kill import wait_until
 
 psycopg = pytest.importorskip("psycopg")
+STOPPED = float(os.environ.get("FEDBANDIT_STOPPED", "0"))
 
 
 @pytest.fixture
@@ -102,7 +108,17 @@ def compare(url: str, services: list[Service]) -> None:
     np.testing.assert_allclose(b, sum(s.b - w.b for s, w in zip(services, waiting, strict=True)), atol=1e-9)
 
 
-def test_take_overs(pair: dict[str, Coordinator], postgres_url: str, tmp_path: Path, capsys: Any) -> None:
+def terminate_all(url: str) -> None:
+    """End all sessions of a database but this one."""
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
+                   "AND datname = current_database()")  # fmt: skip
+
+
+def test_take_overs(
+    pair: dict[str, Coordinator], postgres_url: str, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedbandit.network.client.connection.SECONDS_TO_ANSWER", 2.0)
     a, b = pair["a"], pair["b"]
     one, two = a.start(), b.start()
     assert health(one) == {"status": "ok", "federations": {"shops": "owner"}}
@@ -135,6 +151,7 @@ def test_take_overs(pair: dict[str, Coordinator], postgres_url: str, tmp_path: P
     timed("kill -STOP of the owner, with a lease of 1 s")
     assert health(one)["status"] == "ok"
     term = owner_term(postgres_url)
+    time.sleep(STOPPED)
     os.kill(b.process.pid, signal.SIGCONT)
     status, said = refusal_in_time(two)
     assert said["owner"] == one
@@ -142,9 +159,7 @@ def test_take_overs(pair: dict[str, Coordinator], postgres_url: str, tmp_path: P
     assert owner_term(postgres_url) == term, "whoever was stopped has not touched the owner's row"
     service.act()
 
-    with psycopg.connect(postgres_url, autocommit=True) as db:
-        db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
-                   "AND datname = current_database()")  # fmt: skip
+    terminate_all(postgres_url)
     timed("pg_terminate_backend of all sessions")
 
     a.stop()  # a rolling restart
@@ -185,6 +200,45 @@ def test_a_standby_with_another_configuration_is_refused(postgres_url: str) -> N
     host(20_000).store.close()  # when nobody has it, a sound change is taken
 
 
+def test_sessions_that_end_or_hang_at_any_point(
+    pair: dict[str, Coordinator], postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedbandit.network.client.connection.SECONDS_TO_ANSWER", 2.0)
+    service = Service([pair["a"].start(), pair["b"].start()], "c", tmp_path)
+    service.act()
+    draw = random.Random(0)
+    for _ in range(4):
+        with acting(service):
+            time.sleep(draw.uniform(0.0, 0.2))
+            terminate_all(postgres_url)
+    wait_until(lambda: pids(postgres_url, "lock") != [])
+    (backend,) = pids(postgres_url, "lock")
+    os.kill(backend, signal.SIGSTOP)  # the owner's lock is in a session that answers no more
+    try:
+        service.act()
+    finally:
+        os.kill(backend, signal.SIGCONT)
+    service.act()
+    with psycopg.connect(postgres_url) as db:  # the owner's writes wait for whoever has its row
+        db.execute("SELECT 1 FROM fedbandit_owners FOR UPDATE")
+        with acting(service):
+            time.sleep(2.0)
+            db.rollback()
+    for coordinator in pair.values():
+        coordinator.stop()
+    compare(postgres_url, [service])
+    service.client.close()
+
+
+@contextmanager
+def acting(service: Service) -> Iterator[None]:
+    """While a client serves users, until an upload has been acknowledged."""
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(service.act)
+        yield
+        working.result()
+
+
 def test_a_restart_of_postgresql_and_a_reload(tmp_path: Path) -> None:
     server = PostgresServer()
     try:
@@ -193,8 +247,12 @@ def test_a_restart_of_postgresql_and_a_reload(tmp_path: Path) -> None:
         coordinator = Coordinator(tmp_path, url, "lease = 1")
         service = Service([coordinator.start()], "c", tmp_path)
         service.act()
-        server.end()
-        server.start()
+        draw = random.Random(1)
+        for _ in range(3):
+            with acting(service):
+                time.sleep(draw.uniform(0.0, 0.2))
+                server.end()
+                server.start()
         service.act()
         assert coordinator.process is not None
         text = coordinator.config.read_text()

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fedbandit as fb
+from fedbandit.cli.main import main
+from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Contribution, Message, encode
 from fedbandit.network.client.durable import DurableClient
+from fedbandit.network.client.sums import SumKeys
 from fedbandit.network.coordinator.config import FederationConfig, ServerConfig
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.host import Host
+from fedbandit.network.coordinator.overview import problems
+from fedbandit.network.coordinator.rules import Rules
+from fedbandit.network.credentials import add_credentials
 from fedbandit.network.envelope import Envelope, seal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
@@ -81,6 +89,103 @@ def test_totals_reach_everybody(trust: str, tmp_path: Path) -> None:
     assert again.machine.pool is not None
     assert again.machine.pool.total.epoch == pool.total.epoch
     assert (again.machine.gathered().V == federation.machine.gathered().V).all()
+
+
+def certified_keys(folder: Path, states: list[Path]) -> list[Path]:
+    """An authority, and a certificate for each client, as people make them."""
+    keys, out = str(folder / "keys"), []
+    assert main(["keys", "init", "--keys", keys, "--authority", str(folder / "offline")]) == 0
+    for state in states:
+        key = SumKeys(state).identity.public.hex()
+        out.append(state.with_suffix(".cert"))
+        words = ["--federation", "shops", "--key", key, "--authority", str(folder / "offline"), "--out", str(out[-1])]
+        assert main(["keys", "certify", state.stem, "--keys", keys, *words]) == 0
+    return out
+
+
+def test_certified_clients_share_and_one_without_a_certificate_is_absent(tmp_path: Path) -> None:
+    """The coordinator refuses its keys, says so on the live page, and opens the sum of the others."""
+    states = [tmp_path / f"c{i}.db" for i in range(5)]
+    certificates = certified_keys(tmp_path, states)
+    terms = replace(agreement("sums"), world=replace(WORLD, n_clients=5))
+    rules = Rules(certified=True)
+    folder = tmp_path / "keys"
+    tokens = add_credentials(folder, [state.stem for state in states], federation="shops")
+    host = Host(ServerConfig({"shops": FederationConfig(terms, rules=rules)}, rate=1e6, keys=folder), MemoryStore())
+    federation = host.federations["shops"].federation
+    ca = str(folder / "ca.pem")
+    with served(host) as url, ExitStack() as stack:
+        clients = [
+            stack.enter_context(
+                fb.Client(
+                    url,
+                    federation="shops",
+                    token=tokens[state.stem],
+                    state=state,
+                    ca=ca,
+                    certificate=None if i == 4 else certificates[i],
+                )
+            )
+            for i, state in enumerate(states)
+        ]
+        wait_for(lambda: all(client.connected for client in clients))
+        serve_users(clients, 4)
+        wait_for(lambda: bool(federation.refusals["sum"]))
+        wait_for(lambda: all(client._durable.machine.version >= 1 for client in clients[:4]))
+        assert "not certified by the federation's authority" in str(clients[4].problem)
+        assert all(len(client.acquaintances) == 4 for client in clients[:4])
+        assert any("Refused lately for sum: c4" in p for p in problems(host.federations["shops"], time.time()))
+        assert federation.machine.pool is not None
+        assert clients[4]._durable.machine.member not in federation.machine.pool.included
+
+
+def test_certificates_that_do_not_fit_are_refused_before_anything_leaves(tmp_path: Path) -> None:
+    states = [tmp_path / "c0.db", tmp_path / "c1.db"]
+    mine, others = certified_keys(tmp_path, states)
+    ca = str(tmp_path / "keys" / "ca.pem")
+    assert main(["keys", "init", "--keys", str(tmp_path / "other")]) == 0
+    elsewhere, damaged = tmp_path / "elsewhere.cert", tmp_path / "damaged.cert"
+    key = SumKeys(states[0]).identity.public.hex()
+    words = ["--federation", "hospitals", "--key", key, "--authority", str(tmp_path / "offline")]
+    assert main(["keys", "certify", "c0", "--keys", str(tmp_path / "keys"), *words, "--out", str(elsewhere)]) == 0
+    damaged.write_text(mine.read_text()[:-20])
+    forged = json.loads(mine.read_text())
+    forged["signature"] = 64 * "00"
+    (tmp_path / "forged.cert").write_text(json.dumps(forged))
+    with served(host_of(agreement("sums"))) as url:
+        for certificate, authority, sentence in (
+            (others, ca, "The certificate is for the key"),
+            (elsewhere, ca, "is for 'hospitals', not for 'shops'"),
+            (mine, str(tmp_path / "other" / "ca.pem"), "not signed by the authority"),
+            (tmp_path / "forged.cert", ca, "not signed by the authority"),
+            (damaged, ca, "cannot be read"),
+            (mine, None, "needs ca="),
+        ):
+            with pytest.raises(FedbanditError, match=sentence):
+                fb.Client(url, federation="shops", name="c0", state=states[0], ca=authority, certificate=certificate)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["sum-key"], "needs --state FILE"),
+        (["certify", "c0"], "needs --federation NAME"),
+        (["certify", "c0", "--federation", "shops", "--key", "12", "--out", "c0.cert"], "--key is '12', but must be"),
+        (["certify", "c0", "--federation", "shops", "--key", 64 * "0", "--out", "c0.cert"], "cannot be used"),
+    ],
+)
+def test_what_cannot_be_certified(
+    words: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["keys", *words, "--keys", str(tmp_path / "none")]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_certified_is_for_secure_sums_and_needs_an_authority() -> None:
+    with pytest.raises(FedbanditError, match="those of secure sums"):
+        FederationConfig(agreement("coordinator"), rules=Rules(certified=True))
+    with pytest.raises(FedbanditError, match=r"needs keys in \[server\]"):
+        ServerConfig({"shops": FederationConfig(agreement("sums"), rules=Rules(certified=True))})
 
 
 def test_one_that_is_gone_does_not_hold_up_a_trusted_coordinator_and_noise_is_drawn_once() -> None:

@@ -19,4 +19,5 @@ def weighted(
 def sums_since(first: int, rounds: list[int], X: list[np.ndarray], y: list[float]) -> tuple[np.ndarray, np.ndarray]:
     """Σ_{s ≥ first} X_s X_sᵀ and Σ_{s ≥ first} X_s Y_s (their Eq. 5, λ aside)."""
     recent = [(x, value) for s, x, value in zip(rounds, X, y, strict=True) if s >= first]
-    return sum(np.outer(x, x) for x, _ in recent), sum(value * x for x, value in recent)
+    A, r = np.array([x for x, _ in recent]), np.array([value for _, value in recent])
+    return A.T @ A, A.T @ r

@@ -25,6 +25,7 @@ def add_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--name", default="user", metavar="NAME", help="of the clients, with a number each")
     command.add_argument("--token-file", type=Path, metavar="FILE", help="a token for a single client")
     command.add_argument("--ca", metavar="FILE.pem", help="the authority that signed the coordinator's certificate")
+    command.add_argument("--certificate", metavar="FILE", help="of a single client's key, for secure sums")
     command.add_argument("--state", type=Path, metavar="FOLDER", help="where clients keep their state")
     command.add_argument("--interactions", type=int, default=1000, metavar="T", help="of each client (default: 1000)")
     command.add_argument("--pace", type=float, default=0.0, metavar="R", help="interactions a second (default: any)")
@@ -63,6 +64,8 @@ def run(options: argparse.Namespace) -> int:
     whole_number("--interactions", options.interactions, 0)
     if options.token_file is not None and options.clients != 1:
         raise FedbanditError("A token is for one client: run one fedbandit client for each token.")
+    if options.certificate is not None and options.clients != 1:
+        raise FedbanditError("A certificate is for one client: run one fedbandit client for each.")
     token = token_in(options.token_file)
     if options.state is not None:
         options.state.mkdir(parents=True, exist_ok=True)
@@ -77,6 +80,7 @@ def run(options: argparse.Namespace) -> int:
                     name=f"{options.name}-{i}",
                     state=None if options.state is None else options.state / f"{options.name}-{i}.db",
                     ca=options.ca,
+                    certificate=options.certificate,
                     report=options.report,
                     require=_require(options),
                 )

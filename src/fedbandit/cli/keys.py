@@ -15,12 +15,13 @@ from typing import TextIO
 
 from fedbandit.errors import FedbanditError
 
-SUMMARY = "Make certificates and tokens: init, add-client, list, renew, revoke; peers."
+SUMMARY = "Make certificates and tokens: init, add-client, list, renew, revoke; peers; sum-key, certify."
 
 
 def add_flags(command: argparse.ArgumentParser) -> None:
     """What to do, and for whom."""
-    command.add_argument("action", choices=("init", "add-client", "list", "renew", "revoke", "peers"))
+    command.add_argument("action", choices=("init", "add-client", "list", "renew", "revoke", "peers", "sum-key",
+                                           "certify"))  # fmt: skip
     command.add_argument("name", nargs="?", metavar="NAME", help="whose token; renew without it: the certificate")
     command.add_argument("--keys", type=Path, default=Path("keys"), metavar="FOLDER", help="default: keys")
     command.add_argument("--role", choices=("client", "observer", "admin"), default="client", help="default: client")
@@ -35,6 +36,8 @@ def add_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--host", action="append", metavar="HOST", help="a name or address of the coordinator; renew: these alone"
     )
+    command.add_argument("--state", metavar="FILE", help="sum-key: of the client whose key for secure sums is shown")
+    command.add_argument("--key", metavar="KEY", help="certify: what sum-key has shown at the client")
     command.add_argument("--authority", type=Path, metavar="FOLDER", help="of the authority's key, if it is elsewhere")
 
 
@@ -61,6 +64,8 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if options.action == "list":
         return _list(options)
+    if options.action == "sum-key":
+        return _sum_key(options)
     if options.action == "renew" and options.name is None:
         until = renew_certificate(folder, hosts, options.authority)
         named = certificate_hosts(folder)
@@ -75,6 +80,8 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if not options.name:
         raise FedbanditError(f"fedbandit keys {options.action} needs a NAME.")
+    if options.action == "certify":
+        return _certify(options)
     if options.action == "revoke":
         credentials.revoke_credential(folder, options.name)
         _say(options, {"name": options.name, "revoked": True}, f"The tokens of {options.name} are revoked.")
@@ -84,6 +91,36 @@ def run(options: argparse.Namespace) -> int:
     else:
         given = [options.name], options.role, options.federation, options.days
         _hand_out(options, lambda: credentials.add_credentials(folder, *given))
+    return 0
+
+
+def _sum_key(options: argparse.Namespace) -> int:
+    """Show a client's signing key for secure sums; it is made if there is none yet."""
+    from fedbandit.network.client.sums import SumKeys
+
+    if options.state is None:
+        raise FedbanditError("fedbandit keys sum-key needs --state FILE: the client's, beside which its key is kept.")
+    key = SumKeys(options.state).identity.public.hex()
+    _say(options, {"key": key}, key)
+    return 0
+
+
+def _certify(options: argparse.Namespace) -> int:
+    """Sign a client's key for secure sums, with the authority's."""
+    from fedbandit.network.certificates import certify
+    from fedbandit.network.certified import read_key
+
+    for flag, value in (
+        ("--federation NAME", options.federation),
+        ("--key KEY", options.key),
+        ("--out FILE", options.out),
+    ):
+        if not value:
+            raise FedbanditError(f"fedbandit keys certify needs {flag}.")
+    made = certify(options.keys, options.name, options.federation, read_key(options.key), options.authority)
+    made.write(options.out)
+    text = f"{options.out} says that this is the key of {options.name} in {options.federation}; give it to that client."
+    _say(options, {"written": str(options.out), "name": options.name, "federation": options.federation}, text)
     return 0
 
 

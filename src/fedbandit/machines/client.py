@@ -91,15 +91,11 @@ class ClientMachine(Exchange):
         self._source, self._reward_scale = source, rule.scale
         self._rewards = reward_plan(rule if source is None else rule._replace(scale=0.0), seed)
         claim = told.guarantee_of(member)
-        self.guarantee = claim if source is None else replace(claim, noise=self._label(source))
+        kinds = () if self.stream is None else (self.stream.mechanism.noise,)
+        self.guarantee = claim if source is None else replace(claim, noise=label_of(source, kinds))
         self._chosen: dict[int, Array] = {}
         self._choices = 0
         self._waiting = whole_number("waiting", waiting)
-
-    def _label(self, source: Source) -> str:
-        """How noise is drawn; gamma noise (pure trees) has secure randomness at best, but floating-point sums."""
-        gamma = self.stream is not None and self.stream.mechanism.noise == "gamma"
-        return "floating-point" if gamma else label_of(source)
 
     # Choosing
 

@@ -68,11 +68,8 @@ class ServerNode:
         self.member, self.dim = member, world.dim
         claims = [system.guarantee_of(user) for user in self.server.users]
         claim = max(claims, key=lambda claim: claim.epsilon)
-        gamma = any(
-            each.stream is not None and each.stream.mechanism.noise == "gamma" for each in self.exchanges.values()
-        )
-        label = None if source is None else "floating-point" if gamma else label_of(source)
-        self.guarantee = claim if label is None else replace(claim, noise=label)
+        kinds = [each.stream.mechanism.noise for each in self.exchanges.values() if each.stream is not None]
+        self.guarantee = claim if source is None else replace(claim, noise=label_of(source, kinds))
         """The weakest of what holds for its users, and how noise is drawn."""
         self.users = frozenset(self.server.users)
         self.sequence = 0

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from fedbandit.errors import FedbanditError, needs
+from fedbandit.machines.sums.terms import certified
+from fedbandit.network.certified import Certificate
 from fedbandit.network.credentials import FILE, make_table
 
 AUTHORITY, AUTHORITY_KEY, CERTIFICATE, KEY = "ca.pem", "ca-key.pem", "server.pem", "server-key.pem"
@@ -58,20 +60,10 @@ def renew_certificate(folder: Path, hosts: Sequence[str] = (), authority: Path |
     """
     needs("cryptography", "server", "A certificate")
     from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    kept = (authority or folder) / AUTHORITY_KEY
-    try:
-        signer: Any = serialization.load_pem_private_key(kept.read_bytes(), None)
-        issuer = x509.load_pem_x509_certificate((folder / AUTHORITY).read_bytes())
-    except (OSError, ValueError) as error:
-        raise FedbanditError(
-            f"The authority's key {str(kept)!r} cannot be used ({error}); say where it is with --authority, or make "
-            "new keys in another folder and give their ca.pem to every client."
-        ) from None
-    if issuer.public_key() != signer.public_key():
-        raise FedbanditError(f"{str(kept)!r} is not the key of {str(folder / AUTHORITY)!r}.")
+    signer = _signer(folder, authority)
     names = [_host(x509, host) for host in hosts or certificate_hosts(folder)]
     key = ec.generate_private_key(ec.SECP256R1())
     issuer_id = x509.SubjectKeyIdentifier.from_public_key(signer.public_key())
@@ -87,6 +79,37 @@ def renew_certificate(folder: Path, hosts: Sequence[str] = (), authority: Path |
     _write(folder / CERTIFICATE, _pem(certificate), 0o644)  # last: a coordinator looks at this one
     until: datetime.datetime = certificate.not_valid_after_utc
     return until
+
+
+def certify(folder: Path, name: str, federation: str, key: bytes, authority: Path | None = None) -> Certificate:
+    """Say that a signing key for secure sums is that of this client of this federation (ECDSA; r and s as 64 bytes)."""
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+
+    signer = _signer(folder, authority)
+    r, s = decode_dss_signature(signer.sign(certified(key, federation), ec.ECDSA(hashes.SHA256())))
+    return Certificate(name, federation, key, r.to_bytes(32, "big") + s.to_bytes(32, "big"))
+
+
+def _signer(folder: Path, authority: Path | None) -> Any:
+    """The authority's private key, which `folder` has the certificate of."""
+    needs("cryptography", "server", "A certificate")
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization
+
+    kept = (authority or folder) / AUTHORITY_KEY
+    try:
+        signer: Any = serialization.load_pem_private_key(kept.read_bytes(), None)
+        issuer = x509.load_pem_x509_certificate((folder / AUTHORITY).read_bytes())
+    except (OSError, ValueError) as error:
+        raise FedbanditError(
+            f"The authority's key {str(kept)!r} cannot be used ({error}); say where it is with --authority, or make "
+            "new keys in another folder and give their ca.pem to every client."
+        ) from None
+    if issuer.public_key() != signer.public_key():
+        raise FedbanditError(f"{str(kept)!r} is not the key of {str(folder / AUTHORITY)!r}.")
+    return signer
 
 
 def certificate_hosts(folder: Path) -> list[str]:

@@ -13,6 +13,7 @@ import inspect
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,10 @@ class Agreement:
 
     def build(self) -> System:
         """The system, settled for the world; a name or keyword that does not exist is refused."""
+        return self._built
+
+    @cached_property
+    def _built(self) -> System:
         for role, value in (("system", self.system), *self.keywords.items()):
             if ".py:" in str(value):  # a coordinator must not make a client run a file
                 raise FedbanditError(

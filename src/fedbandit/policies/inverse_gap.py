@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class IGW(WidthRule, Policy):
     """Draw arm a with probability 1/(K + γ (m* − m_a)), m = xᵀθ̂ and m* the largest; the best arm gets the rest.
 
-    γ grows with what the model knows: γ = scale √(K n / Σ α²) after n observations, the sum over the model's parts,
-    and over arms where each has a θ of its own.
+    γ grows with what the model knows: γ = scale √(K n / Σ α²) after n observations, the sum over the model's parts:
+    of one θ for each action, over those that are offered.
     α²/n bounds the squared error of the estimates, which is what the analysis asks for. `gamma` fixes it instead.
 
     Reference: Abe & Long 1999; SquareCB (Foster & Rakhlin 2020), Alg. 1; its schedule as in FALCON (Simchi-Levi & Xu
@@ -71,5 +71,8 @@ class IGW(WidthRule, Policy):
     def _gamma(self, model: Model, contexts: Array) -> float:
         if self.gamma is not None:
             return self.gamma
-        error = sum(float(np.sum(self.sampling_width(part) ** 2)) for part, _ in model.parts(contexts))
+        error = 0.0
+        for part, X in model.stacks(contexts):
+            squares = np.broadcast_to(np.square(self.sampling_width(part)), len(X))
+            error += sum(float(squares[rows][0]) for rows in part.groups)
         return self.scale * math.sqrt(len(contexts) * model.n / max(error, 1e-300))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -29,24 +28,20 @@ class LinPHE(Sampling):
 
     def root(self, part: Part) -> Array:
         """α V(λ)⁻¹ L with L Lᵀ = V (without ridge)."""
-        return np.asarray(self.sampling_width(part) * (part.inverse @ semidefinite_cholesky(part.V)))
-
-    def deviations(self, part: Part, X: Array) -> Array:
-        """α √(xᵀ V(λ)⁻¹ V V(λ)⁻¹ x), where V(λ)⁻¹ V V(λ)⁻¹ = V(λ)⁻¹ − λ V(λ)⁻²."""
-        squares = part.norms(X) ** 2 - part.ridge * part.lengths(X) ** 2
-        return self.sampling_width(part) * np.sqrt(np.maximum(squares, 0.0))
+        return self.scaled(part, part.inverse @ semidefinite_cholesky(part.V))
 
 
 def semidefinite_cholesky(A: Array) -> Array:
     """The lower triangular L with L Lᵀ = A for a positive *semi*-definite A, such as V of few observations.
 
     A pivot that is zero to rounding has nothing below it either, since A is semi-definite; its column is left zero.
+    Matrices may be stacked.
     """
-    d = len(A)
-    L = np.zeros((d, d))
-    least = 1e-12 * float(A.diagonal().max(initial=0.0))
+    d = A.shape[-1]
+    L = np.zeros_like(A)
+    least = 1e-12 * A.diagonal(axis1=-2, axis2=-1).max(axis=-1, initial=0.0)
     for j in range(d):
-        column = A[j:, j] - L[j:, :j] @ L[j, :j]
-        if column[0] > least:
-            L[j:, j] = column / math.sqrt(column[0])
+        column = A[..., j:, j] - (L[..., j:, :j] @ L[..., j, :j, None])[..., 0]
+        pivot = np.where(column[..., 0] > least, column[..., 0], np.inf)
+        L[..., j:, j] = column / np.sqrt(pivot)[..., None]
     return L

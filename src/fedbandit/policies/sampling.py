@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
@@ -25,12 +25,12 @@ class Sampling(WidthRule, Policy):
     """
 
     def root(self, part: Part) -> Array:
-        """R of a part with one θ."""
+        """R; stacked where the part is (`Model.stacks`)."""
         raise NotImplementedError
 
-    def deviations(self, part: Part, X: Array) -> Array:
-        """√(xᵀR Rᵀx), the standard deviation of xᵀθ̃, of each context."""
-        raise NotImplementedError
+    def scaled(self, part: Part, root: Array) -> Array:
+        """α times a root."""
+        return np.asarray(root.T * self.sampling_width(part)).T
 
     def told(self, world: World) -> Self:
         """With the world's σ as the spread, unless another is given."""
@@ -38,25 +38,30 @@ class Sampling(WidthRule, Policy):
         return told if told.alpha is not None else replace(told, alpha=told.noise)
 
     def choose(self, model: Model, contexts: Array, draw: Draw) -> int:
-        """The best arm of θ̃."""
-        return best(self._scores(model, contexts, draw.normal))
+        """The best arm of θ̃; each θ takes d normals, one after another."""
+        scores = model.means(contexts)
+        for part, W in self._rooted(model, contexts):
+            d = W.shape[1]
+            drawn = draw.normal(d * len(part.groups)).reshape(-1, d)
+            for rows, z in zip(part.groups, drawn, strict=True):
+                scores[rows] += W[rows] @ z
+        return best(scores)
 
     def propensities(self, model: Model, contexts: Array, draw: Draw) -> Array:
         """Shares of `SAMPLES` sampled parameters, all at once."""
-        rng = draw.sibling(0).generator()
-        scores = self._scores(model, contexts, lambda m: rng.standard_normal((m, SAMPLES)))
+        rng, scores = draw.sibling(0).generator(), np.repeat(model.means(contexts)[:, None], SAMPLES, axis=1)
+        for part, W in self._rooted(model, contexts):
+            for rows in part.groups:
+                w = W[rows]
+                if (
+                    len(w) < w.shape[1]
+                ):  # W z ~ N(0, W Wᵀ), and L z with the triangular L of W = L Q takes fewer numbers
+                    w = np.asarray(np.linalg.qr(w.T, mode="r")).T
+                scores[rows] += w @ rng.standard_normal((w.shape[1], SAMPLES))
         return shares(np.bincount(scores.argmax(axis=0), minlength=len(contexts)))
 
-    def _scores(self, model: Model, contexts: Array, normal: Callable[[int], Array]) -> Array:
-        """xᵀθ̃ of each context, given `normal(m)`: m rows of standard normals.
-
-        Where each context has a θ of its own these are independent, so that one number each is enough.
-        """
-        total: Array | float = 0.0
-        for part, X in model.parts(contexts):
-            if part.stacked:
-                scattered = self.deviations(part, X) * normal(len(X)).T
-            else:
-                scattered = (X @ (self.root(part) @ normal(part.theta.size))).T
-            total = total + part.means(X) + scattered
-        return np.asarray(total).T
+    def _rooted(self, model: Model, contexts: Array) -> Iterator[tuple[Part, Array]]:
+        """The parts, and xᵀR of each context."""
+        for part, X in model.stacks(contexts):
+            R = self.root(part)
+            yield part, X @ R if R.ndim == 2 else (X[:, None] @ R)[:, 0]

@@ -28,6 +28,6 @@ class SquaredBonus(WidthRule, Policy):
     def choose(self, model: Model, contexts: Array, draw: Draw) -> int:  # noqa: ARG002 - nothing is random
         """The arm with the largest score."""
         scores = model.means(contexts)
-        for part, X in model.parts(contexts):
+        for part, X in model.stacks(contexts):
             scores += self.width(part) * part.norms(X) ** 2
         return best(scores)

@@ -24,16 +24,10 @@ class LinTS(Sampling):
         D1. The analyses ask for a spread of the width of Async-LinUCB, Eq. (5), times √d. In d = 25 that is pure
             exploration for longer than most experiments last (regret 3,170 where UCB has 90 and the posterior 107);
             `alpha` sets any spread one wants.
-        D2. In a model with one θ for each action two arms of the same action, offered at once, are sampled
-            independently of each other.
     """
 
     name: ClassVar[str] = "lints"
 
     def root(self, part: Part) -> Array:
         """α L with L Lᵀ = V(λ)⁻¹."""
-        return np.asarray(self.sampling_width(part) * np.linalg.cholesky(part.inverse), dtype=np.float64)
-
-    def deviations(self, part: Part, X: Array) -> Array:
-        """α ‖x‖_{V(λ)⁻¹}."""
-        return self.sampling_width(part) * part.norms(X)
+        return self.scaled(part, np.asarray(np.linalg.cholesky(part.inverse), dtype=np.float64))

@@ -31,7 +31,7 @@ class UCB(WidthRule, Policy):
     def choose(self, model: Model, contexts: Array, draw: Draw) -> int:  # noqa: ARG002 - nothing is random
         """The arm with the largest bound."""
         scores = model.means(contexts)
-        for part, X in model.parts(contexts):
+        for part, X in model.stacks(contexts):
             scores += self.bonuses(part, X)
         return best(scores)
 

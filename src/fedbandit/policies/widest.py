@@ -31,6 +31,6 @@ class Widest(Policy):
     def choose(self, model: Model, contexts: Array, draw: Draw) -> int:  # noqa: ARG002 - nothing is random
         """The arm with the largest norm."""
         squares = np.zeros(len(contexts))
-        for part, X in model.parts(contexts):
+        for part, X in model.stacks(contexts):
             squares += part.norms(X) ** 2
         return best(np.sqrt(squares))

@@ -8,7 +8,7 @@ Sensitivities are for the neighbouring relation **replace one record**: as many 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -47,13 +47,15 @@ class FloatSafe(Protocol):
         ...
 
 
-def label_of(source: Source) -> str:
-    """How the noise is drawn, for reports: "simulation" unless the source says otherwise by a `label`.
+def label_of(source: Source, kinds: Iterable[str] = ()) -> str:
+    """How noise of these kinds is drawn, for guarantees: "simulation" unless the source says otherwise by a `label`.
+
+    Gamma noise (pure trees) has secure randomness at best, but sums in floating point.
 
     >>> label_of(np.random.default_rng(0))
     'simulation'
     """
-    return str(getattr(source, "label", "simulation"))
+    return "floating-point" if "gamma" in kinds else str(getattr(source, "label", "simulation"))
 
 
 def draw_symmetric(source: Source, size: Size) -> Array:

@@ -165,6 +165,13 @@ class Contributing(typing.Protocol):
         """Send each of these members its share."""
         ...
 
+    def forget_by(self, forgetting: Forgetting) -> None:
+        """Before anything has happened: statistics are dated, and perhaps kept in blocks of time."""
+        if forgetting.slots:
+            self.form = Form(self.form.dim, forgetting.slots)
+            self.members = no_members(self.slot_of.size, self.form, len(self.members.V))
+        self.members.forgetting = forgetting
+
     def in_units(self, sums: Sums, round: int | None) -> Sums:
         """Statistics of a round as what they are now; what came before is moved, if this one is later."""
         if round is None or not self.members.forgetting.dated:

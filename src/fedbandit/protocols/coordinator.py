@@ -31,7 +31,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
-from fedbandit.forgetting import Forgetting
 from fedbandit.messages import Collect, Contribution, Download, Join, Message, Upload
 from fedbandit.protocols.contributions import Contributing, check_upload, is_retry
 from fedbandit.protocols.pool import Pool, Privatiser
@@ -80,13 +79,6 @@ class Coordinator(Contributing):
         self.pool: Pool | None = None  # of everybody together, where one total is all that is noised
         self.contributions = None
         self._logdet = LogDet(ridge)
-
-    def forget_by(self, forgetting: Forgetting) -> None:
-        """Before anything has happened: statistics are dated, and perhaps kept in blocks of time."""
-        if forgetting.slots:
-            self.form = Form(self.form.dim, forgetting.slots)
-            self.members = no_members(self.slot_of.size, self.form, len(self.members.V))
-        self.members.forgetting = forgetting
 
     # What a protocol says
 

@@ -34,6 +34,9 @@ from fedbandit.sums import Sums
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
+OVER = 1e-6
+"""Log det by which a member has more than there is: more than rounding, on two machines, makes of it."""
+
 NOT_THEIRS = -sys.float_info.max
 """How much a member has whose data are those of another group: less than nothing. Finite, since log γ_D may be ∞."""
 
@@ -226,9 +229,15 @@ class Star(Coordinator):
                 raise not_taken(message)
 
     def move(self, of: int, to: int) -> None:
-        """Members forget too."""
+        """Members forget too: with windows, as much of log det as is forgotten here."""
+        forgetting = self.members.forgetting
+        groups = [np.array(group) for group in self.sharing.groups()] if forgetting.slots else []
+        before = [self.logdet(self.share(int(group[0]))) for group in groups] if forgetting.moves(of, to) else []
         super().move(of, to)
-        self.known = self._moved(self.known, of, to)
+        for group, had in zip(groups, before, strict=False):
+            lost = had - self.logdet(self.share(int(group[0])))
+            self.known[group] = np.maximum(self.known[group] - lost, 0.0)
+        self.known = self.known if forgetting.slots else self._moved(self.known, of, to)
         self._fresh.clear()
 
     def _moved(self, known: Array, of: int, to: int) -> Array:
@@ -236,11 +245,11 @@ class Star(Coordinator):
 
         All that is known of them is that sum. It is least, for given log det, if they are all the same (a log-moment
         generating function is convex), and so members are sent a download rather too early than too late. With windows
-        even less is known: that nobody has more than there is (`_refresh`).
+        whoever is late counts as one that knows nothing.
         """
         forgetting = self.members.forgetting
         if not isinstance(forgetting, Fading):
-            return known
+            return 0.0 * known if forgetting.moves(of, to) else known
         d = self.form.dim * max(self.form.actions, 1)
         return np.asarray(d * np.log1p(forgetting.factor(of, to) * np.expm1(np.maximum(known, 0.0) / d)))
 
@@ -287,10 +296,10 @@ class Star(Coordinator):
         if self.sharing.alike(self.noise):
             share = self.share(first)
             measure = self._measure(first, share)
-            if self.members.forgetting.slots:
-                self.known[group] = np.minimum(self.known[group], measure)
-                limits = self.known[group] + self.log_gamma[group] + TIE
-            return self.send(group[measure > limits], share)
+            stale = measure > limits
+            if self.members.forgetting.slots:  # whoever has more than there is has what is over
+                stale |= self.known[group] > measure + OVER
+            return self.send(group[stale], share)
         if self.counting and self.sharing.disjoint:  # all of them would have as many
             few = _log_count(int(self.members.n[self.sharing.affected(first)].sum())) <= limits
             group, limits = group[~few], limits[~few]

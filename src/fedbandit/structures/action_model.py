@@ -24,12 +24,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from fedbandit.errors import FedbanditError
-from fedbandit.model import REFRESH_EVERY, Part
+from fedbandit.model import REFRESH_EVERY, LinearModel, Part
 from fedbandit.state import State, Varying, require_like
 from fedbandit.sums import EXACT, BlockSums, Form, Slack, Sums
 from fedbandit.types import Array, Ints
@@ -65,7 +65,13 @@ class ActionModel:
     # What a policy asks
 
     def parts(self, contexts: Array) -> Sequence[tuple[Part, Array]]:
-        """The blocks of these arms."""
+        """One for each action that is offered, in the order of their first arms; contexts of other actions are zero."""
+        given, X = contexts[:, :1], contexts[:, 1:]
+        actions = dict.fromkeys(given[:, 0].astype(np.int64).tolist())
+        return [(ActionPart(self, a), np.where(given == a, X, 0.0)) for a in actions]
+
+    def stacks(self, contexts: Array) -> Sequence[tuple[Part, Array]]:
+        """The blocks of these arms in one part."""
         return ((self._offered(contexts), contexts[:, 1:]),)
 
     def means(self, contexts: Array) -> Array:
@@ -122,12 +128,12 @@ class ActionModel:
         b = np.array([self._pending[a][1] for a in actions]).reshape(-1, dim)
         return BlockSums(V, b, self.n_pending, np.array(actions, dtype=np.int64))
 
-    @property
-    def V(self) -> Array:
-        """Σ x xᵀ of each action."""
-        V = self._shared_V.copy()
-        for a, (pending, _) in self._pending.items():
-            V[a] += pending
+    def V_of(self, actions: Ints) -> Array:
+        """Σ x xᵀ of these actions."""
+        V = self._shared_V[actions]
+        for i, a in enumerate(actions.tolist()):
+            if a in self._pending:
+                V[i] += self._pending[a][0]
         return V
 
     def in_common(self) -> Sums:
@@ -167,10 +173,9 @@ class ActionModel:
         """The ridge regressions of these actions, afresh."""
         if actions.size == 0:
             return
-        V, b = self._shared_V[actions], self._shared_b[actions]
+        V, b = self.V_of(actions), self._shared_b[actions]
         for i, a in enumerate(actions.tolist()):
             if a in self._pending:
-                V[i] += self._pending[a][0]
                 b[i] += self._pending[a][1]
         V[:, range(self.form.dim), range(self.form.dim)] += self.ridge
         sign, logdets = np.linalg.slogdet(V)
@@ -209,13 +214,22 @@ class ActionModel:
         self.version, self.shared_logdet = int(numbers["version"]), float(numbers["shared_logdet"])
 
 
+class ActionPart(LinearModel):
+    """The regression of one action."""
+
+    def __init__(self, model: ActionModel, a: int) -> None:
+        self._model, self._action = model, a
+        self.ridge, self.slack, self.partial_noise = model.ridge, EXACT, 0.0
+        self.theta, self.inverse, self.logdet = model.theta[a], model.inverse[a], float(model.logdets[a])
+
+    @property
+    def V(self) -> Array:
+        """Σ x xᵀ of the action."""
+        return self._model.V_of(np.array([self._action]))[0]
+
+
 class OfferedActions:
-    """The blocks of the arms of one decision: the part of an `ActionModel` that a policy sees.
-
-    V, inverse and θ̂ are stacked, one of each for each arm, and so is `logdet`: every arm has a width of its own.
-    """
-
-    stacked: ClassVar[bool] = True
+    """The blocks of the arms of one decision as one part: V, inverse, θ̂ and logdet are stacked, one for each arm."""
 
     def __init__(self, model: ActionModel, actions: Ints | slice) -> None:
         self._model, self._actions = model, actions
@@ -224,9 +238,19 @@ class OfferedActions:
         self.logdet = model.logdets[actions]
 
     @property
+    def groups(self) -> list[Ints]:
+        """The arms of each action, in the order of their first arms."""
+        if isinstance(self._actions, slice):
+            return list(np.arange(len(self.theta))[:, None])
+        arms: dict[int, list[int]] = {}
+        for k, a in enumerate(self._actions.tolist()):
+            arms.setdefault(a, []).append(k)
+        return [np.array(rows) for rows in arms.values()]
+
+    @property
     def V(self) -> Array:
         """Σ x xᵀ of the action of each arm."""
-        return self._model.V[self._actions]
+        return self._model.V_of(np.arange(len(self._model.theta))[self._actions])
 
     def means(self, X: Array) -> Array:
         """xᵀθ̂_a of each arm."""

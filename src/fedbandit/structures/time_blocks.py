@@ -67,32 +67,34 @@ class TimeBlocks(Forgetting):
         """The first epoch in each slot, in epoch `now`; −1 if there is none."""
         raise NotImplementedError
 
+    def moves(self, of: int, to: int) -> bool:
+        """Whether it is another epoch."""
+        return to // self.length > of // self.length
+
     def moved(self, sums: Sums, of: int, to: int) -> Sums:
         """Some slots are over, or joined."""
-        old, new = of // self.length, to // self.length
-        if new <= old or sums.n == 0:
+        if not self.moves(of, to) or sums.n == 0:
             return sums
         if isinstance(sums, BlockSums):
-            return in_slots(sums, self._shift(old, new)[sums.actions])
+            return in_slots(sums, self._shift(of, to)[sums.actions])
         V, b = sums.V.copy(), sums.b.copy()
         self.move(V, b, of, to)
         return Sums(V, b, sums.n)
 
     def move(self, V: Array, b: Array, of: int, to: int) -> None:
         """The same in place."""
-        old, new = of // self.length, to // self.length
-        if new <= old:
+        if not self.moves(of, to):
             return
         kept_V, kept_b = V.copy(), b.copy()
         V[:], b[:] = 0.0, 0.0
-        for source, target in enumerate(self._shift(old, new).tolist()):
+        for source, target in enumerate(self._shift(of, to).tolist()):
             if target >= 0:
                 V[..., target, :, :] += kept_V[..., source, :, :]
                 b[..., target, :] += kept_b[..., source, :]
 
-    def _shift(self, old: int, new: int) -> Ints:
-        first = self.first_epochs(old)
-        return np.where(first >= 0, self.targets(first, new), -1)
+    def _shift(self, of: int, to: int) -> Ints:
+        first = self.first_epochs(of // self.length)
+        return np.where(first >= 0, self.targets(first, to // self.length), -1)
 
     def used(self, V: Array, b: Array, round: int) -> Ints:  # noqa: ARG002
         """The slots that a model of this round is made of."""

@@ -86,6 +86,10 @@ class TwoPartModel:
             return ((self.shared, contexts[:, : self.cut.shared]),)
         return ((self.shared, contexts[:, : self.cut.shared]), (self.own, self._local(contexts)))
 
+    def stacks(self, contexts: Array) -> Sequence[tuple[Part, Array]]:
+        """Nothing to stack."""
+        return self.parts(contexts)
+
     def means(self, contexts: Array) -> Array:
         """x^(g)ᵀθ̂^(g) + x^(l)ᵀθ̂^(l) of each context."""
         means = np.zeros(len(contexts))

@@ -53,7 +53,7 @@ class WindowModel(RidgeModel):
         """It is this round now."""
         window, before = self.window, self.round
         self.round = round
-        if round // window.length == before // window.length:
+        if not window.moves(before, round):
             return
         self._slot = window.slot(round)
         if self.n == 0:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -44,6 +45,8 @@ class Faults:
     """Messages arrive up to this many steps later, in any order."""
     silence: float = 0.1
     """How many rewards never come."""
+    acts: float = 0.35
+    """How often a user is served."""
     ticks: float = 0.05
     """How often the time of a round has passed."""
     backup: float = 0.0
@@ -56,9 +59,15 @@ NONE = Faults(loss=0, duplication=0, crash=0, partition=0, delay=0, silence=0)
 
 
 class FaultyNetwork:
-    """Clients and a coordinator. `step` lets one thing happen; `drain` heals everything and delivers all there is."""
+    """Clients and a coordinator. `step` lets one thing happen; `drain` heals everything and delivers all there is.
+
+    Nodes of other kinds: a subclass says what `make_node` and `open_node` give, how they `act`, and which oracle knows.
+    """
 
     rules = Rules()
+    patience: ClassVar[int] = 3
+    called: ClassVar[str] = "client"
+    """What names of nodes begin with."""
 
     def __init__(self, agreement: Agreement, seed: int, faults: Faults | None = None, factors: bool = False) -> None:
         self.factors = factors
@@ -71,15 +80,15 @@ class FaultyNetwork:
         self.cut: set[str] = set()
         self.coordinator_store = self.make_store()
         self.coordinator: Federation | None = self._federation()
-        self.oracle = Oracle(self.coordinator.machine.form, self.coordinator.machine.members.forgetting)
+        self.oracle = self.make_oracle()
         self.nodes: dict[str, Node] = {}
         self.refusals = 0
         self.crashes = 0
         self._in_doubt: tuple[Node, bytes] | None = None  # the message during which the coordinator crashed
-        for i in range(agreement.world.n_clients):
-            name = f"client-{i}"
+        for i in range(agreement.places):
+            name = f"{self.called}-{i}"
             record = self.coordinator.invite(name, 0.0)
-            self.nodes[name] = Node(name, record.member, CrashingStore())
+            self.nodes[name] = self.make_node(name, record.member)
             self.restart(self.nodes[name])
         self.backup = self.coordinator_store.copy().journals
         self.restored = 0
@@ -107,13 +116,14 @@ class FaultyNetwork:
         if faults.restore and draw() < faults.restore:
             self.restore_backup()
         action = self.random.random()
-        if action < 0.35:
+        spoken = faults.acts + 0.15
+        if action < faults.acts:
             self.act(node)
-        elif action < 0.5:
+        elif action < spoken:
             self.say(node)
-        elif action < 0.5 + faults.ticks:
+        elif action < spoken + faults.ticks:
             self.tick()
-        elif action < 0.51 + faults.ticks:
+        elif action < spoken + faults.ticks + 0.01:
             self.compact(node)
         else:
             self.deliver()
@@ -193,14 +203,20 @@ class FaultyNetwork:
         """A client comes back from its store."""
         while node.live is None:
             try:
-                node.live = DurableClient(
-                    *(node.store, self.agreement, node.member, lambda: self.random.getrandbits(63)),
-                    clock=lambda: float(self.time),
-                )
+                self.open_node(node)
             except Crash:
                 self.crashes += 1
-        node.live.machine.factors = self.factors
         self.oracle.note_uploads(node)
+
+    def open_node(self, node: Node) -> None:
+        """Start a client's process, from its store."""
+        clock = lambda: float(self.time)  # noqa: E731
+        node.live = DurableClient(node.store, self.agreement, node.member, self.entropy, clock=clock)
+        node.live.machine.factors = self.factors
+
+    def entropy(self) -> int:
+        """Random bits, as the operating system would give them."""
+        return self.random.getrandbits(63)
 
     def restart_coordinator(self) -> None:
         """The coordinator comes back from its store."""
@@ -242,8 +258,18 @@ class FaultyNetwork:
         """The coordinator's."""
         return CrashingStore()
 
+    def make_node(self, name: str, member: int) -> Node:
+        """A machine that has joined nothing yet."""
+        return Node(name, member, CrashingStore())
+
+    def make_oracle(self) -> Oracle:
+        """Whoever knows what should be."""
+        assert self.coordinator is not None
+        return Oracle(self.coordinator.machine.form, self.coordinator.machine.members.forgetting)
+
     def _federation(self) -> Federation:
-        return Federation("f", self.agreement, self.coordinator_store, 3, snapshot_every=20, rules=self.rules)
+        store, patience = self.coordinator_store, self.patience
+        return Federation("f", self.agreement, store, patience, snapshot_every=20, rules=self.rules)
 
     def _plan_crash(self, node: Node) -> None:
         how = self.random.choice(["now", "before", "after"])
@@ -299,7 +325,7 @@ class FaultyNetwork:
         name = record.name
         if source and self.nodes[source].member == message.member:
             name = source
-        elif len(self.nodes) > self.agreement.world.n_clients:  # there are copies: it goes to the current session
+        elif len(self.nodes) > self.agreement.places:  # there are copies: it goes to the current session
             current = [n.name for n in self.nodes.values() if n.live is not None and n.live.nonce == record.nonce]
             if not current:
                 return

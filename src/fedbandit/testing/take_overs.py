@@ -103,6 +103,8 @@ class TakeOvers(FaultyNetwork):
         assert self.coordinator_store.journals == before, "a coordinator that was overtaken has written"
         if isinstance(outcome, Refusal):
             self.refused_when_overtaken += outcome.kind == "elsewhere"
+            if self.random.random() < 0.2:
+                self.overtaken = None  # it steps down
             return
         lives = node.live is not None and unseal(frame)[0].incarnation == node.live.incarnation
         for answer in outcome:  # on the connection of whoever asked, which ends with its life
@@ -124,7 +126,7 @@ class TakeOvers(FaultyNetwork):
         self.erasures += 1
         self.oracle.note_erased(node)
         self.flying = [one for one in self.flying if one[2] != node.name]
-        self.nodes[node.name] = Node(node.name, node.member, CrashingStore())
+        self.nodes[node.name] = self.make_node(node.name, node.member)
         self.restart(self.nodes[node.name])
         for answer in answers:
             if answer.member != node.member:

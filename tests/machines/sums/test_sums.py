@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,10 @@ from fedbandit.machines.sums.messages import (
     unpack_entries,
 )
 from fedbandit.machines.sums.server import SumServer
-from fedbandit.machines.sums.terms import NO_CERTIFICATE, Acquaintances, MaskTerms, certify
+from fedbandit.machines.sums.terms import NO_CERTIFICATE, Acquaintances, MaskTerms
 from fedbandit.messages import Contribution
+from fedbandit.network.certificates import AUTHORITY, certify, init_keys
+from fedbandit.network.certified import read_authority
 
 N, WORDS = 5, 4
 TERMS = MaskTerms(b"federation", WORDS, N, quorum=4, colluding=1)
@@ -280,19 +283,21 @@ def refused(step: Step, alter: Callable[[dict[int, bytes]], dict[int, bytes]], s
     assert clients[0].receive(honest) == []
 
 
-def test_a_crowd_that_is_invented_is_noticed() -> None:
-    authority = Identity.new()
+def test_a_crowd_that_is_invented_is_noticed(tmp_path: Path) -> None:
+    init_keys(tmp_path, ["localhost"])
+    authority = read_authority(tmp_path / AUTHORITY, "shops")
 
     def invent(keys: dict[int, bytes]) -> dict[int, bytes]:
         forged, forger = SumClient.__new__(SumClient), Identity.new()
         forged.__init__(TERMS, 4, 1, forger, Acquaintances(), NO_CERTIFICATE, lambda: (0, NUMBERS[0]))  # type: ignore[misc]
         return {**keys, 4: forged.begin().body}
 
-    known = Acquaintances(authority.public)
-    certificates = [certify(authority, i, IDENTITIES[i].public, TERMS.federation) for i in range(N)]
+    known = Acquaintances(authority)
+    certificates = [certify(tmp_path, f"c{i}", "shops", IDENTITIES[i].public).signature for i in range(N)]
     clients = [client(i, known=known, certificate=certificates[i]) for i in range(N)]
     caught = list[SumMessage]()
-    talk(clients, SumServer(TERMS, 1, range(N)), lambda m: m.step == Step.ROSTER and keep(caught, m))
+    server = SumServer(TERMS, 1, range(N), known)
+    talk(clients, server, lambda m: m.step == Step.ROSTER and keep(caught, m))
     with pytest.raises(FedbanditError, match="client 4 is not certified"):
         clients[0].receive(SumMessage(0, 1, Step.ROSTER, pack_entries(invent(unpack_entries(caught[0].body)))))
     assert clients[1].receive(caught[1])[0].step == Step.SHARES
@@ -310,6 +315,35 @@ def test_keys_are_pinned_at_first_contact() -> None:
             talk([client(i, 2, known=known if i == 0 else None) for i in range(N)], SumServer(TERMS, 2, range(N)))
     finally:
         IDENTITIES[3] = before
+
+
+def test_keys_that_the_others_would_refuse_keep_nobody_else_from_a_sum(tmp_path: Path) -> None:
+    """Unsigned, a stranger's, a copy of another's, not certified: refused by the coordinator, and the sum is opened."""
+    init_keys(tmp_path, ["localhost"])
+    authority = read_authority(tmp_path / AUTHORITY, "shops")
+    signed = [certify(tmp_path, f"c{i}", "shops", IDENTITIES[i].public).signature for i in range(N)]
+    elsewhere = certify(tmp_path, "c0", "hospitals", IDENTITIES[0].public).signature
+    known = Acquaintances()
+    talk([client(i, known=Acquaintances()) for i in range(N)], SumServer(TERMS, 1, range(N), known))
+    stranger = SumClient(TERMS, 0, 2, Identity.new(), Acquaintances(), NO_CERTIFICATE, lambda: None)  # type: ignore[arg-type, return-value]
+    copied = SumClient(TERMS, 0, 2, IDENTITIES[1], Acquaintances(), signed[1], lambda: None)  # type: ignore[arg-type, return-value]
+    unsigned = client(0, 2, certificate=signed[0]).begin()
+    unsigned = replace(unsigned, body=flip(unsigned.body, 0))
+    for acquaintances, wrong, sentence in (
+        (known, stranger.begin(), "another one than at first contact"),
+        (Acquaintances(), unsigned, "not signed by it"),
+        (Acquaintances(authority), copied.begin(), "has the signing key of client 1, as a copy"),
+        (Acquaintances(authority), client(0, 2).begin(), "not certified by the federation's authority"),
+        (Acquaintances(authority), client(0, 2, certificate=elsewhere).begin(), "not certified by the federation's"),
+    ):
+        server = SumServer(TERMS, 2, range(N), acquaintances)
+        clients = [client(i, 2, known=Acquaintances(acquaintances.authority), certificate=signed[i]) for i in range(N)]
+        server.receive(clients[1].begin())
+        with pytest.raises(FedbanditError, match=sentence):
+            server.receive(wrong)
+        talk(clients, server, lambda m: m.step == Step.KEYS and m.member == 0)
+        assert server.opened is not None
+        assert set(server.opened.counts) == {1, 2, 3, 4}
 
 
 def flip(body: bytes, at: int) -> bytes:

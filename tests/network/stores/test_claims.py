@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -147,6 +148,37 @@ def test_a_silent_owner_loses_its_lock(postgres_url: str, monkeypatch: pytest.Mo
     assert not a.holds("f")
     with pytest.raises(NotOwner):
         a.append("f", [b"1"])
+    a.close()
+    b.close()
+
+
+def test_a_write_waits_for_a_claim_that_is_under_way(postgres_url: str) -> None:
+    a = PostgresStore(postgres_url)
+    a.append("f", [b"1"])
+    with psycopg.connect(postgres_url) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("UPDATE fedbandit_owners SET term = term + 1, address = 'http://b'")
+        writing = pool.submit(a.append, "f", [b"2"])
+        waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        wait_until(lambda: other.execute(waiting).fetchone()[0] > 0)
+        other.commit()
+        with pytest.raises(NotOwner, match="at http://b"):
+            writing.result()
+        assert other.execute("SELECT count(*) FROM fedbandit_entries").fetchone() == (1,)
+    a.close()
+
+
+def test_whoever_is_stopped_in_a_write_is_followed_after_a_lease(postgres_url: str) -> None:
+    a, b = PostgresStore(postgres_url, lease=1.0), PostgresStore(postgres_url, lease=600)
+    a.claim("f")
+    a.append("f", [b"1"])
+    a.claims._stopping.set()  # as if the process were stopped, in a transaction that has locked the owner's row
+    a._db.execute("BEGIN")
+    a.claims.require(a._db, "f")
+    a._db.execute("INSERT INTO fedbandit_entries (journal, entry) VALUES ('f', '2')")
+    wait_until(lambda: claimed(b, "f"))
+    with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
+        a._db.execute("COMMIT")
+    assert b.read("f") == (None, [b"1"])
     a.close()
     b.close()
 

@@ -144,6 +144,8 @@ class RowModel:
         """Arms are chosen by compiled code."""
         raise NotImplementedError
 
+    stacks = parts
+
     def means(self, contexts: Array) -> Array:
         """xᵀθ̂ of each context."""
         return contexts @ self.theta

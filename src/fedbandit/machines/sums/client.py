@@ -82,7 +82,7 @@ class SumClient:
 
     def begin(self) -> SumMessage:
         """Step 1: announce fresh keys."""
-        signature = self._identity.sign(self._announced(self.member, self._fresh))
+        signature = self._identity.sign(signed_keys(self.terms, self.epoch, self.member, self._fresh))
         return self._say(Step.KEYS, self._fresh + self._identity.public + signature + self._certificate)
 
     def receive(self, message: SumMessage) -> list[SumMessage]:
@@ -110,14 +110,11 @@ class SumClient:
         """Step 2: check who is there, and give everybody a share of both secrets."""
         keys = unpack_entries(body, ANNOUNCED)
         self._require_quorum(keys)
-        federation, publics = self.terms.federation, set[bytes]()
+        publics = set[bytes]()
         for member, announced in keys.items():
             require(0 <= member < self.terms.members, "the number of a client", member, f"below {self.terms.members}")
-            fresh, (public, signature, certificate) = announced[:FRESH], _signed(announced)
-            self._acquaintances.check(member, public, certificate, federation)
-            if not verifies(public, signature, self._announced(member, fresh)):
-                raise FedbanditError(f"The keys of client {member} in epoch {self.epoch} are not signed by it.")
-            publics |= {fresh[:KEY], fresh[KEY : 2 * KEY], fresh[2 * KEY :], public}
+            check_keys(self.terms, self.epoch, member, announced, self._acquaintances)
+            publics |= {announced[i * KEY : (i + 1) * KEY] for i in range(4)}
         if keys[self.member][:FRESH] != self._fresh:
             raise FedbanditError(
                 f"The roster of epoch {self.epoch} has other keys of client {self.member} than its own."
@@ -204,9 +201,6 @@ class SumClient:
     def _bound(self, sender: int, recipient: int) -> bytes:
         return self.terms.bound(self.epoch, pack_members([sender, recipient]))
 
-    def _announced(self, member: int, keys: bytes) -> bytes:
-        return announced(self.terms, self.epoch, member, keys)
-
     def _list(self) -> bytes:
         assert self._survivors is not None
         return self.terms.bound(self.epoch, b"survivors" + pack_members(self._survivors))
@@ -215,9 +209,17 @@ class SumClient:
         return SumMessage(self.member, self.epoch, step, body, RETURNING if step == Step.UNMASK else FORMAT)
 
 
-def announced(terms: MaskTerms, epoch: int, member: int, keys: bytes) -> bytes:
+def signed_keys(terms: MaskTerms, epoch: int, member: int, keys: bytes) -> bytes:
     """What a client signs when it announces its keys."""
     return terms.bound(epoch, b"keys" + member.to_bytes(8, "little") + keys)
+
+
+def check_keys(terms: MaskTerms, epoch: int, member: int, announced: bytes, known: Acquaintances) -> None:
+    """Refuse keys that this member has not signed for this epoch, or that are signed by somebody else."""
+    public, signature, certificate = _signed(announced)
+    known.check(member, public, certificate)
+    if not verifies(public, signature, signed_keys(terms, epoch, member, announced[:FRESH])):
+        raise FedbanditError(f"The keys of client {member} in epoch {epoch} are not signed by it.")
 
 
 def mask_purpose(terms: MaskTerms, epoch: int) -> bytes:

@@ -117,3 +117,16 @@ def verifies(public: bytes, signature: bytes, message: bytes) -> bool:
     except (invalid, ValueError):
         return False
     return True
+
+
+def verifies_ecdsa(public: bytes, signature: bytes, message: bytes) -> bool:
+    """Whether a signature, r and s of 32 bytes each, is one of this P-256 key's (DER) owner under this message."""
+    invalid = needs("cryptography.exceptions", "secure", "Secure sums").InvalidSignature
+    r, s = (int.from_bytes(half, "big") for half in (signature[:KEY], signature[KEY:]))
+    try:
+        key = _module("serialization").load_der_public_key(public)
+        encoded = _module("asymmetric.utils").encode_dss_signature(r, s)
+        key.verify(encoded, message, _module("asymmetric.ec").ECDSA(_module("hashes").SHA256()))
+    except (invalid, ValueError):
+        return False
+    return True

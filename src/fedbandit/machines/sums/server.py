@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.sums import shamir
-from fedbandit.machines.sums.client import ANNOUNCED, mask_purpose
+from fedbandit.machines.sums.client import ANNOUNCED, FRESH, check_keys, mask_purpose
 from fedbandit.machines.sums.masks import KEY, SEED, SIGNATURE, commitment, mask_pair, own_mask, stream
 from fedbandit.machines.sums.messages import RETURNING, Step, SumMessage, pack_entries, pack_members, unpack_entries
-from fedbandit.machines.sums.terms import MaskTerms
+from fedbandit.machines.sums.terms import Acquaintances, MaskTerms
 
 
 class OpenedSum(NamedTuple):
@@ -29,10 +29,16 @@ class OpenedSum(NamedTuple):
 
 
 class SumServer:
-    """The sum of one epoch over these members. `go_on` stops waiting for whoever has not answered."""
+    """The sum of one epoch over these members. `go_on` stops waiting for whoever has not answered.
 
-    def __init__(self, terms: MaskTerms, epoch: int, members: Iterable[int]) -> None:
+    Keys that the others would refuse are refused here, so that one such client does not keep everybody from a sum.
+    """
+
+    def __init__(
+        self, terms: MaskTerms, epoch: int, members: Iterable[int], acquaintances: Acquaintances | None = None
+    ) -> None:
         self.terms, self.epoch = terms, epoch
+        self.acquaintances = acquaintances or Acquaintances()
         self.awaited = set(members)
         """Whose answer is still to come in this step."""
         self.step = Step.KEYS
@@ -69,6 +75,13 @@ class SumServer:
         self.awaited.discard(member)
         return self.go_on() if not self.awaited else []
 
+    def leave_out(self, member: int) -> list[SumMessage]:
+        """Do not wait for a member whose keys were refused; what to send if it was the last one awaited."""
+        if self.over or self.step != Step.KEYS or member not in self.awaited:
+            return []
+        self.awaited.discard(member)
+        return self.go_on() if not self.awaited else []
+
     def _whole(self, message: SumMessage) -> bytes:
         """What a step says; in format 1 no noise is taken back."""
         without = message.step == Step.UNMASK and message.format != RETURNING
@@ -79,6 +92,8 @@ class SumServer:
         match message.step:
             case Step.KEYS:
                 sizes = (len(message.body), ANNOUNCED)
+                if sizes[0] == ANNOUNCED:
+                    self._check_keys(message.member, message.body)
             case Step.MASKED:
                 sizes = (len(message.body), 8 + 8 * self.terms.words)
             case Step.AGREE:
@@ -92,6 +107,12 @@ class SumServer:
                 sizes = (len(shares.keys() ^ held), 0)
         if sizes[0] != sizes[1]:
             raise FedbanditError(f"Step {message.step.name} of client {message.member} does not fit this sum.")
+
+    def _check_keys(self, member: int, announced: bytes) -> None:
+        check_keys(self.terms, self.epoch, member, announced, self.acquaintances)
+        for other, body in self._answers[Step.KEYS].items():
+            if body[FRESH : FRESH + KEY] == announced[FRESH : FRESH + KEY]:
+                raise FedbanditError(f"Client {member} has the signing key of client {other}, as a copy of its file.")
 
     def go_on(self) -> list[SumMessage]:
         """Wait for nobody any more in this step: go on with those who have answered, or give up."""
@@ -153,6 +174,8 @@ class SumServer:
         counts = {u: int.from_bytes(body[:8], "little") for u, body in masked.items()}
         for body in self._answers[Step.UNMASK].values():
             total = total - np.frombuffer(body[:size], "<u8").astype(np.uint64)
+        keys = self._answers[Step.KEYS]
+        self.acquaintances.pin({u: keys[u][FRESH : FRESH + KEY] for u in masked})
         self.opened = OpenedSum(self.epoch, total, counts, tuple(sorted(self._returned)))
 
     def _fits(self, secret: int, u: int, *, own: bool) -> bool:

@@ -39,7 +39,7 @@ from fedbandit.privacy.require import Require
 from fedbandit.types import Array
 
 if TYPE_CHECKING:
-    from fedbandit.network.client.sums import SumTalk
+    from fedbandit.network.client.sums import SumKeys, SumTalk
 
 
 class Client(Member):
@@ -55,7 +55,9 @@ class Client(Member):
     is refused. There, noise is drawn by OpenDP (extra `fedbandit[secure]`) from the system's randomness.
 
     Where the federation claims privacy, `require` is the weakest claim that is accepted, at every start: by default a
-    proven one with ε ≤ 10, δ ≤ 1/n for the n interactions of a client, and secure noise (`fb.Require`).
+    proven one with ε ≤ 10, δ ≤ 1/n for the n interactions of a client, and secure noise (`fb.Require`). In secure sums
+    a client with a `certificate` (a file of `fedbandit keys certify`) takes part only with others that have one, by the
+    authority `ca`; without it the keys of others are those of first contact (`acquaintances` shows them).
 
     `out_of_range` says what becomes of a feature vector that is longer than declared: `"refuse"`, `"clip"` or `"scale"`
     (`Scaling`). `choice_key`, a secret of 16 bytes or more that all workers have, signs tokens (`export`).
@@ -80,6 +82,7 @@ class Client(Member):
         state: str | os.PathLike[str] | None = None,
         name: str | None = None,
         ca: str | None = None,
+        certificate: str | os.PathLike[str] | None = None,
         intercept: bool = False,
         longest: float | None = None,
         out_of_range: OutOfRange = "refuse",
@@ -111,6 +114,7 @@ class Client(Member):
             self._durable = DurableClient(self._store, agreed, member, lambda: secrets.randbits(63), source)
             if require is not None or self.guarantee.private:
                 (require or Require()).check(self.guarantee, world)
+            keys = self._sum_keys(state, certificate, ca, federation)
         except BaseException:
             self._store.close()
             raise
@@ -122,11 +126,30 @@ class Client(Member):
         if report:
             self._connection.report = self._report
         self._sums: SumTalk | None = None
-        if self._durable.machine.secure_sums and self._address is not None:
-            from fedbandit.network.client.sums import SumKeys, SumTalk  # here: it needs the extra `secure`
+        if keys is not None and self._address is not None:
+            from fedbandit.network.client.sums import SumTalk  # here: it needs the extra `secure`
 
-            self._sums = SumTalk(self._durable, self._locked, self._address, SumKeys(state))
+            self._sums = SumTalk(self._durable, self._locked, self._address, keys)
         self.start()
+
+    def _sum_keys(
+        self,
+        state: str | os.PathLike[str] | None,
+        certificate: str | os.PathLike[str] | None,
+        ca: str | None,
+        federation: str,
+    ) -> SumKeys | None:
+        """The keys of this client for secure sums, if there are any; a certificate that others refuse is refused."""
+        if not self._durable.machine.secure_sums:
+            if certificate is not None:
+                raise FedbanditError("There is a certificate, but this federation has no secure sums to show it in.")
+            return None
+        from fedbandit.network.client.sums import SumKeys  # here: it needs the extra `secure`
+
+        keys = SumKeys(state)
+        if certificate is not None:
+            keys.certify(certificate, ca, federation)
+        return keys
 
     @property
     def features(self) -> Features | None:

@@ -22,6 +22,7 @@ from fedbandit.machines.sums.masks import Identity
 from fedbandit.machines.sums.messages import SumMessage, decode_step, encode_step
 from fedbandit.machines.sums.terms import NO_CERTIFICATE, Acquaintances
 from fedbandit.messages import Contribution
+from fedbandit.network.certified import Certificate, read_authority
 from fedbandit.network.client.connection import Address
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.sums import SESSION_HEADER, STEP_SECONDS, mask_terms, session_of
@@ -33,6 +34,9 @@ log = logging.getLogger("fedbandit.client")
 
 class SumKeys:
     """The signing key by which others know this client, and those that it has seen of them: in a file of its own."""
+
+    certificate = NO_CERTIFICATE
+    """The authority's signature under that key."""
 
     def __init__(self, state: str | os.PathLike[str] | None) -> None:
         self._path = None if state is None else Path(os.fspath(state) + ".sums")
@@ -48,6 +52,16 @@ class SumKeys:
                 ) from None
         else:
             self.keep()
+
+    def certify(self, path: str | os.PathLike[str], ca: str | None, federation: str) -> None:
+        """Show others this certificate, and know only those whom its authority has certified, too."""
+        if ca is None:
+            raise FedbanditError(
+                "A certificate needs ca=, the authority that signed it: the coordinator's keys/ca.pem."
+            )
+        certificate, authority = Certificate.read(Path(path)), read_authority(Path(ca), federation)
+        certificate.check(self.identity.public, authority)
+        self.certificate, self.acquaintances.authority = certificate.signature, authority
 
     def keep(self) -> None:
         """Write them, readable for nobody else."""
@@ -100,7 +114,7 @@ class SumTalk:
             epoch,
             self.keys.identity,
             self.keys.acquaintances,
-            NO_CERTIFICATE,
+            self.keys.certificate,
             lambda: self._contribution(epoch, included),
         )
         to_send, waited = [session.begin()], 0.0

@@ -32,7 +32,10 @@ from urllib.parse import urlsplit
 
 from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
 from fedbandit.features import Features
+from fedbandit.machines.sums.terms import Authority
 from fedbandit.network.addresses import is_loopback
+from fedbandit.network.certificates import AUTHORITY
+from fedbandit.network.certified import read_authority
 from fedbandit.network.coordinator.federation import ROUNDS_TO_ANSWER
 from fedbandit.network.coordinator.recorded import coordinator_of
 from fedbandit.network.coordinator.rules import Robust, Rules
@@ -57,7 +60,7 @@ _SERVER: dict[str, type | tuple[type, ...]] = {
 }
 _NEEDED = ("system", "clients", "dim", "horizon")
 _OPTIONAL = ("actions", "noise", "bound", "reward_bound", "seed", "round_seconds", "patience", "keywords", "schema",
-             "servers", "retract", "weight", "client_rate", "robust", "erasure", "period")  # fmt: skip
+             "servers", "retract", "weight", "client_rate", "robust", "erasure", "certified", "period")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,15 @@ class ServerConfig:
             raise FedbanditError(
                 f"host is {self.host!r}, which is not loopback, so keys are required; see fedbandit keys init."
             )
+        for name, federation in self.federations.items():
+            if federation.rules.certified and self.keys is None:
+                raise FedbanditError(f"certified of federation {name!r} needs keys in [server], with the authority's.")
+
+    def authority_of(self, federation: str) -> Authority | None:
+        """Who must have certified the keys of this federation's clients for secure sums; None if nobody must."""
+        if self.keys is None or not self.federations[federation].rules.certified:
+            return None
+        return read_authority(self.keys / AUTHORITY, federation)
 
 
 def load_config(path: Path) -> ServerConfig:
@@ -177,8 +189,8 @@ def _store(where: str, path: Path) -> str:
 
 
 def _rules(table: Mapping[str, Any]) -> Rules:
-    given = {key: table[key] for key in ("retract", "weight", "client_rate", "erasure") if key in table}
-    for key in ("retract", "erasure"):
+    given = {key: table[key] for key in ("retract", "weight", "client_rate", "erasure", "certified") if key in table}
+    for key in ("retract", "erasure", "certified"):
         require(isinstance(given.get(key, True), bool), key, given.get(key), "true or false")
     for key in ("weight", "client_rate"):
         if key in given:

@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import sys
+import time
 from typing import Any
 
 from fedbandit.network.coordinator.front import FrontConfig
@@ -36,7 +37,7 @@ from fedbandit.network.refusal import Refusal, as_json
 
 log = logging.getLogger("fedbandit.coordinator")
 PAUSE = 1.0
-"""Seconds before a front that has died is started again."""
+"""Seconds between starts of a front: one that has served for longer is started again at once."""
 
 
 class LinkQueue(SendQueue):
@@ -143,6 +144,7 @@ class Fronts:
         words = [sys.executable, "-m", "fedbandit.network.coordinator.front", self.config.as_text()]
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
         while True:
+            begun = time.monotonic()
             process = await asyncio.create_subprocess_exec(*words, pass_fds=[self.config.listener], env=environment)
             log.info("a front was started", extra={"count": process.pid})
             try:
@@ -152,4 +154,4 @@ class Fronts:
                 with contextlib.suppress(ProcessLookupError):
                     process.terminate()
                     await asyncio.shield(process.wait())
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(begun + PAUSE - time.monotonic())

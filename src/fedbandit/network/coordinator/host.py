@@ -333,7 +333,9 @@ class Host:
         """A federation that has just become this coordinator's, as it is hosted."""
         name, config = federation.name, self.config
         seconds, most = config.federations[name].round_seconds, config.connections_per_client
-        return HostedFederation(federation, config.rate, seconds, most, lambda: self.store.holds(name))
+        hosted = HostedFederation(federation, config.rate, seconds, most, lambda: self.store.holds(name))
+        hosted.sums.acquaintances.authority = config.authority_of(name)
+        return hosted
 
     def hosted(self, name: str) -> HostedFederation:
         """The federation of this name; of another coordinator's, where that is."""

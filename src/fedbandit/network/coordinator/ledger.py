@@ -1,14 +1,28 @@
-"""What each client of a private federation has spent."""
+"""What is claimed for the clients of a private federation, and what each has spent."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+
+import numpy as np
 
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.register import MemberRecord
 from fedbandit.privacy import PrivateStatistics
 from fedbandit.privacy.calibration import gaussian_epsilon
+from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.mechanism import distance
+
+
+def claim_in_use(federation: Federation) -> Guarantee:
+    """What holds for its clients: on a network noise is drawn securely, by them or by the coordinator."""
+    claim = federation.system.guarantee
+    if not claim.private:
+        return claim
+    stream = federation.system.privacy.stream(0, np.random.default_rng)  # nothing is drawn: it tells the kind of noise
+    gamma = stream is not None and stream.mechanism.noise == "gamma"
+    return replace(claim, noise="floating-point" if gamma else "secure")
 
 
 def privacy_spent(federation: Federation, record: MemberRecord) -> dict[str, float]:

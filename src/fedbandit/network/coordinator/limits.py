@@ -112,9 +112,7 @@ class Limits:
         if not form.fits(upload.sums):
             return f"The statistics are {form.said(upload.sums)}."
         if (upload.round is not None) != self.dated:
-            return (
-                "The statistics are not dated." if self.dated else "The statistics are dated, but nothing is forgotten."
-            )
+            return f"The statistics are {'not dated' if self.dated else 'dated, but nothing is forgotten here'}."
         if not math.isfinite(upload.known):
             return _NOT_FINITE
         if n > self.horizon:

@@ -75,7 +75,10 @@ class Guard:
             return
         self.by_peer.pop(connection.peer, None)
         self.busy.pop(connection.peer, None)
-        self.per_address -= Counter({connection.peer[0]: 1})
+        address = connection.peer[0]
+        self.per_address[address] -= 1
+        if not self.per_address[address]:  # and not `-=` of a Counter, which looks at all addresses
+            del self.per_address[address]
 
     @contextlib.contextmanager
     def request(self, peer: tuple[str, int]) -> Any:

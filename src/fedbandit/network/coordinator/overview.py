@@ -9,7 +9,7 @@ from fedbandit._version import __version__
 from fedbandit.network.coordinator.activity import RECENT_WIDTH
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.host import Host, HostedFederation, now
-from fedbandit.network.coordinator.ledger import privacy_spent
+from fedbandit.network.coordinator.ledger import claim_in_use, privacy_spent
 from fedbandit.network.coordinator.register import MemberRecord
 
 SOON = 30 * 86_400.0
@@ -45,7 +45,7 @@ def _expires(seconds: float) -> str:
 
 def _describe(name: str, hosted: HostedFederation, at: float) -> dict[str, Any]:
     federation = hosted.federation
-    activity = federation.activity
+    activity, claim = federation.activity, claim_in_use(federation)
     return {
         "name": name,
         "system": federation.agreement.system,
@@ -57,8 +57,8 @@ def _describe(name: str, hosted: HostedFederation, at: float) -> dict[str, Any]:
         "terms": federation.digest.hex(),
         "connected": len(hosted.connections),
         "queue": hosted.queue.qsize(),
-        "guarantee": str(federation.system.guarantee),
-        "promise": federation.system.guarantee.sentence(),
+        "guarantee": str(claim),
+        "promise": claim.sentence(),
         "problems": problems(hosted, at),
         "totals": totals(federation),
         "reward": _total(hosted, "reward"),

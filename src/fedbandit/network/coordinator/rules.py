@@ -12,6 +12,7 @@ import numpy as np
 from fedbandit.errors import FedbanditError, number, require
 from fedbandit.machines.servers_coordinator import local_servers
 from fedbandit.network.refusal import Refusal
+from fedbandit.privacy import PrivateStatistics
 from fedbandit.structures import Everyone, FixedGroups
 from fedbandit.system import System
 from fedbandit.types import Ints
@@ -59,6 +60,7 @@ class Rules:
     client_rate: observations a second that a client can make at most; what it has since it joined is bounded by that.
     robust: whether members that contradict the others are found.
     erasure: whether a client can be erased, exactly.
+    certified: whether only clients whose keys the authority of `fedbandit keys` has certified are in secure sums.
     """
 
     retract: bool = True
@@ -66,6 +68,7 @@ class Rules:
     client_rate: float = math.inf
     robust: Robust | None = None
     erasure: bool = False
+    certified: bool = False
 
     def __post_init__(self) -> None:
         """Refuse rules that mean nothing."""
@@ -87,6 +90,9 @@ class Rules:
                 why = "only sums over clients are known, in which nobody's part can be told"
             if why:
                 raise FedbanditError(f"erasure is refused: {why}.")
+        secure = isinstance(system.privacy, PrivateStatistics) and system.privacy.trust == "sums"
+        if self.certified and not secure:
+            raise FedbanditError("certified is refused: the keys that it is about are those of secure sums.")
         if self.robust is None:
             return
         name = type(system.structure).__name__

@@ -1,7 +1,8 @@
 """The coordinator's half of secure sums on a network: one sum at a time, and what waits for each member.
 
 Nothing of it is kept: a coordinator that restarts has forgotten the sum that was under way, which is then never opened,
-and calls again under a new epoch.
+and calls again under a new epoch. Clients remember one another's keys; what the coordinator remembers only spares them
+a sum that they would leave.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.sums.messages import Step, SumMessage, decode_step
 from fedbandit.machines.sums.server import SumServer
+from fedbandit.machines.sums.terms import Acquaintances
 from fedbandit.messages import Message
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.refusal import Refusal
@@ -16,10 +18,11 @@ from fedbandit.network.sums import STEP_SECONDS, mask_terms, session_of
 
 
 class SumDesk:
-    """The sum that is under way in a federation."""
+    """The sum that is under way in a federation, and the keys that clients have had in those before."""
 
     def __init__(self, federation: Federation) -> None:
         self.federation = federation
+        self.acquaintances = Acquaintances()
         self.server: SumServer | None = None
         self.told: list[Message] = []
         """Messages that follow from a sum that was opened or given up, to be sent by the host."""
@@ -55,6 +58,9 @@ class SumDesk:
             try:
                 self._say(self.server.receive(message), at)
             except FedbanditError as error:
+                if message.step == Step.KEYS:
+                    self._say(self.server.leave_out(message.member), at)
+                    self._settle(at)
                 raise Refusal("sum", str(error)) from None
             if message.step == Step.MASKED:
                 federation.masked[record.member] = message.epoch
@@ -69,7 +75,7 @@ class SumDesk:
             self.server, self._waiting = None, {}
         if self.server is None and calls:
             terms = mask_terms(self.federation.system, self.federation.agreement)
-            self.server, self._since = SumServer(terms, epoch, calls[epoch].missing), at
+            self.server, self._since = SumServer(terms, epoch, calls[epoch].missing, self.acquaintances), at
         if self.server is not None and at - self._since > STEP_SECONDS:
             self._since = at
             self._say(self.server.go_on(), at)

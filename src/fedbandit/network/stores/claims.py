@@ -98,9 +98,16 @@ class Claims:
 
     def require(self, db: Any, journal: str) -> None:
         """In the transaction of a write: refuse unless the term is the last one, and keep it so until the end."""
-        term = self.terms.get(journal)
         begun = time.monotonic()
-        if term is None or db.execute(CHECK, (journal, term)).fetchone() is None:
+        self.note(db, journal, begun, db.execute(CHECK, (journal, self.term(journal))).fetchone() is not None)
+
+    def term(self, journal: str) -> int:
+        """Of a journal; one that nobody ever has if it is not this process's."""
+        return self.terms.get(journal, -1)
+
+    def note(self, db: Any, journal: str, begun: float, owned: bool) -> None:
+        """A statement that began then has found the term to be the last one, or refuse what it would have done."""
+        if not owned:
             self.lose(journal)
             raise NotOwner(journal, self.owner(db, journal))
         self._sure[journal] = begun

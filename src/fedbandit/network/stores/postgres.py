@@ -8,11 +8,11 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from fedbandit.errors import needs
-from fedbandit.network.stores.claims import Claims
+from fedbandit.network.stores.claims import CHECK, Claims
 from fedbandit.network.stores.store import Journal, NotOwner, Owner, StoreError
 from fedbandit.network.stores.watchdog import Watchdog
 
@@ -23,12 +23,21 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS fedbandit_about (key TEXT PRIMARY KEY, value BIGINT NOT NULL);
 CREATE TABLE IF NOT EXISTS fedbandit_snapshots (journal TEXT PRIMARY KEY, state BYTEA NOT NULL);
 CREATE TABLE IF NOT EXISTS fedbandit_entries
-    (position BIGSERIAL PRIMARY KEY, journal TEXT NOT NULL, entry BYTEA NOT NULL);
+    (position BIGSERIAL PRIMARY KEY, journal TEXT NOT NULL, entry BYTEA NOT NULL) WITH (toast_tuple_target = 8160);
+ALTER TABLE fedbandit_entries ALTER COLUMN entry SET STORAGE EXTERNAL;
 CREATE TABLE IF NOT EXISTS fedbandit_owners (journal TEXT PRIMARY KEY, term BIGINT NOT NULL, holder BIGINT NOT NULL,
     address TEXT NOT NULL, configuration TEXT NOT NULL);
 """
+# Entries are floats, which PostgreSQL cannot compress, and those of 2 to 8 kB (d = 25) stay in their rows: 1.4 times as
+# fast as by default. One statement that checks the term, reads an array and is a transaction of its own is twice as
+# fast as BEGIN, check, executemany, COMMIT; COPY in the place of executemany brought little.
+_APPEND = f"""
+WITH owner AS ({CHECK}) INSERT INTO fedbandit_entries (journal, entry)
+SELECT %s, entry FROM owner, unnest(%b::bytea[]) WITH ORDINALITY AS given (entry, place) ORDER BY place
+"""
 
 
+_NOT_DURABLE = "SET LOCAL synchronous_commit = off"
 STATEMENT_SECONDS = 30
 """After this a statement is given up by the server."""
 
@@ -102,11 +111,16 @@ class PostgresStore:
 
     def append(self, journal: str, entries: Sequence[bytes], *, durable: bool = True) -> None:
         """Add entries, all or none."""
-        with self._transaction(journal, "written", durable), self._db.cursor() as cursor:
-            cursor.executemany(
-                "INSERT INTO fedbandit_entries (journal, entry) VALUES (%s, %s)",
-                [(journal, entry) for entry in entries],
-            )
+        if not entries:
+            return
+        with self._explained("written"):
+            self._own(journal)
+            db, begun = self._connection(), time.monotonic()
+            with nullcontext() if durable else db.transaction():
+                if not durable:
+                    db.execute(_NOT_DURABLE)
+                written = db.execute(_APPEND, (journal, self.claims.term(journal), journal, list(entries))).rowcount
+            self.claims.note(db, journal, begun, written > 0)
 
     def replace(self, journal: str, snapshot: bytes, *, durable: bool = True) -> None:
         """Put a snapshot in the place of everything."""
@@ -214,6 +228,8 @@ class PostgresStore:
         self._db = connect(self._psycopg, self.url)
         try:
             self._prepare()
+            # A process that is stopped in a transaction has the owner's row locked: whoever follows it waits for this.
+            self._db.execute(f"SET idle_in_transaction_session_timeout = {int(1000 * self.claims.lease)}")
             self.claims.begin_terms(self._db)
         except BaseException:
             self._db.close()  # one whose terms are not known to be new is never used
@@ -248,17 +264,17 @@ class PostgresStore:
     def _transaction(self, journal: str, verb: str, durable: bool = True) -> Iterator[None]:
         """A transaction in which this process is the owner of a journal, from the beginning to the end."""
         with self._explained(verb):
-            if journal not in self.claims.terms and journal not in self.claims.lost:
-                self._wait_for(journal)
+            self._own(journal)
             with self._connection().transaction():
                 self.claims.require(self._db, journal)
                 if not durable:
-                    self._db.execute("SET LOCAL synchronous_commit = off")
+                    self._db.execute(_NOT_DURABLE)
                 yield
 
-    def _wait_for(self, journal: str) -> None:
+    def _own(self, journal: str) -> None:
+        """Claim a journal that was never claimed."""
         deadline = time.monotonic() + self._patience
-        while journal not in self.claims.terms:
+        while journal not in self.claims.terms and journal not in self.claims.lost:
             try:
                 self.claims.claim(journal, "", "")
             except NotOwner:
