@@ -111,10 +111,11 @@ def test_everybody_has_the_sums_of_the_last_rounds(w: int) -> None:
         first = (now // k - w // k + 1) * k
         assert now - w < first <= now - w + 2 * k
         kept = [entry for seen in driven.seen.values() for entry in seen if entry[0] >= first]
-        V, b = sums_since(first, *zip(*kept, strict=True))
+        V, b = sums_since(first, [r for r, _, _ in kept], [x for _, x, _ in kept], [y for _, _, y in kept])
         for i in range(N):
             driven.link.client(i).at(now)
             model = driven.link.client(i).model
+            assert isinstance(model, WindowModel)
             np.testing.assert_allclose(model.V, V, atol=1e-9)
             np.testing.assert_allclose(model.theta, np.linalg.solve(V + 0.1 * np.eye(D), b), atol=1e-9)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from fedbandit.engine.learner import draw_reward
 from fedbandit.environments.block import world_of
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Download, decode, encode
+from fedbandit.model import RidgeModel
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.coordinator.config import FederationConfig, ServerConfig, on_a_network, seconds_of
 from fedbandit.network.coordinator.federation import Federation
@@ -90,7 +93,7 @@ def test_without_faults_it_is_the_simulation(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["fading", "adaptive"])
-def test_clients_over_http_are_the_simulation(name: str) -> None:
+def test_clients_over_http_are_the_simulation(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     env = fb.environments.homogeneous(n_clients=3, dim=3, n_arms=5, rewards="gaussian", drift=(40,))
     agreement = agreement_of(name, world_of(env, 80), seed=3)
     result = fb.simulate(agreement.build(), env, 80, seed=3, engine="plain")
@@ -98,6 +101,7 @@ def test_clients_over_http_are_the_simulation(name: str) -> None:
     host = Host(ServerConfig({"shops": FederationConfig(agreement)}, rate=1e6), MemoryStore())
     federation = host.federations["shops"].federation
     clients: dict[int, fb.Client] = {}
+    monkeypatch.setattr("fedbandit.network.client.client.time", SimpleNamespace(time=lambda: now[0]))
 
     def settled() -> bool:
         machine = federation.machine
@@ -112,7 +116,6 @@ def test_clients_over_http_are_the_simulation(name: str) -> None:
             now[0] = float(s)
             if i not in clients:
                 clients[i] = fb.Client(url, federation="shops", name=f"shop-{i}")
-                clients[i]._durable._clock = lambda: now[0]
             while not settled():
                 time.sleep(0.002)
             arm = clients[i].select(block.X[block.arms[s, : block.counts[s]]])
@@ -139,8 +142,17 @@ class Life:
             self.federation.invite(f"client-{i}", 0.0)
             numbers = iter(range(50 * i + 1, 9999))
             self.clients.append(
-                DurableClient(MemoryStore(), agreement, i, numbers.__next__, clock=lambda i=i: self.clocks[i])
+                DurableClient(MemoryStore(), agreement, i, numbers.__next__, clock=partial(self.now, i))
             )
+
+    def now(self, i: int) -> float:
+        return self.clocks[i]
+
+    def weight(self, i: int) -> float:
+        """What the observations of a client's model amount to: each has a context of norm one."""
+        model = self.clients[i].machine.model
+        assert isinstance(model, RidgeModel)
+        return float(np.trace(model.V))
 
     def visit(self, i: int) -> None:
         choice = self.clients[i].select([[1.0, 0.0], [0.0, 1.0]])
@@ -165,7 +177,7 @@ def test_a_client_that_was_offline_discounts_its_own_and_is_discounted() -> None
                                        fb.World(n_clients=2, dim=2, horizon=100), period=86_400.0)))  # fmt: skip
     day = 86_400.0
     life.visit(0)  # on day 0, offline
-    assert np.trace(life.clients[0].machine.model.V) == 1.0
+    assert life.weight(0) == 1.0
     life.clocks = [0.0, 2 * day]
     life.talk(1, 2 * day)
     life.visit(1)
@@ -178,7 +190,7 @@ def test_a_client_that_was_offline_discounts_its_own_and_is_discounted() -> None
     life.clients[0].select([[1.0, 0.0]])
     life.clocks[0] = 1 * day  # a clock that was set back stands still
     life.clients[0].select([[1.0, 0.0]])
-    assert np.trace(life.clients[0].machine.model.V) == pytest.approx(0.625)
+    assert life.weight(0) == pytest.approx(0.625)
 
 
 def test_a_clock_that_is_ahead_waits_and_harms_nobody() -> None:
@@ -222,6 +234,8 @@ def test_periods_are_asked_for_and_read() -> None:
     for wrong in ("1x", "d", "", 0.1, None, "-1d"):
         with pytest.raises(FedbanditError, match="period is"):
             seconds_of(wrong)
+    with pytest.raises(FedbanditError, match="say how long a round is"):
+        fb.Client(None, agreement=Agreement("linucb", {"discount": 0.9}, fb.World(n_clients=1, dim=2, horizon=9)))
     with pytest.raises(FedbanditError, match="cannot change while it runs"):
         agreement_of("fading").require_sound_change(agreement_of("fading", period=2.0))
 

@@ -58,7 +58,7 @@ class Agreement:
     def __post_init__(self) -> None:
         """Refuse what no federation can agree on."""
         if self.period is not None:
-            number(self.period, "period", "a number of seconds ≥ 1, or such as '1d'", at_least=1.0)
+            number(self.period, "period", "a number of seconds ≥ 1", at_least=1.0)
         whole_number("seed", self.seed, 0)
         number(self.reward_bound, "reward_bound", "a finite number ≥ 0", at_least=0.0)
         if self.schema is not None:

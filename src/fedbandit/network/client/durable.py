@@ -24,7 +24,6 @@ the caller runs one at a time.
 from __future__ import annotations
 
 import struct
-import time
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -83,9 +82,13 @@ class DurableClient(DurableNode[ClientMachine]):
         member: int,
         entropy: Callable[[], int],
         source: Source | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
-        self._source, self._clock = source, clock
+        self._source, self._clock = source, clock or (lambda: 0.0)
+        if agreement.build().forgets and (agreement.period is None or clock is None):
+            raise FedbanditError(
+                f"{agreement.system} forgets as rounds go by; say how long a round is: `period` of the agreement."
+            )
         machine = ClientMachine(member, agreement.build(), agreement.world, agreement.seed, source=source)
         machine.rehearse()
         self.called: Collect | None = None
