@@ -17,7 +17,7 @@ from fedbandit.engine.plain import PlainLearner
 from fedbandit.engine.simulation import Simulation
 from fedbandit.environments import Collaborative
 from fedbandit.machines.link import Link
-from fedbandit.machines.local_server import ServedUsers
+from fedbandit.machines.local_server import LocalServers
 from fedbandit.structures.graph_model import GraphModel
 from fedbandit.types import Array
 
@@ -33,7 +33,7 @@ def estimates(simulation: Simulation) -> Array:
     """What each user's arms are scored with, (N, d)."""
     learner = simulation.learner
     assert isinstance(learner, PlainLearner)
-    if isinstance(learner.federation, ServedUsers):
+    if isinstance(learner.federation, LocalServers):
         serving = learner.federation.servers[0].serving
         assert isinstance(serving, GraphModel)
         return serving.parameters()

@@ -7,6 +7,9 @@ The application has visitors of an age in [0, 1] and three actions, of click rat
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -17,21 +20,19 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-import uvicorn
 from tests.gateway.application import ACTIONS, FEATURES, open_alone, tastes, visit
 
 import fedbandit as fb
 from fedbandit.environments import read_decision_log
 from fedbandit.evaluation import evaluate_frozen
 from fedbandit.gateway.gateway import Gateway
-from fedbandit.gateway.service import make_app
 from fedbandit.model import Model
 from fedbandit.policies import Policy
 from fedbandit.policies.policy import Randomness
 from fedbandit.streams import Draw
 from fedbandit.types import Array
 
-DECISIONS, OVER_HTTP, LOGS = 100_000, 20_000, 200
+DECISIONS, CONNECTIONS, LOGS = 100_000, 4, 200
 
 
 @dataclass(frozen=True)
@@ -78,16 +79,19 @@ def coverage(logs: int, n: int, rate: float, first: int = 0) -> dict[str, float]
 
 
 @contextmanager
-def served(gateway: Gateway) -> Iterator[str]:
-    """The gateway on a port of loopback."""
-    server = uvicorn.Server(uvicorn.Config(make_app(gateway), host="127.0.0.1", port=0, log_config=None))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
+def serving(folder: Path) -> Iterator[str]:
+    """`fedbandit gateway` in a process of its own, on a port of loopback."""
+    (folder / "features.json").write_text(json.dumps(FEATURES.as_json()))
+    words = [sys.executable, "-m", "fedbandit", "gateway", "--port", "0", "--json", "--features", "features.json",
+             "--state", "gateway.db", "--decisions", "log"]  # fmt: skip
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder)
+    assert process.stdout is not None
+    try:
+        yield json.loads(process.stdout.readline())["address"]
+    finally:
+        process.terminate()
+        process.wait()
+        process.stdout.close()
 
 
 def over_http(url: str, n: int, seed: int) -> None:
@@ -109,28 +113,38 @@ def over_http(url: str, n: int, seed: int) -> None:
     connection.close()
 
 
-def main() -> None:
-    """Print the tables."""
-    with tempfile.TemporaryDirectory() as folder:
-        gateway, began = open_alone(Path(folder)), time.perf_counter()
-        serve_visitors(gateway, DECISIONS, 0.5, 0)
-        seconds = time.perf_counter() - began
-        gateway.close()
-        log = read_decision_log(Path(folder) / "log")
-        print(f"in process: {log.n_decisions:,} decisions with rewards, {DECISIONS / seconds:,.0f} a second; "
-              f"mean reward {log.rewards.mean():.3f} (random: 0.467, best: 0.650)")  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder:
-        gateway = open_alone(Path(folder))
-        with served(gateway) as url:
+def one_log(decisions: int) -> None:
+    """An application's decisions over HTTP, through a gateway in a process of its own, as one log; and its replay."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with serving(folder) as url:
             began = time.perf_counter()
-            threads = [threading.Thread(target=over_http, args=(url, OVER_HTTP // 4, k)) for k in range(4)]
+            threads = [
+                threading.Thread(target=over_http, args=(url, decisions // CONNECTIONS, k)) for k in range(CONNECTIONS)
+            ]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
             seconds = time.perf_counter() - began
-        print(f"over HTTP, four connections from the same process: {OVER_HTTP / seconds:,.0f} decisions a second")
+        log = read_decision_log(folder / "log")
+        size = sum(path.stat().st_size for path in (folder / "log").iterdir())
+    assert log.n_decisions == decisions, "every decision is in the log, with its reward"
+    print(f"{decisions:,} decisions over HTTP ({CONNECTIONS} connections; application and gateway in processes"
+          f" of their own): {decisions / seconds:,.0f} a second in {seconds:,.0f} s; {size / 1e6:.0f} MB; mean reward "
+          f"{log.rewards.mean():.3f} (random: 0.467, best: 0.650)\n")  # fmt: skip
+    print("| replayed on it | truth | doubly robust | self-normalised | inverse propensity |\n|---|---|---|---|---|")
+    for key, system in SYSTEMS.items():
+        found = evaluate_frozen(system(), log, train=0.2)
+        told = (f"{one.value:.4f} ({one.interval[0]:.4f} … {one.interval[1]:.4f})" for one in found.estimates)
+        print(f"| {key} | {0.5 * TRUTHS[key]:.4f} | {' | '.join(told)} |", flush=True)
+
+
+def main() -> None:
+    """Print the tables; FEDBANDIT_BENCH_SHARE=0.01 takes so much of the decisions and of the logs."""
+    share = float(os.environ.get("FEDBANDIT_BENCH_SHARE", "1"))
+    one_log(max(int(share * DECISIONS), 200) // CONNECTIONS * CONNECTIONS)
     print("\n| click rate, decisions | system, estimator | holds the truth in |\n|---|---|---|")
     for rate, n in ((0.5, 500), (0.004, 1000)):
-        for key, share in coverage(LOGS, n, rate).items():
-            print(f"| {rate:.1%}, {n:,} | {key} | {share:.1%} |", flush=True)
+        for key, covered in coverage(max(int(share * LOGS), 2), n, rate).items():
+            print(f"| {rate:.1%}, {n:,} | {key} | {covered:.1%} |", flush=True)

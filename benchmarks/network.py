@@ -1,7 +1,8 @@
 """A coordinator under load beside a bare endpoint, and what a client costs its device.
 
 Everything runs on this machine: the coordinator in a process of its own, 32 senders in two others. `python -m
-benchmarks network` measures SQLite, and PostgreSQL too if FEDBANDIT_POSTGRES holds a URL. Trust ratios within a run.
+benchmarks network` measures SQLite; PostgreSQL and front processes are in `coordinators`. Trust ratios within a run.
+FEDBANDIT_SECONDS is how long each load lasts.
 """
 
 from __future__ import annotations
@@ -27,16 +28,17 @@ from fedbandit.messages import Download, Join, Receipt, Upload, encode, encoded_
 from fedbandit.network.envelope import Envelope, extend, seal
 from fedbandit.sums import Sums
 
-SECONDS, SENDERS, LOADS = 6.0, 32, 2
+SECONDS, SENDERS, LOADS = float(os.environ.get("FEDBANDIT_SECONDS", "6")), 32, 2
 CONFIG = """
 [server]
 port = 0
 store = "{store}"
 rate = 1000000
+{more}
 
-[federations.load]
+[federations.{federation}]
 system = "async-linucb"
-clients = 2000
+clients = {clients}
 dim = {dim}
 horizon = 1000000000
 keywords = {{gamma_upload = {gamma}, gamma_download = {gamma}}}
@@ -47,10 +49,20 @@ keywords = {{gamma_upload = {gamma}, gamma_download = {gamma}}}
 
 
 @contextlib.contextmanager
-def coordinator(folder: Path, dim: int, store: str, gamma: float = 2.0) -> Iterator[tuple[str, int]]:
+def coordinator(
+    folder: Path,
+    dim: int,
+    store: str,
+    gamma: float = 2.0,
+    *,
+    federation: str = "load",
+    clients: int = 2000,
+    more: str = "",
+) -> Iterator[tuple[str, int]]:
     """A coordinator in a process of its own: its address, and its process number."""
     config = folder / "load.toml"
-    config.write_text(CONFIG.format(store=store, dim=dim, gamma=gamma))
+    told = {"federation": federation, "clients": clients, "more": more}
+    config.write_text(CONFIG.format(store=store, dim=dim, gamma=gamma, **told))
     words = [sys.executable, "-m", "fedbandit", "serve", "--config", str(config), "--json"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         try:
@@ -78,7 +90,9 @@ def bare_endpoint(folder: Path) -> Iterator[str]:
 class Sender:
     """A client that only sends: statistics of a few observations, one upload after the other."""
 
-    def __init__(self, url: str, number: int, dim: int, *, bare: bool, downloads: bool) -> None:
+    def __init__(
+        self, url: str, number: int, dim: int, *, bare: bool, downloads: bool, federation: str = "load"
+    ) -> None:
         from fedbandit.network.client.connection import Address
 
         self.bare = bare
@@ -88,7 +102,7 @@ class Sender:
             self.url, self.headers = f"{url.replace('http', 'ws', 1)}/stream?more={more}", {}
             self.member, self.terms = 0, bytes(16)
         else:
-            address = Address(url, "load", None, f"sender-{number}", None)
+            address = Address(url, federation, None, f"sender-{number}", None)
             agreement, self.member = address.invitation(60.0)
             self.url, self.headers, self.terms = address.stream, address.headers, agreement.digest
         self.chain = self.sequence = 0
@@ -137,24 +151,35 @@ class Sender:
         return self.sequence
 
 
-async def load(url: str, first: int, dim: int, seconds: float, *, bare: bool, downloads: bool) -> int:
-    """Uploads that half of the senders had acknowledged."""
-    people = [Sender(url, first + k, dim, bare=bare, downloads=downloads) for k in range(SENDERS // LOADS)]
+async def load(url: str, first: int, dim: int, *, bare: bool, downloads: bool, federation: str) -> float:
+    """Uploads a second that half of the senders had acknowledged."""
+    options: dict[str, Any] = {"bare": bare, "downloads": downloads, "federation": federation}
+    people = [Sender(url, first + k, dim, **options) for k in range(SENDERS // LOADS)]
     sockets = [await person.connect() for person in people]
-    until = time.monotonic() + seconds
+    until = time.monotonic() + SECONDS
     counts = await asyncio.gather(*(person.send(ws, until) for person, ws in zip(people, sockets, strict=True)))
     for ws in sockets:
         await ws.close()
-    return sum(counts)
+    return sum(counts) / SECONDS
 
 
 def uploads_a_second(url: str, dim: int, *, bare: bool = False, downloads: bool = False, first: int = 0) -> float:
     """How many uploads are applied, written and acknowledged in a second."""
+    return uploads_of(started(url, dim, bare=bare, downloads=downloads, first=first))
+
+
+def started(
+    url: str, dim: int, *, bare: bool = False, downloads: bool = False, first: int = 0, federation: str = "load"
+) -> list[subprocess.Popen[str]]:
+    """Processes that upload."""
     words = [sys.executable, "-m", "benchmarks.network", "load", url, str(dim), str(int(bare)), str(int(downloads))]
-    loads = [
-        subprocess.Popen([*words, str(first + k * SENDERS)], stdout=subprocess.PIPE, text=True) for k in range(LOADS)
-    ]
-    return sum(int(process.communicate()[0]) for process in loads) / SECONDS
+    numbers = [str(first + k * SENDERS) for k in range(LOADS)]
+    return [subprocess.Popen([*words, k, federation], stdout=subprocess.PIPE, text=True) for k in numbers]
+
+
+def uploads_of(loads: list[subprocess.Popen[str]]) -> float:
+    """How many uploads a second they had acknowledged."""
+    return sum(float(process.communicate()[0]) for process in loads)
 
 
 # A client's device
@@ -223,29 +248,25 @@ async def connected(url: str, process: int, count: int) -> tuple[float, int]:
     return grown, int(float(lines[0].split()[-1]))
 
 
-def throughput(stores: dict[str, str]) -> list[list[str]]:
-    """Uploads a second of the bare endpoint and of coordinators, at d = 25 and 100."""
+def throughput() -> list[list[str]]:
+    """Uploads a second of the bare endpoint and of a coordinator, at d = 25 and 100."""
     lines = []
     for dim in (25, 100):
         with tempfile.TemporaryDirectory() as folder, bare_endpoint(Path(folder)) as url:
             bare = uploads_a_second(url, dim, bare=True)
             bare_with = uploads_a_second(url, dim, bare=True, downloads=True)
         lines.append([str(dim), "bare endpoint, SQLite", f"{bare:,.0f}", "1.00", f"{bare_with:,.0f}", "1.00"])
-        for kind, store in stores.items():
-            with tempfile.TemporaryDirectory() as folder, coordinator(Path(folder), dim, store) as (url, _):
-                without = uploads_a_second(url, dim)
-                answered = uploads_a_second(url, dim, downloads=True, first=500)
-            cells = [f"{without:,.0f}", f"{without / bare:.2f}", f"{answered:,.0f}", f"{answered / bare_with:.2f}"]
-            lines.append([str(dim), f"fedbandit, {kind}", *cells])
+        with tempfile.TemporaryDirectory() as folder, coordinator(Path(folder), dim, "load.db") as (url, _):
+            without = uploads_a_second(url, dim)
+            answered = uploads_a_second(url, dim, downloads=True, first=500)
+        cells = [f"{without:,.0f}", f"{without / bare:.2f}", f"{answered:,.0f}", f"{answered / bare_with:.2f}"]
+        lines.append([str(dim), "fedbandit, SQLite", *cells])
     return lines
 
 
 def main() -> None:
     """Print the tables."""
-    stores = {"SQLite": "load.db"}
-    if "FEDBANDIT_POSTGRES" in os.environ:
-        stores["PostgreSQL"] = os.environ["FEDBANDIT_POSTGRES"]
-    print(table(["d", "server", "uploads/s", "of bare", "with downloads", "of bare"], throughput(stores)))
+    print(table(["d", "server", "uploads/s", "of bare", "with downloads", "of bare"], throughput()))
     print()
     lines = []
     for dim, observations, gamma in ((25, 20_000, 2.0), (100, 999, 1.2)):
@@ -263,7 +284,8 @@ def main() -> None:
 
 
 if __name__ == "__main__" and sys.argv[1:2] == ["load"]:
-    url, dim, bare, downloads, first = sys.argv[2], *map(int, sys.argv[3:7])
-    print(asyncio.run(load(url, first, dim, SECONDS, bare=bool(bare), downloads=bool(downloads))))
+    dim, bare, downloads, first = map(int, sys.argv[3:7])
+    named = {"bare": bool(bare), "downloads": bool(downloads), "federation": sys.argv[7]}
+    print(asyncio.run(load(sys.argv[2], first, dim, **named)))  # type: ignore[arg-type]
 elif __name__ == "__main__" and sys.argv[1:2] == ["life"]:
     print(json.dumps(life(sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))))

@@ -78,7 +78,7 @@ def test_the_encoding_is_one_of_the_terms() -> None:
     other = Features(SHOP.context, {**SHOP.action, "price": {"number": [0, 51]}}, SHOP.interactions)
     assert Agreement("async-linucb", world=world, schema=Schema.of(other)).digest != agreement.digest
     with pytest.raises(FedbanditError, match="features would mean something else"):
-        agreement.require_sound_change(Agreement("async-linucb", world=world, schema=Schema.of(other)))
+        agreement.require_sound_change(Agreement("async-linucb", world=world, schema=Schema.of(other)), [0])
 
 
 @pytest.mark.parametrize(

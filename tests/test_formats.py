@@ -12,6 +12,9 @@ import pytest
 import fedbandit as fb
 from fedbandit.engine.checkpoint import read_checkpoint
 from fedbandit.engine.simulation import Simulation
+from fedbandit.errors import FedbanditError
+from fedbandit.gateway.events import FORMAT as GATEWAY_FORMAT
+from fedbandit.gateway.events import Events
 from fedbandit.network.client.journal import KIND as JOURNAL
 from fedbandit.network.stores import MemoryStore
 from fedbandit.state import READERS
@@ -22,10 +25,12 @@ from tests.fixtures.make_formats import (
     SYSTEM,
     facts_of_client,
     facts_of_coordinator,
+    facts_of_gateway,
     facts_of_local_server,
     facts_of_peer,
     open_client,
     open_coordinator,
+    open_gateway,
     open_local_server,
     open_peer,
     open_simulation,
@@ -109,6 +114,30 @@ def test_peers(path: Path) -> None:
     peer.machine.observe(peer.machine.select(np.eye(3)).number, 0.5)
     peer.finish_acting()
     assert open_peer(store).machine.observed == peer.machine.observed
+
+
+@pytest.mark.parametrize("path", files("gateway"), ids=lambda path: path.stem)
+def test_gateways(path: Path, tmp_path: Path) -> None:
+    """Events go on: what was being learnt is, what waits may be rewarded; of format 1 ids are numbers, as they were."""
+    state = tmp_path / "gateway.db"
+    state.write_bytes(path.read_bytes())
+    events = Events(state)
+    assert_facts(facts_of_gateway(events), path)
+    events.close()
+    gateway = open_gateway(state, 1010.0)
+    assert gateway.client.status()["observed"] == 1, "the one that was interrupted"
+    gateway.reward({"event_id": "waiting", "reward": 1})
+    names = ["2", "0"] if path.stem == "gateway-1" else ["book", "7"]
+    chosen = gateway.rank({"event_id": "new", "actions": [{"id": id} for id in names], "context": {"age": 3}})["chosen"]
+    assert chosen in names
+    with pytest.raises(FedbanditError, match="There is no "):
+        gateway.rank({"actions": [{"id": "disc"}], "context": {"age": 3}})
+    assert gateway.client.status()["observed"] == 2
+    gateway.close()
+
+
+def test_there_is_a_gateway_of_every_format() -> None:
+    assert [path.stem for path in files("gateway")] == [f"gateway-{k}" for k in range(1, GATEWAY_FORMAT + 1)]
 
 
 @pytest.mark.parametrize("path", files("checkpoint"), ids=lambda path: path.stem)

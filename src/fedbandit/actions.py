@@ -6,22 +6,24 @@ then a row of length 1 + f whose first entry is that number.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedbandit.errors import FedbanditError, require, shown
+from fedbandit.errors import FedbanditError, require, shown, unknown
 from fedbandit.types import Array
 
 
-def as_rows(features: Array, actions: ArrayLike | None, known: int) -> Array:
+def as_rows(features: Array, actions: ArrayLike | None, known: int, names: Sequence[str] = ()) -> Array:
     """Rows of `features`, (K, f), for actions (K,) of `known` ones; a single row is for all of them.
 
-    Without `actions` they are 0, …, known − 1, all in order.
+    Without `actions` they are 0, …, known − 1, all in order. Where actions have `names`, these are taken too.
 
     >>> as_rows(np.array([[0.5, 0.5]]), [2, 0], known=3).tolist()
     [[2.0, 0.5, 0.5], [0.0, 0.5, 0.5]]
     """
-    numbers = np.arange(known) if actions is None else action_numbers(actions, known)
+    numbers = np.arange(known) if actions is None else action_numbers(actions, known, names)
     K = len(features)
     if K not in (1, numbers.size):
         if actions is None:
@@ -34,8 +36,18 @@ def as_rows(features: Array, actions: ArrayLike | None, known: int) -> Array:
     return rows
 
 
-def action_numbers(actions: ArrayLike, known: int) -> Array:
-    """Numbers of actions, if all of them are known."""
+def action_numbers(actions: ArrayLike, known: int, names: Sequence[str] = ()) -> Array:
+    """Numbers of actions, given by number or by name, if all of them are known.
+
+    >>> action_numbers(["film", "book"], 3, ["book", "disc", "film"]).tolist()
+    [2.0, 0.0]
+    """
+    if names and isinstance(actions, list | tuple | np.ndarray) and all(isinstance(name, str) for name in actions):
+        place = {name: k for k, name in enumerate(names)}
+        for name in actions:
+            if name not in place:
+                raise unknown("action", str(name), names[:50])
+        actions = [place[str(name)] for name in actions]
     try:
         numbers = np.asarray(actions)
     except ValueError:

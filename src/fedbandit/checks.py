@@ -100,7 +100,7 @@ def systems_with(part: Any) -> list[System]:
     elif isinstance(part, MessageProtocol):
         makes = [
             lambda: System(protocol=part, name="everyone"),
-            lambda: System(protocol=part, structure=EvidenceClusters(), name="clusters"),
+            lambda: System(protocol=part, structure=EvidenceClusters(recluster=1.3), name="clusters"),
         ]
     elif isinstance(part, Structure):
         makes = [

@@ -22,6 +22,10 @@ from fedbandit.types import Array
 
 COUNT = struct.Struct("<Q")
 SLACK = struct.Struct("<6d")
+_LARGEST = 2**16
+"""Features of a block that a message without any may declare."""
+_MOST_SCALARS = 2**28
+"""Scalars of all blocks together: 2 GB."""
 _BLOCKS = struct.Struct("<II")
 
 
@@ -98,12 +102,15 @@ def _square(dim: int) -> NDArray[np.intp]:
 
 def encode_sums(sums: Sums, actions: int = 0) -> bytes:
     """Statistics as bytes; with `actions`, those blocks that are not zero."""
-    rows, columns = _triangle(sums.b.shape[-1])
     if not actions:
+        rows, columns = _triangle(sums.b.size)
         return COUNT.pack(sums.n) + sums.b.astype("<f8").tobytes() + sums.V[rows, columns].astype("<f8").tobytes()
     given = in_blocks(sums)
-    arrays = given.actions.astype("<u8"), given.b.astype("<f8"), given.V[:, rows, columns].astype("<f8")
     head = COUNT.pack(sums.n) + _BLOCKS.pack(actions, given.actions.size)
+    if given.actions.size == 0:
+        return head
+    rows, columns = _triangle(sums.b.shape[-1])
+    arrays = given.actions.astype("<u8"), given.b.astype("<f8"), given.V[:, rows, columns].astype("<f8")
     return head + b"".join(array.tobytes() for array in arrays)
 
 
@@ -119,8 +126,12 @@ def decode_blocks(data: bytes, dim: int, start: int) -> tuple[BlockSums, int]:
     (n,) = COUNT.unpack_from(data, start)
     total, m = _BLOCKS.unpack_from(data, start + COUNT.size)
     begin = start + COUNT.size + _BLOCKS.size
+    if m == 0:  # no length tells whether `dim` is plausible: nothing may be made of it
+        if dim > _LARGEST:
+            raise FedbanditError(f"The message has blocks of {dim:,} features, but at most {_LARGEST:,} are taken.")
+        return BlockSums(np.empty((0, dim, dim)), np.empty((0, dim)), n, np.empty(0, dtype=np.int64)), total
     actions = np.frombuffer(data, "<u8", m, begin)
-    if m and not ((actions[1:] > actions[:-1]).all() and actions[-1] < total):
+    if not ((actions[1:] > actions[:-1]).all() and actions[-1] < total):
         raise FedbanditError(f"The message has statistics of actions that are not ascending numbers below {total}.")
     numbers = _finite(data, m * statistics_scalars(dim), begin + 8 * m)
     V = _squares(numbers[m * dim :].reshape(m, dim * (dim + 1) // 2), dim)
@@ -128,7 +139,10 @@ def decode_blocks(data: bytes, dim: int, start: int) -> tuple[BlockSums, int]:
 
 
 def all_blocks(sums: BlockSums, actions: int) -> Sums:
-    """The same statistics with the blocks of all actions, zero or not."""
+    """The same statistics with the blocks of all actions, zero or not; how many there are was said by a stranger."""
+    dim = sums.b.shape[-1]
+    if actions * dim**2 > _MOST_SCALARS:
+        raise FedbanditError(f"The message is of {actions:,} actions with {dim:,} features each: more than fits.")
     V, b = np.zeros((actions, *sums.V.shape[1:])), np.zeros((actions, *sums.b.shape[1:]))
     V[sums.actions], b[sums.actions] = sums.V, sums.b
     return Sums(V, b, sums.n)

@@ -104,6 +104,9 @@ def _check_models_speak(structure: Structure, protocol: MessageProtocol) -> None
         refuse(structure, protocol, why, "EventTriggered, CountTriggered or Scheduled; or central=True with Never")
     if structure.by_member and protocol.says not in ("upload", "request"):
         refuse(structure, protocol, "groups are found by a coordinator, and this protocol has none", KNOWING)
+    if structure.by_member and not structure.asks_to_regroup and not protocol.regroups:
+        why = "nobody says when groups are to be looked for, so that everybody would stay alone"
+        refuse(structure, protocol, why, "recluster=1.3, or Scheduled, which looks for them whenever it calls")
     if protocol.says == "gossip":
         _check_gossip(structure, protocol)
     if isinstance(protocol, Scheduled) and not structure.counted:

@@ -160,6 +160,14 @@ def test_the_audit_in_the_docs_is_what_is_printed(capsys: pytest.CaptureFixture[
     assert f"$ fedbandit audit feducb\n{capsys.readouterr().out}```" in docs
 
 
+def test_what_the_claim_takes_as_given_is_measured() -> None:
+    """One flipped reward changes choices, and what is released of these tells far more than the ε of one record."""
+    found = audit_system(fb.feducb(), trials=1_000, rounds=200)
+    (choices,) = (check for check in found.checks if check.name == "client, choices")
+    assert choices.verdict == "SKIP"
+    assert float(choices.detail.rpartition("ε = ")[2]) > 10 * found.guarantee.epsilon
+
+
 def test_where_there_is_no_client_to_attack_the_report_says_so() -> None:
     """The mechanism is attacked all the same."""
 

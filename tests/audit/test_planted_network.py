@@ -16,7 +16,7 @@ from fedbandit.audit.neighbours import Limits
 from fedbandit.audit.report import Check
 from fedbandit.machines.sums import client as sums_client
 from fedbandit.machines.sums.client import SumClient
-from fedbandit.machines.sums.messages import SumMessage
+from fedbandit.machines.sums.messages import Step, SumMessage
 from fedbandit.machines.sums.terms import Acquaintances
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.coordinator.federation import Federation
@@ -66,6 +66,14 @@ class Generous(SumClient):
         return super().receive(message)
 
 
+class TwoLists(SumClient):
+    """Signs whatever list of survivors it is shown, as often as it is shown one; all else it does once."""
+
+    def receive(self, message: SumMessage) -> list[SumMessage]:
+        self._awaited = message.step if message.step == Step.SURVIVORS else self._awaited
+        return super().receive(message)
+
+
 class Undemanding(SumClient):
     """Takes part in sums of any size."""
 
@@ -102,7 +110,8 @@ FAULTS: dict[str, tuple[str, fb.System, dict[str, Any], Callable[[pytest.MonkeyP
     "a copy that contributes to sums again": ("client, copies", SUMS, {"federation": Unaware}, None),
     "masks and keys used again": ("sums, masks and keys", SUMS, {}, one_seed),
     "no masks": ("sums, masks and keys", SUMS, {}, no_masks),
-    "both kinds of shares, two lists": ("sums, answers", SUMS, {"client": Generous}, None),
+    "both shares of one client answered": ("sums, answers", SUMS, {"client": Generous}, None),
+    "two sums over one epoch": ("sums, answers", SUMS, {"client": TwoLists}, None),
     "sums over too few": ("sums, answers", SUMS, {"client": Undemanding}, None),
     "signatures that nobody checks": ("sums, answers", SUMS, {}, any_signature),
     "keys that nobody knows": ("sums, answers", SUMS, {}, anybody),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fedbandit.cli.client import _require, add_flags
-from fedbandit.privacy.require import Require
+from fedbandit.privacy.guarantee import Require
 
 
 def test_flags_say_what_clients_require() -> None:

@@ -50,8 +50,9 @@ def python(url: str) -> Iterator[Obey]:
 
 
 @contextlib.contextmanager
-def node(url: str, built: Path) -> Iterator[Obey]:
-    words = ["node", str(built / "test" / "obey.js"), json.dumps({"url": url, "federation": "shops", "name": "node"})]
+def node(url: str, built: Path, **options: Any) -> Iterator[Obey]:
+    said = {"url": url, "federation": "shops", "name": "node", **options}
+    words = ["node", str(built / "test" / "obey.js"), json.dumps(said)]
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
     assert process.stdin is not None
     assert process.stdout is not None

@@ -24,7 +24,7 @@ from fedbandit.engine.plain import PlainLearner
 from fedbandit.engine.simulation import Engine, Simulation
 from fedbandit.environments.recorded import RecordedStream
 from fedbandit.machines.link import Carrier, Link
-from fedbandit.machines.local_server import ServedUsers
+from fedbandit.machines.local_server import LocalServers
 from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, SquaredBonus, Uniform, Widest
 from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Synchronous
 from fedbandit.structures import FixedGroups
@@ -144,7 +144,7 @@ def had_by(simulation: Simulation, r: int) -> Had:
     """What client r has, whichever engine ran."""
     learner, d = simulation.learner, simulation.env.dim
     if isinstance(learner, PlainLearner):
-        if isinstance(learner.federation, ServedUsers):
+        if isinstance(learner.federation, LocalServers):
             model: Any = learner.federation.servers[0].model_of(r)
         else:
             assert isinstance(learner.federation, Link)

@@ -423,6 +423,15 @@ def test_systems_are_compared_in_pairs() -> None:
     best, base = found.evaluations[0].estimates[0], found.evaluations[-1].estimates[0]
     assert gap.value == pytest.approx(best.value - base.value)
     assert gap.interval[0] > 0
+    for one, own in zip(found.evaluations, found.from_logged, strict=True):
+        assert own.value == pytest.approx(one.estimates[0].value - one.logged.value)
+        assert own.standard_error == pytest.approx(
+            np.std(one.estimates[0].terms - one.logged.terms, ddof=1) / np.sqrt(one.decisions)
+        )
+    assert found.from_logged[0].interval[0] > 0, "better than arms at random, which wrote the log"
+    assert found.from_logged[-1].covers(0.0), "uniform is what wrote it"
+    assert "uniform − the log's own policy: " in str(found)
+    assert found.as_json()["systems"][0]["difference_from_logged"]["low"] > 0
     twice = compare([fb.linucb(), fb.linucb()], log)
     same = next(gap for gap in twice.differences if gap is not None)
     assert (same.value, same.standard_error) == (0, 0), "the same choices on the same decisions"

@@ -19,9 +19,11 @@ from fedbandit.features import Features
 from fedbandit.gateway.events import Events
 from fedbandit.gateway.gateway import EventRefusal, Gateway
 from fedbandit.network.client.client import Client
+from fedbandit.network.coordinator.config import load_config
+from fedbandit.network.coordinator.host import Host
 from fedbandit.network.invitation import Agreement, Schema
-from fedbandit.network.stores import StoreError
-from tests.gateway.application import FEATURES, open_alone, tastes, visit
+from fedbandit.network.stores import MemoryStore, StoreError
+from tests.gateway.application import ACTIONS, FEATURES, open_alone, tastes, visit
 from tests.network.servers import make_host, served
 
 
@@ -290,18 +292,66 @@ def test_one_model_for_each_action(tmp_path: Path) -> None:
             gateway.close()
             gateway = opened()
         age = float(rng.random())
-        actions = [{"id": k} for k in (2, 0, 1)]
-        chosen = int(gateway.rank({"event_id": t, "actions": actions, "context": {"age": age}})["chosen"])
-        worth = tastes(age, 0.6)[chosen]
+        actions = [{"id": id} for id in ("game", "book", "film")]
+        chosen = gateway.rank({"event_id": t, "actions": actions, "context": {"age": age}})["chosen"]
+        worth = tastes(age, 0.6)[ACTIONS.index(chosen)]
         gateway.reward({"event_id": t, "reward": float(rng.random() < worth)})
         wins.append(worth)
     assert gateway.client.status()["observed"] == 400
     assert np.mean(wins[-150:]) > 0.63  # random actions earn 0.56, the best 0.78
-    kind, sentence = refusal(gateway.rank, {"actions": [{"id": "book"}], "context": {"age": 0.5}})
-    assert (kind, sentence[:27]) == ("malformed", "There is no action 'book': ")
-    assert refusal(gateway.rank, {"actions": [{"id": 3}], "context": {"age": 0.5}})[0] == "malformed"
+    kind, sentence = refusal(gateway.rank, {"actions": [{"id": "book"}, {"id": 7}], "context": {"age": 0.5}})
+    assert (kind, sentence) == (
+        "malformed", "There is no model for action '7': all 3 are taken by others (--actions).",
+    )  # fmt: skip
+    assert gateway.events.models == {"game": 0, "book": 1, "film": 2}, "an id takes a free model, and keeps it"
     gateway.close()
     log = read_decision_log(tmp_path / "log")
     assert (log.n_decisions, log.n_actions) == (400, 3)
     found = evaluate_frozen(fb.linucb(), log, greedy=True)
     assert found.estimates[1].value > 0.56
+
+
+def test_what_is_refused_takes_no_model() -> None:
+    world = fb.World(n_clients=1, dim=2, horizon=100, actions=2)
+    gateway = Gateway(Client(None, agreement=Agreement("linucb", {}, world)), Events())
+    too_long = {"actions": [{"id": "a", "features": [3, 4]}]}
+    assert refusal(gateway.rank, too_long)[0] == "malformed"
+    assert gateway.events.models == {}
+    for id in ("b", 1):
+        gateway.rank({"actions": [{"id": id, "features": [0.5, 0.5]}]})
+    assert gateway.events.models == {"b": 0, "1": 1}
+    gateway.close()
+
+
+def test_a_federation_names_its_actions(tmp_path: Path) -> None:
+    """All members mean the same by a name: one that the terms do not have is refused."""
+    config = tmp_path / "federation.toml"
+    config.write_text(
+        '[federations.shops]\nsystem = "async-linucb"\nclients = 2\ndim = 2\nhorizon = 1000\n'
+        'actions = ["book", "film", "game"]\nkeywords = {gamma_upload = 1.1}\n'
+    )
+    host = Host(load_config(config), MemoryStore())
+    with served(host) as url:
+        gateway = Gateway(Client(url, federation="shops", name="gateway"), Events())
+        with Client(url, federation="shops", name="phone") as phone:
+            for t in range(20):
+                actions = [{"id": id, "features": [0.5, 0.1 * k]} for k, id in enumerate(("film", "game"))]
+                chosen = gateway.rank({"event_id": t, "actions": actions})["chosen"]
+                gateway.reward({"event_id": t, "reward": 1.0 if chosen == "film" else 0.0})
+                arm = phone.select([[0.5, 0.1], [0.5, 0.2]], actions=["game", "book"])
+                phone.observe(0.0 if arm == 0 else 1.0, arm)
+            assert gateway.client.flush()
+            assert phone.flush()
+            with pytest.raises(FedbanditError, match="There is no action 'disc'"):
+                phone.select([0.5, 0.5], actions=["disc"])
+            sums = host.federations["shops"].federation.machine.gathered()
+            pending = gateway.client.status()["pending"] + phone.status()["pending"]
+            assert sums.n == 40 - pending
+            assert sums.b[1, 0] > 0, "films were liked"
+            assert sums.b[2, 0] == 0, "games were not, by anybody"
+        kind, sentence = refusal(gateway.rank, {"actions": [{"id": "disc", "features": [0.5, 0.5]}]})
+        assert (kind, sentence[:25]) == ("malformed", "There is no action 'disc'")
+        gateway.close()
+    config.write_text(config.read_text().replace('"game"', '"book"'))
+    with pytest.raises(FedbanditError, match=r"action_names is .* but must be the names of 3 actions, each once"):
+        load_config(config)

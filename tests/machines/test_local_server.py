@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit.machines.cluster_server import ClusterServer, ServedClusters
-from fedbandit.machines.local_server import AllServers, LocalServer, ServedUsers
+from fedbandit.machines.cluster_server import ClusterServer, ClusterServers
+from fedbandit.machines.local_server import AllServers, LocalServer, LocalServers
 from fedbandit.machines.phases import ClusterCoordinator, Renewal, Report
 from fedbandit.messages import Download, Receipt, Upload
 from fedbandit.model import RidgeModel
@@ -48,7 +48,7 @@ def world_for(horizon: int = 400) -> fb.World:
 
 def make(system: System, world: fb.World) -> Any:
     federated = isinstance(system.structure, FederatedClustering)
-    return (ServedClusters if federated else ServedUsers)(system, world, seed=1)
+    return (ClusterServers if federated else LocalServers)(system, world, seed=1)
 
 
 def play(servers: Any, start: int, stop: int) -> list[int]:
@@ -101,7 +101,7 @@ def test_a_state_of_another_size_is_refused(name: str) -> None:
 def test_no_observation_is_lost(name: str) -> None:
     world = world_for()
     servers = make(SYSTEMS[name].told(world), world)
-    assert isinstance(servers, ServedClusters)
+    assert isinstance(servers, ClusterServers)
     for stop in (1, 50, 300):
         servers = make(SYSTEMS[name].told(world), world)
         play(servers, 0, stop)

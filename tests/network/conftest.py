@@ -53,9 +53,11 @@ class PostgresServer:
             folder,
             "-c",
             "listen_addresses=",
+            "-c",
+            "wal_recycle=off",  # what was erased is not in the write-ahead log either
         ]
         self.process = subprocess.Popen(
-            [*words, "-c", "listen_addresses=", "-c", "fsync=off"],  # processes are killed here, never the machine
+            [*words, "-c", "fsync=off"],  # processes are killed here, never the machine
             user=self.user,
             cwd=folder,
             stdout=subprocess.DEVNULL,

@@ -1,11 +1,13 @@
-"""Local servers and their coordinator without a network: every frame is carried at once."""
+"""Local servers and their coordinator without a network: every frame is carried at once. What tests ask of servers."""
 
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 
+import fedbandit as fb
 from fedbandit.machines.cluster_server import ClusterServer
 from fedbandit.machines.servers_coordinator import ServersCoordinator
 from fedbandit.messages import Message, decode, encode
@@ -15,6 +17,19 @@ from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import MemoryStore
+
+
+def answer(server: fb.LocalServer, what: str, *given: Any) -> Any:
+    """What a local server answers to "select", "observe" or "status", as JSON can have it."""
+    if what == "select":
+        arm = server.select(*given)
+        return [int(arm), arm.id]
+    if what == "observe":
+        server.observe(*given)
+        return server.flush(60)
+    node = server._durable.machine
+    versions = {str(r): each.version for r, each in node.exchanges.items()}
+    return [versions, [node.phase, node.settled], server.clusters]
 
 
 class CarriedServers:

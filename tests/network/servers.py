@@ -105,6 +105,10 @@ class Coordinator:
         self.config.write_text(
             CONFIG.format(port=self.port, store=self.store).replace("[server]", f"[server]\n{self.more}")
         )
+        return self.launch()
+
+    def launch(self) -> str:
+        """Start it as it is configured; its address."""
         words = [sys.executable, "-m", "fedbandit", "serve", "--config", str(self.config), "--json"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log)

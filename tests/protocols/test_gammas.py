@@ -35,6 +35,7 @@ def test_rules_are_settled_by_the_world() -> None:
         ("messages:many", "The rule 'messages:many' needs a number: write messages:2000."),
         ("regret:0.5", "the number of 'regret' is 0.5, but must be finite and ≥ 1"),
         ("massages:2", "There is no rule for gamma_upload 'massages:2'"),
+        ("fast", "messages:20000, regret:2"),
     ):
         with pytest.raises(FedbanditError, match=sentence):
             fb.async_linucb(gamma_upload=rule)

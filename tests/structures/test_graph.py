@@ -14,7 +14,7 @@ import fedbandit as fb
 from fedbandit.engine.checkpoint import fingerprint, write_checkpoint
 from fedbandit.engine.plain import PlainLearner
 from fedbandit.engine.simulation import Simulation
-from fedbandit.machines.local_server import ServedUsers
+from fedbandit.machines.local_server import LocalServers
 from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, Uniform
 from fedbandit.protocols import Never
 from fedbandit.structures import Laplacian, WeightedGraph
@@ -41,7 +41,7 @@ def model_of(simulation: Simulation) -> GraphModel:
     """What has logdet and parameters."""
     learner = simulation.learner
     assert isinstance(learner, PlainLearner)
-    assert isinstance(learner.federation, ServedUsers)
+    assert isinstance(learner.federation, LocalServers)
     serving = learner.federation.servers[0].serving
     assert isinstance(serving, GraphModel)
     return serving

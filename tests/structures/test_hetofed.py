@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from itertools import pairwise as pairwise_of
@@ -11,8 +10,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import ncx2
@@ -27,13 +24,10 @@ from fedbandit.protocols import EventTriggered, Never, Scheduled, ServerQueue, S
 from fedbandit.protocols.queue import RULES, QueueCoordinator
 from fedbandit.sharing import Members
 from fedbandit.structures import Everyone, EvidenceClusters, HomogeneityCliques, Neighbourhoods
-from fedbandit.structures.cliques import cliques
-from fedbandit.structures.evidence_clusters import likeliest
 from fedbandit.structures.exploration import theorem_rounds
-from fedbandit.structures.homogeneity import Weighted, pairwise, weighted
 from fedbandit.sums import Sums
 from tests.oracles import naive_hetofed
-from tests.oracles.naive import Array, Log, Policy
+from tests.oracles.naive import Log, Policy
 from tests.oracles.naive_hetofed import Client, Run
 
 N, DIM, ROUNDS = 6, 3, 30
@@ -297,77 +291,6 @@ def test_dyclu_notices_changes_as_its_oracle_does(tmp_path: Path) -> None:
     assert again.result().arms.tolist() == half.result().arms.tolist()
 
 
-def released(seed: int, counts: list[int], dim: int, *, shared: bool = True) -> tuple[list[Client], Members]:
-    """Clients with so many observations each, all released, and the same as statistics."""
-    rng = np.random.default_rng(seed)
-    clients = []
-    for n in counts:
-        X = rng.standard_normal((n, dim))
-        theta = np.ones(dim) if shared else rng.standard_normal(dim)
-        clients.append(Client(list(X), list(X @ theta + 0.1 * rng.standard_normal(n)), sent=n))
-    V, b = (np.array(part) for part in zip(*(c.own(dim) for c in clients), strict=True))
-    return clients, Members(V, b, np.array(counts), np.array(counts))
-
-
-@given(st.integers(0, 10_000), st.lists(st.integers(0, 9), min_size=2, max_size=4), st.booleans())
-def test_the_statistic_is_that_of_raw_data_whatever_their_rank(seed: int, counts: list[int], shared: bool) -> None:
-    clients, members = released(seed, counts, 4, shared=shared)
-    pairs = pairwise(*weighted(members, 0.1, None))
-    for i in range(len(counts)):
-        for j in range(i):
-            s, df = naive_hetofed.statistic(clients[i], clients[j], 0.1, 4)
-            assert pairs.df[i, j] == pairs.df[j, i] == df
-            assert pairs.s[i, j] == pytest.approx(s, rel=1e-6, abs=1e-5)
-
-
-def test_a_rounding_error_does_not_pass_for_a_degree_of_freedom() -> None:
-    """Of clients with fewer observations than dimensions, in general position."""
-    counts = np.random.default_rng(1).integers(0, 30, 150)
-    _, members = released(1, counts.tolist(), 25)
-    rank = np.minimum(counts, 25)
-    expected = rank[:, None] + rank - np.minimum(counts[:, None] + counts, 25)
-    np.fill_diagonal(expected, 0)
-    np.testing.assert_array_equal(pairwise(*weighted(members, 0.1, None)).df, expected)
-
-
-@given(
-    st.integers(0, 10_000),
-    st.lists(st.integers(0, 6), min_size=1, max_size=6),
-    st.sampled_from([-3.0, 0.0, 6.0]),
-    st.sampled_from([3, 15]),
-)
-def test_the_likeliest_partition_is_that_of_raw_data(seed: int, counts: list[int], odds: float, dim: int) -> None:
-    clients, members = released(seed, counts, dim, shared=seed % 2 == 0)
-    data = weighted(members, 0.1, None)
-    expected = naive_hetofed.likeliest(clients, 0.1, dim, odds)
-    assert likeliest(Weighted(data.A, data.c), odds) == expected
-
-
-@given(st.integers(1, 9), st.floats(0, 1), st.integers(0, 10_000))
-def test_cliques_are_all_maximal_ones(n: int, density: float, seed: int) -> None:
-    edges = np.triu(np.random.default_rng(seed).random((n, n)) < density, 1)
-    listed = {(int(i), int(j)) for i, j in np.argwhere(edges)}
-    edges = edges | edges.T
-    every = naive_hetofed.maximal_cliques(listed, n)
-    assert cliques(edges) == every
-    cover = cliques(edges, most=0)
-    assert set().union(*cover) == set(range(n))
-    assert all(clique in every for clique in cover)
-    assert len(cover) <= n
-
-
-def test_cliques_of_two_thousand_clients_do_not_blow_up() -> None:
-    rng = np.random.default_rng(0)
-    label = rng.integers(0, 20, size=2000)
-    assert len(cliques(label[:, None] == label)) == 20
-    almost = np.ones((2000, 2000), dtype=bool)
-    almost[np.arange(0, 2000, 2), np.arange(1, 2000, 2)] = False  # 2^1000 maximal cliques
-    almost &= almost.T
-    cover = cliques(almost)
-    assert len(cover) == 2
-    assert all(len(clique) == 1000 for clique in cover)
-
-
 def small_world(**options: Any) -> fb.environments.Clustered:
     return fb.environments.clustered(
         n_clients=8, dim=4, n_arms=6, n_clusters=2, gap=0.9, contexts="sphere", rounds="all", **options
@@ -415,7 +338,7 @@ def test_machines_agree_where_everybody_acts(name: str) -> None:
 
 
 def test_a_client_asks_once_and_again_only_when_its_growth_has_doubled() -> None:
-    system = fb.System(UCB(), ServerQueue(threshold=1.0), HomogeneityCliques())
+    system = fb.System(UCB(), ServerQueue(threshold=1.0), HomogeneityCliques(recluster=2.0))
     client = ClientMachine(0, system, fb.World(3, 2, 1000, per_round=3))
     asked = []
     for _ in range(40):
@@ -433,7 +356,7 @@ def test_a_client_asks_once_and_again_only_when_its_growth_has_doubled() -> None
 
 def test_the_server_refuses_what_nobody_asked_for_and_applies_a_retry_once() -> None:
     world = fb.World(3, 2, 1000, per_round=3)
-    system = fb.System(UCB(), ServerQueue(threshold=0.0), HomogeneityCliques())
+    system = fb.System(UCB(), ServerQueue(threshold=0.0), HomogeneityCliques(recluster=1e9))
     server, clients = system.told(world).coordinator(world), [ClientMachine(i, system, world) for i in range(3)]
     assert isinstance(server, QueueCoordinator)
     (request,) = clients[0].observe(clients[0].select([[1.0, 0.0]]).number, 1.0)
@@ -458,122 +381,6 @@ def test_the_server_refuses_what_nobody_asked_for_and_applies_a_retry_once() -> 
         server.receive(Request(9))
 
 
-# ------------------------------------------------------------------------------------------------------- privacy
-
-
-PRIVATE = (fb.hetofedbandit_async, fb.clustered_linucb)
-
-
-@pytest.mark.parametrize("make", PRIVATE)
-def test_private_clusters_are_sound_and_machines_agree(make: Callable[..., fb.System]) -> None:
-    env, system = small_world(), make(privacy=fb.privacy.PrivateStatistics(epsilon=4.0))
-    fast, plain = (fb.simulate(system, env, 100, 1, engine=engine) for engine in ("fast", "plain"))
-    assert fast.guarantee.basis == "proven"
-    assert fast.guarantee.epsilon == 4.0
-    assert np.array_equal(fast.arms, plain.arms)
-
-
-@pytest.mark.parametrize("make", PRIVATE)
-def test_without_noise_private_clusters_are_the_same(make: Callable[..., fb.System]) -> None:
-    """ε = ∞ changes nothing but what triggers may read."""
-    env = small_world()
-    silent = make(privacy=fb.privacy.PrivateStatistics(epsilon=math.inf, reward_bound=10.0))  # nothing is clipped
-    plain = dataclasses.replace(silent, privacy=fb.privacy.NoPrivacy())
-    assert np.array_equal(fb.simulate(silent, env, 100, 1).arms, fb.simulate(plain, env, 100, 1).arms)
-
-
-@pytest.mark.parametrize("make", [*PRIVATE, fb.feducb])
-def test_when_and_what_private_clients_send_tells_no_raw_number(make: Callable[..., fb.System]) -> None:
-    """With other data, uploads come at the same times, and measure what is known by counts alone."""
-    system = make() if make is fb.feducb else make(privacy=fb.privacy.PrivateStatistics(epsilon=4.0))
-    assert system.counts_only
-    curves = [fb.simulate(system, small_world(noise=noise), 100, 1) for noise in (0.1, 0.5)]
-    assert not np.array_equal(curves[0].reward, curves[1].reward)
-    first, second = (result.communication.upload_curve for result in curves)
-    assert np.array_equal(first, second)
-
-
-@pytest.mark.parametrize("make", PRIVATE)
-def test_local_privacy_of_rewards(make: Callable[..., fb.System]) -> None:
-    result = fb.simulate(make(privacy=fb.privacy.NoisyRewards(8.0, -1.0, 1.0)), small_world(), 300, 0)
-    assert result.guarantee.protects == "rewards"
-    assert result.regret[-1] < fb.simulate(fb.uniform(), small_world(), 300, 0).regret[-1] / 2
-
-
-def test_the_test_knows_the_noise() -> None:
-    """Noise that is accounted for does not tear like clients apart; unaccounted for, it would."""
-    rng = np.random.default_rng(0)
-    n, dim, count, std = 6, 4, 400, 5.0
-
-    class Known:
-        weighed = with_own = False
-
-        def repair(self, V: Array, releases: Any, ridge: float) -> Any:
-            raise NotImplementedError
-
-        def variance(self, member: int, releases: int) -> float:
-            raise NotImplementedError
-
-        def known(self, variance: float) -> Any:
-            raise NotImplementedError
-
-        def deviations(self, released: Any) -> Array:
-            return np.where(released > 0, std * math.sqrt(6), 0.0)
-
-    _, members = released(0, [count] * n, dim)
-    noise = std * rng.standard_normal((n, dim, dim))
-    noisy = Members(members.V + (noise + noise.transpose(0, 2, 1)) / math.sqrt(2),
-                    members.b + 2 * std * rng.standard_normal((n, dim)), members.n, members.n)  # fmt: skip
-    structure = HomogeneityCliques().sharing(fb.World(n, dim, 1000), 0.1)
-    assert structure.edges(weighted(noisy, 0.1, Known())).all()
-    assert not structure.edges(weighted(noisy, 0.1, None)).all()
-
-
-# ------------------------------------------------------------------------------------------------------ bad input
-
-
-@pytest.mark.parametrize(
-    ("keywords", "words"),
-    [
-        ({"n_clusters": 9}, "n_clusters is 9, but must be at most n_clients = 8, since every cluster has a user."),
-        ({"n_clusters": 0}, "n_clusters is 0"),
-        ({"n_servers": 9}, "every server has a user"),
-        ({"gap": -1.0}, "gap is -1.0"),
-        ({"gap": 3.0}, "at most 2, the largest distance between centres"),
-        ({"gap": 1.2, "n_clusters": 8, "dim": 2}, "were not found"),
-        ({"spread": math.nan}, "spread is nan"),
-        ({"sizes": (4, 3)}, "sum to n_clients = 8"),
-        ({"sizes": (8, 0)}, "a size is 0"),
-        ({"sizes": (8,)}, "2 whole numbers"),
-        ({"sizes": "big"}, "sizes is 'big'"),
-    ],
-)
-def test_bad_worlds_are_refused(keywords: dict[str, Any], words: str) -> None:
-    options: dict[str, Any] = {"n_clients": 8, "dim": 4, "n_arms": 6, "n_clusters": 2, "gap": 0.9, **keywords}
-    with pytest.raises(fb.FedbanditError, match=words):
-        fb.environments.clustered(**options).open(0)
-
-
-@pytest.mark.parametrize("rewards", ["gaussian", "bernoulli"])
-@pytest.mark.parametrize("sizes", [None, "random", (1, 7, 4)])
-def test_clustered_parameters_keep_their_distances(rewards: Any, sizes: Any) -> None:
-    env = fb.environments.clustered(
-        n_clients=12, dim=6, n_arms=4, n_clusters=3, gap=0.5, spread=0.05, sizes=sizes, rewards=rewards, n_servers=5
-    )
-    theta, taste = env.draw_parameters(np.random.default_rng(1))
-    theta, label = theta[taste], env.partition
-    apart = np.linalg.norm(theta[:, None] - theta, axis=2)
-    same = label[:, None] == label
-    assert apart[~same].min() >= 0.5
-    assert 0 < apart[same & ~np.eye(12, dtype=bool)].max() <= 0.1
-    assert np.linalg.norm(theta, axis=1).max() <= 1 + 1e-12
-    assert np.bincount(label).min() >= 1
-    assert sizes in (None, "random") or np.bincount(label).tolist() == list(sizes)
-    assert set(env.server_of.tolist()) == set(range(5))
-    means = env.open(0).block(0, 50).means
-    assert rewards == "gaussian" or (means.min() >= 0 and means.max() <= 1)
-
-
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -596,13 +403,15 @@ def test_clustered_parameters_keep_their_distances(rewards: Any, sizes: Any) -> 
         (lambda: fb.System(protocol=Scheduled(), structure=Neighbourhoods()), "is refused"),
         (lambda: fb.System(protocol=Never(), structure=HomogeneityCliques()), "found by a coordinator"),
         (
-            lambda: fb.System(UCB(), ServerQueue(), HomogeneityCliques(), fb.privacy.PrivateStatistics()),
+            lambda: fb.System(UCB(), ServerQueue(), HomogeneityCliques(5), fb.privacy.PrivateStatistics()),
             "reads raw data",
         ),
         (
-            lambda: fb.System(UCB(), EventTriggered(), EvidenceClusters(), fb.privacy.PrivateStatistics()),
+            lambda: fb.System(UCB(), EventTriggered(), EvidenceClusters(recluster=2.0), fb.privacy.PrivateStatistics()),
             "reads raw data",
         ),
+        (lambda: fb.System(UCB(), EventTriggered(), EvidenceClusters()), "EventTriggered is refused: nobody says when"),
+        (lambda: fb.System(UCB(), ServerQueue(), HomogeneityCliques()), "use recluster=1.3"),
     ],
 )  # fmt: skip
 def test_bad_systems_are_refused(make: Callable[[], object], words: str) -> None:

@@ -39,11 +39,11 @@ class CorpusClient:
         """The connection is gone."""
         self.conversation = None
 
-    def select(self, label: str, arms: Any) -> int:
-        """Choose an arm."""
-        choice = self.durable.select(arms)
+    def select(self, label: str, arms: Any, explore: float = 0.0) -> tuple[int, float]:
+        """Choose an arm; and how probable that was."""
+        choice = self.durable.select(arms, explore)
         self.numbers[label] = choice.number
-        return choice.arm
+        return choice.arm, choice.propensity
 
     def observe(self, label: str, reward: Any) -> list[str]:
         """Learn a reward: what is sent."""
@@ -64,14 +64,14 @@ class CorpusClient:
         self.conversation.take(bytes.fromhex(message))
         return self._sends()
 
-    def refusal(self, text: str) -> tuple[str, bool]:
-        """Take a text: its kind, and whether trying again may help. The connection has ended."""
+    def refusal(self, text: str) -> tuple[str, bool, str]:
+        """Take a text: its kind, whether trying again may help, and where if that is said. The connection is over."""
         assert self.conversation is not None
         try:
             self.conversation.take(text)
         except Refused as refused:
             self.conversation = None
-            return refused.kind, refused.transient
+            return refused.kind, refused.transient, refused.owner
         raise FedbanditError("A text was not taken as a refusal.")
 
     def status(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class CorpusClient:
             "uploads": machine.sequence,
             "unacknowledged": len(machine.outbox),
             "version": machine.version,
-            "theta": machine.model.theta.tolist(),
+            "theta": machine.model.theta.ravel().tolist(),
         }
 
     def _sends(self) -> list[str]:

@@ -7,6 +7,7 @@ first one is given and does is noted. Numbers are short decimals, so that files 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from fedbandit.errors import FedbanditError
 from fedbandit.messages import (
     Collect,
     Download,
+    FromServer,
     Join,
     Message,
     Recall,
@@ -23,6 +25,7 @@ from fedbandit.messages import (
     Request,
     Restate,
     Threshold,
+    ToServer,
     Upload,
     decode,
     encode,
@@ -36,7 +39,7 @@ from fedbandit.network.refusal import Refusal
 from fedbandit.network.resolved import invitation
 from fedbandit.network.stores import MemoryStore
 from fedbandit.streams import Draw, policy_key
-from fedbandit.sums import FactoredSums, Slack, Sums, factored
+from fedbandit.sums import BlockSums, FactoredSums, Slack, Sums, factored
 from tests.vectors.client import CorpusClient
 from tests.vectors.run import FOLDER, _do, fields_of
 
@@ -55,7 +58,7 @@ class Life:
             self.federation.invite(f"client-{i}", 0.0)
         self.client = CorpusClient(self.invitation)
         self.other = DurableClient(MemoryStore(), agreement, 1, iter(range(11, 99)).__next__)
-        self.dim = agreement.world.dim
+        self.dim, self.actions = agreement.world.dim, agreement.world.actions
         self.rng = np.random.default_rng(sum(map(ord, name)))
         self.events: list[dict[str, Any]] = []
         self.choices = self.openings = 0
@@ -92,12 +95,12 @@ class Life:
         self.do("connect")
         self.pump()
 
-    def select(self, arms: Any = None) -> tuple[str, Any, int]:
+    def select(self, arms: Any = None, **more: Any) -> tuple[str, Any, int]:
         """A choice: its label, its arms, and which was chosen."""
         X = self._arms() if arms is None else arms
         self.choices += 1
         label = f"c{self.choices}"
-        return label, X, int(self.do("select", **{"as": label}, arms=X)["arm"])
+        return label, X, int(self.do("select", **{"as": label}, arms=X, **more)["arm"])
 
     def observe(self, label: str, reward: float) -> None:
         """A reward."""
@@ -138,10 +141,17 @@ class Life:
     def _arms(self, count: int = 4) -> Any:
         X = self.rng.uniform(-1, 1, (count, self.dim))
         X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0) * 1.01
-        return X.round(3).tolist()
+        rows: list[list[float]] = X.round(3).tolist()
+        if self.actions:  # a row is (action, features)
+            return [
+                [a, *row] for a, row in zip(self.rng.integers(self.actions, size=count).tolist(), rows, strict=True)
+            ]
+        return rows
 
     def _reward(self, x: Any) -> float:
         theta = np.resize(THETA, self.dim)
+        if self.actions:
+            x, theta = x[1:], np.roll(theta, int(x[0]))
         return float(np.clip(np.dot(x, theta) + self.rng.normal(0, 0.05), -1, 1))
 
     def _other_acts(self) -> None:
@@ -172,9 +182,10 @@ class Life:
                 self._talk()
 
 
-def agreed(system: str, dim: int = 3, **keywords: Any) -> Agreement:
+def agreed(system: str, dim: int = 3, *, actions: int = 0, **keywords: Any) -> Agreement:
     """A federation of two."""
-    return Agreement(system, keywords, fb.World(n_clients=2, dim=dim, horizon=400), seed=7, reward_bound=1.0)
+    world = fb.World(n_clients=2, dim=dim, horizon=400, actions=actions)
+    return Agreement(system, keywords, world, seed=7, reward_bound=1.0)
 
 
 def asynchronous() -> None:
@@ -242,18 +253,79 @@ def queue() -> None:
 
 
 def two_parts() -> None:
-    """A shared and a personal part."""
-    life = Life(
-        "two-part",
-        "A model in two parts: the first two entries of a context are shared, the others are the client's own.",
-        agreed("async-linucb-am", dim=4, d_global=2, gamma_upload=1.5, gamma_download=1.5),
-        exact=False,
-    )
+    """A shared and a personal part, with each policy."""
+    for policy in ("ucb", "lints", "linphe", "igw"):
+        life = Life(
+            "two-part" if policy == "ucb" else f"two-part-{policy}",
+            "A model in two parts: the first two entries of a context are shared, the others are the client's own.",
+            agreed("async-linucb-am", dim=4, d_global=2, gamma_upload=1.5, gamma_download=1.5, policy=policy),
+            exact=False,
+        )
+        life.open()
+        life.connect()
+        life.act(18)
+        life.check()
+        life.write()
+
+
+def per_action() -> None:
+    """One model for each action, with each policy; one life has a crash and a coordinator that was restored."""
+    for policy in ("ucb", "lints", "linphe", "igw"):
+        life = Life(
+            f"actions-{policy}",
+            "Each of five actions has a model of its own: an arm is the number of its action, and features.",
+            agreed("async-linucb", dim=2, actions=5, gamma_upload=1.5, gamma_download=1.5, policy=policy),
+        )
+        life.open()
+        life.connect()
+        life.act(10)
+        for arms in ([[5, 0.1, 0.1]], [[0.5, 0.1, 0.1]], [[-1, 0.1, 0.1]], [[0.1, 0.1]], [[0, 1.0, 1.0]]):
+            life.do("select", **{"as": "bad"}, arms=arms)
+        life.check()
+        life.do("flush")
+        life.open()  # after a crash
+        life.connect()
+        life.act(8)
+        life.check()
+        if policy == "ucb":
+            life.reaches = False
+            life.do("receive", message=encode(Recall(0, 0)).hex())
+            blocks = Sums(np.zeros((4, 2, 2)), np.zeros((4, 2)), 0)
+            life.do("receive", message=encode(Download(0, 99, 0, blocks, actions=4)).hex())  # of other actions
+            life.check()
+        life.write()
+
+
+def per_action_synchronous() -> None:
+    """Calls to which there is nothing to say: uploads without blocks."""
+    what = "A synchronous federation with a model for each action: uploads of no block at all."
+    life = Life("actions-sync", what, agreed("sync-linucb", dim=2, actions=5, threshold=0.4))
     life.open()
     life.connect()
-    life.act(18)
+    life.act(8)
+    life.reaches = False
+    for epoch in (50, 51):
+        life.do("receive", message=encode(Collect(0, epoch)).hex())
+        life.do("receive", message=encode(Receipt(0, life.client.status()["uploads"])).hex())
     life.check()
     life.write()
+
+
+def exploring() -> None:
+    """Now and then any arm, with a probability that is known."""
+    for policy in ("ucb", "igw"):
+        life = Life(f"explore-{policy}", "Choices with exploration, and how probable they were.",
+                    agreed("async-linucb", gamma_upload=1.5, policy=policy))  # fmt: skip
+        life.open()
+        life.connect()
+        for explore in (0.0, 0.5, 1.0, *[0.3] * 12):
+            label, X, arm = life.select(explore=explore)
+            life.observe(label, life._reward(X[arm]))
+            life.pump()
+        for explore in (-0.1, 1.5):
+            life.do("select", **{"as": "bad"}, arms=life._arms(), explore=explore)
+        life.check()
+        life.write()
 
 
 def restarts() -> None:
@@ -406,6 +478,10 @@ def refusals() -> None:
     ):
         life.do("refusal", text=json.dumps({"error": sentence, "kind": kind}))
         life.connect()
+    for owner in ({}, {"owner": "https://other:8765"}):
+        elsewhere = {"error": "Another coordinator owns it.", "kind": "elsewhere", **owner}
+        life.do("refusal", text=json.dumps(elsewhere))
+        life.connect()
     for message in ("00", encode(Receipt(0, 1)).hex()[:-2], "4642090300", encode(Collect(1, 1)).hex()):
         life.do("receive", message=message)
     life.check()
@@ -418,7 +494,6 @@ def factors() -> None:
     few = factored(Sums(X.T @ X, X.T @ np.array([0.5, -0.25]), 2))
     assert isinstance(few, FactoredSums)
     known = [Upload(3, 5, few, 0.5), Upload(0, 1, FactoredSums(few.L[:, :1], few.c[:1], 1), -1e300)]
-    entries = [{"kind": "Upload", "fields": fields_of(decode(encode(m))), "hex": encode(m).hex()} for m in known]
     data = encode(known[0])
     nan = np.array([np.nan]).tobytes()
     refused = [
@@ -429,9 +504,71 @@ def factors() -> None:
         ("a factor that is none", data[:48] + nan + data[56:]),
         ("a download as a factor", data[:3] + b"\x84" + data[4:]),
     ]
-    bad = [{"why": why, "hex": wrong.hex()} for why, wrong in refused]
     what = "Uploads as factors, V = LLᵀ and b = Lc, and bytes that are none."
-    _write("factors", {"kind": "messages", "what": what, "needs": ["factors"], "messages": entries, "refused": bad})
+    _write_messages("factors", what, ["factors"], known, refused)
+
+
+def blocks() -> None:
+    """Statistics in blocks."""
+    V = np.array([[[1.5, 0.25], [0.25, 2.0]], [[0.5, 0.0], [0.0, 0.25]]])
+    some = BlockSums(V, np.array([[0.5, -1.0], [0.25, 0.125]]), 3, np.array([1, 4]))
+    none = BlockSums(V[:0], some.b[:0], 0, some.actions[:0])
+    known = [
+        Upload(3, 5, some, 0.75, 6),
+        Upload(0, 1, none, 0.0, 6),
+        Download(3, 18, 5, some, actions=6),
+        Restate(3, 5, 4, some, 0.5, 6),
+    ]
+    data = encode(known[0])
+    nan = np.array([np.nan]).tobytes()
+    refused = [
+        ("cut short", data[:-1]),
+        ("too long", data + b"\0"),
+        ("no blocks", data[:48]),
+        ("more blocks than there are", data[:52] + b"\x03" + data[53:]),
+        ("actions that do not ascend", data[:64] + b"\x01" + data[65:]),
+        ("an action beyond the last", data[:64] + b"\x06" + data[65:]),
+        ("statistics that are none", data[:72] + nan + data[80:]),
+        ("no blocks, of more features than anybody has", encode(known[1])[:6] + b"\xff" + encode(known[1])[7:]),
+        ("a receipt in blocks", data[:3] + b"\x23" + data[4:]),
+    ]
+    _write_messages(
+        "blocks", "Statistics of some actions, each with a model of its own.", ["per-action"], known, refused
+    )
+
+
+def servers() -> None:
+    """What local servers say."""
+    sums = Sums(np.array([[1.5, 0.25], [0.25, 2.0]]), np.array([0.5, -1.0]), 3)
+    known = [
+        FromServer(1, 7, 2, (Upload(4, 7, sums, 0.5),)),
+        FromServer(1, 8, 3, (Upload(4, 0, sums, 0.5), Upload(6, 0, sums, 0.25)), report=True),
+        FromServer(1, 0, 2, (Join(4, 17), Join(6), Request(4, 12.5))),
+        ToServer(1, 2, (Download(4, 18, 7, sums), Threshold(6, 0.75))),
+        ToServer(1, 3, (), renewal=True),
+        ToServer(1, 4, (Collect(4, 4), Collect(6, 4))),
+    ]
+    data, other = encode(known[0]), encode(known[3])
+    refused = [
+        ("cut short", data[:-1]),
+        ("too long", data + b"\0"),
+        ("a part that is longer than it is", data[:40] + b"\xff" + data[41:]),
+        ("a download from a server", data[:47] + b"\x04" + data[48:]),
+        ("an upload to a server", other[:47] + b"\x02" + other[48:]),
+    ]
+    _write_messages(
+        "servers", "Messages of local servers: those of their models inside.", ["local-server"], known, refused
+    )
+
+
+def _write_messages(
+    name: str, what: str, needs: list[str], known: Sequence[Message], refused: list[tuple[str, bytes]]
+) -> None:
+    entries = [
+        {"kind": type(m).__name__, "fields": fields_of(decode(encode(m))), "hex": encode(m).hex()} for m in known
+    ]
+    bad = [{"why": why, "hex": data.hex()} for why, data in refused]
+    _write(name, {"kind": "messages", "what": what, "needs": needs, "messages": entries, "refused": bad})
 
 
 def messages() -> None:
@@ -450,9 +587,6 @@ def messages() -> None:
         Recall(3, 4),
         Restate(3, 5, 4, sums, 0.5),
     ]
-    entries = [
-        {"kind": type(m).__name__, "fields": fields_of(decode(encode(m))), "hex": encode(m).hex()} for m in known
-    ]
     upload = encode(known[1])
     nan = np.array([np.nan]).tobytes()
     refused = [
@@ -466,9 +600,7 @@ def messages() -> None:
         ("statistics that are none", upload[:56] + nan + upload[64:]),
         ("nothing", b""),
     ]
-    bad = [{"why": why, "hex": data.hex()} for why, data in refused]
-    what = "Messages as bytes, and bytes that are none."
-    _write("messages", {"kind": "messages", "what": what, "needs": [], "messages": entries, "refused": bad})
+    _write_messages("messages", "Messages as bytes, and bytes that are none.", [], known, refused)
     chain, uploads = 0, []
     for k in range(1, 4):
         data = encode(Upload(3, k, Sums(sums.V * k, sums.b * k, k), 0.5 * k))
@@ -534,9 +666,7 @@ def _write(name: str, case: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    for make in (asynchronous, counting, synchronous, queue, two_parts, restarts, downloads, recalled, ties, refusals):
+    for make in (asynchronous, counting, synchronous, queue, two_parts, per_action, per_action_synchronous, exploring,
+                 restarts, downloads, recalled, ties, refusals, messages, factors, blocks, servers, draws,
+                 encodings):  # fmt: skip
         make()
-    messages()
-    factors()
-    draws()
-    encodings()

@@ -14,9 +14,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from fedbandit.encoded_sums import in_blocks
 from fedbandit.errors import FedbanditError
 from fedbandit.features import Features
-from fedbandit.messages import decode, encode
+from fedbandit.messages import Upload, decode, encode
 from fedbandit.network.envelope import extend, unseal
 from fedbandit.streams import Draw
 from tests.vectors.client import CANNOT, CorpusClient
@@ -30,12 +31,12 @@ class Client(Protocol):
     def open(self, incarnation: str, nonce: str) -> None: ...
     def connect(self) -> list[str]: ...
     def disconnect(self) -> None: ...
-    def select(self, label: str, arms: Any) -> int: ...
+    def select(self, label: str, arms: Any, explore: float = 0.0) -> tuple[int, float]: ...
     def observe(self, label: str, reward: Any) -> list[str]: ...
     def forget(self, label: str) -> None: ...
     def flush(self) -> None: ...
     def receive(self, message: str) -> list[str]: ...
-    def refusal(self, text: str) -> tuple[str, bool]: ...
+    def refusal(self, text: str) -> tuple[str, bool, str]: ...
     def status(self) -> dict[str, Any]: ...
 
 
@@ -82,8 +83,8 @@ def _run_life(case: dict[str, Any], make: Callable[[dict[str, Any]], Client]) ->
         for name, value in found.items():
             if name == "sends":
                 chain.check(what, value, event["sends"], exact=case["exact"])
-            elif name == "theta":
-                np.testing.assert_allclose(value, event["theta"], rtol=1e-9, atol=1e-12, err_msg=what)
+            elif name in ("theta", "propensity"):
+                np.testing.assert_allclose(value, event[name], rtol=1e-9, atol=1e-12, err_msg=what)
             else:
                 assert value == event[name], f"{what}: {name} is {value}, expected {event[name]}"
 
@@ -97,7 +98,8 @@ def _do(client: Client, event: dict[str, Any]) -> dict[str, Any]:
         case "disconnect":
             client.disconnect()
         case "select":
-            return {"arm": client.select(event["as"], event["arms"])}
+            arm, propensity = client.select(event["as"], event["arms"], event.get("explore", 0.0))
+            return {"arm": arm, "propensity": propensity} if "explore" in event else {"arm": arm}
         case "observe":
             return {"sends": client.observe(event["of"], event["reward"])}
         case "forget":
@@ -107,8 +109,8 @@ def _do(client: Client, event: dict[str, Any]) -> dict[str, Any]:
         case "receive":
             return {"sends": client.receive(event["message"])}
         case "refusal":
-            kind, transient = client.refusal(event["text"])
-            return {"kind": kind, "transient": transient}
+            kind, transient, owner = client.refusal(event["text"])
+            return {"kind": kind, "transient": transient, **({"owner": owner} if owner else {})}
         case "check":
             found = client.status()
             return {name: found[name] for name in event if name != "do"}
@@ -139,7 +141,7 @@ class _Chain:
                 np.frombuffer(mine, "<f8", offset=32), np.frombuffer(data, "<f8", offset=32), rtol=1e-9, atol=1e-9
             )
             sequence = int.from_bytes(mine[16:24], "little")
-            if mine[3] == 2:  # an upload stands on the chain of those before it
+            if message.kind == Upload.kind:  # an upload stands on the chain of those before it
                 assert ours.chain == self.after[sequence - 1], f"{what}: the chain differs"
                 digest = hashlib.sha256(ours.chain.to_bytes(16, "little") + mine).digest()[:16]
                 self.after[sequence] = int.from_bytes(digest, "little")
@@ -168,8 +170,15 @@ def fields_of(message: Any) -> dict[str, Any]:
         value = getattr(message, name)
         if name == "sums":
             V, b, n = value
-            found |= {"n": n, "b": b.tolist(), "V": V[np.tril_indices(len(b))].tolist()}
-        elif (name, value) not in (("actions", 0), ("round", None)):  # of federations that need these capabilities
+            rows, columns = np.tril_indices(b.shape[-1] if b.size else 0)
+            if b.ndim == 2:  # in blocks, of the actions that are not zero
+                given = in_blocks(value)
+                found |= {"length": b.shape[-1], "of": message.actions, "blocks": given.actions.tolist()}
+                V, b = given.V, given.b
+            found |= {"n": n, "b": b.tolist(), "V": V[..., rows, columns].tolist()}
+        elif name == "messages":  # of a local server's models
+            found[name] = [{"kind": type(inner).__name__, "fields": fields_of(inner)} for inner in value]
+        elif name != "actions" and (name, value) != ("round", None):  # of federations that need these capabilities
             found[name] = list(value) if isinstance(value, tuple) else value
     return found
 

@@ -40,10 +40,20 @@ def test_the_corpus_has_what_it_should() -> None:
     taken = {
         bytes.fromhex(event["message"])[3] for event in events if event["do"] == "receive" and len(event["message"]) > 8
     }
-    assert sent == {1, 2, 5, 21}
-    assert taken >= {3, 4, 6, 9, 20}
+    assert sent == {1, 2, 5, 21, 34, 53}
+    assert taken >= {3, 4, 6, 9, 20, 36}
     needed = {need for path in LIVES for need in read(path)["needs"]}
-    assert needed >= {"ridge", "two-part", "growth", "timed-growth", "count-growth", "upload", "request", "exploring"}
+    assert needed >= {
+        "ridge",
+        "two-part",
+        "per-action",
+        "growth",
+        "timed-growth",
+        "count-growth",
+        "upload",
+        "request",
+        "exploring",
+    }
     assert needed >= {"ucb", "greedy", "lints", "linphe", "igw", "uniform"}
     assert sum(bool(event.get("refused")) for event in events) > 15
 
@@ -77,6 +87,11 @@ def test_sabotage(path: Path) -> None:
     wrong = copy.deepcopy(case)
     wrong["events"][checks[-1]]["theta"][0] += 1e-6
     broken.append(wrong)
+    for name, changed in (("propensity", 0.123), ("owner", "https://nobody")):
+        for k in [k for k, event in enumerate(case["events"]) if name in event][-1:]:
+            wrong = copy.deepcopy(case)
+            wrong["events"][k][name] = changed
+            broken.append(wrong)
     if any(event.get("refused") for event in case["events"]):
         wrong = copy.deepcopy(case)
         next(event for event in wrong["events"] if event.get("refused"))["refused"] = False
@@ -96,7 +111,9 @@ def changed_digits(text: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "rows", "cells"), [("messages", "messages", ["hex"]), ("chain", "uploads", ["upload", "chain"])]
+    ("name", "rows", "cells"),
+    [(name, "messages", ["hex"]) for name in ("messages", "blocks", "servers")]
+    + [("chain", "uploads", ["upload", "chain"])],
 )
 def test_sabotage_of_bytes(name: str, rows: str, cells: list[str]) -> None:
     """Every digit of every message, upload and chain."""

@@ -1,11 +1,11 @@
 /** The client for browsers: IndexedDB, WebSocket, fetch. */
 import { Client } from "./client.js";
 import { refusalOf } from "./durable.js";
-import { FedbanditError } from "./errors.js";
-import { type Address, type Handlers, headersOf, invitationPath, type Platform, type Socket, streamPath } from "./platform.js";
+import { FedbanditError, Refused } from "./errors.js";
+import { Address, type Handlers, type Options as Common, type Platform, type Socket } from "./platform.js";
 import { MemoryStore, type Store } from "./store.js";
 
-export interface Options extends Address {
+export interface Options extends Common {
   /** The name of the database that keeps the state; without one it is gone with the page. */
   state?: string;
 }
@@ -21,12 +21,16 @@ export async function open(options: Options): Promise<Client> {
 }
 
 class Browser implements Platform {
-  constructor(private readonly address: Address) {}
+  readonly address: Address;
+
+  constructor(private readonly options: Options) {
+    this.address = new Address(options);
+  }
 
   async invitation(): Promise<unknown> {
     let answer: Response;
     try {
-      answer = await fetch(invitationPath(this.address), { headers: headersOf(this.address) });
+      answer = await fetch(this.address.invitation, { headers: this.address.headers });
     } catch {
       throw new FedbanditError(`There is no answer from ${this.address.url}; the very first start needs the coordinator.`);
     }
@@ -36,13 +40,21 @@ class Browser implements Platform {
   }
 
   connect(handlers: Handlers): Socket {
-    const { token, name } = this.address;
+    const { token, name } = this.options;
     const who = token !== undefined ? `fedbandit.token.${token.trim()}` : `fedbandit.name.${base64url(name ?? "")}`;
-    const socket = new WebSocket(streamPath(this.address), ["fedbandit.v1", who]);
+    const socket = new WebSocket(this.address.stream, ["fedbandit.v1", who]);
     socket.binaryType = "arraybuffer";
-    socket.onopen = () => handlers.opened();
+    let answered = false;
+    socket.onopen = () => {
+      answered = true;
+      handlers.opened();
+    };
     socket.onmessage = ({ data }) => handlers.received(typeof data === "string" ? data : new Uint8Array(data as ArrayBuffer));
-    socket.onclose = ({ reason }) => handlers.ended(reason);
+    socket.onclose = async ({ reason }) => {
+      // A page is not told why a handshake failed; a request is. The owner of the federation may be another coordinator.
+      if (!answered) await this.invitation().catch((error) => error instanceof Refused && handlers.refused(error));
+      handlers.ended(reason);
+    };
     return {
       send: (frame) => socket.readyState === WebSocket.OPEN && socket.send(frame as Uint8Array<ArrayBuffer>),
       close: () => socket.close(),

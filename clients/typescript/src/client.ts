@@ -9,7 +9,7 @@ import { DurableClient, refusalOf } from "./durable.js";
 import { FedbanditError, Refused, require } from "./errors.js";
 import { Features } from "./features.js";
 import type { Choice } from "./machine.js";
-import { entropy, type Platform, type Socket } from "./platform.js";
+import { entropy, invited, type Platform, type Socket } from "./platform.js";
 import type { Store } from "./store.js";
 import type { Terms } from "./terms.js";
 
@@ -30,11 +30,19 @@ export interface Status {
   problem: string | null;
 }
 
+export interface SelectOptions {
+  /** Where each action has a θ of its own: the arms' actions, by number or by name. */
+  actions?: (number | string)[];
+  /** With this probability any arm is chosen instead, all equally likely: a log then tells about other policies. */
+  explore?: number;
+}
+
 export class Client {
   /** A sentence if a person has to do something; being offline is well. */
   problem: string | null = null;
   private socket: Socket | null = null;
   private pause = FIRST_PAUSE;
+  private tried = 0; // coordinators, since the last pause
   private closed = false;
   private working: Promise<void> = Promise.resolve(); // one thing after the other
   private timers = new Map<string, ReturnType<typeof setTimeout>>();
@@ -47,7 +55,7 @@ export class Client {
 
   /** Open the store; only the very first time the coordinator has to be reached. */
   static async start(platform: Platform, store: Store): Promise<Client> {
-    const durable = await DurableClient.open(store, () => platform.invitation(), entropy);
+    const durable = await DurableClient.open(store, () => invited(platform), entropy);
     const client = new Client(durable, platform);
     if (durable.terms.says !== "nothing") client.connect();
     return client;
@@ -63,10 +71,13 @@ export class Client {
     return encoding == null ? null : new Features(encoding);
   }
 
-  /** Choose one of the arms: lists of features, as many as the federation's dimension (one fewer with an intercept). */
-  select(arms: ArrayLike<number>[]): Choice {
+  /**
+   * Choose one of the arms: lists of features, as many as the federation's dimension (one fewer with an intercept).
+   * Where each action has a θ of its own, `actions` says which they are; a single list is for all of them.
+   */
+  select(arms: ArrayLike<number>[], { actions, explore = 0 }: SelectOptions = {}): Choice {
     this.checkOpen();
-    const choice = this.durable.select(encoded(arms, this.terms));
+    const choice = this.durable.select(ofActions(encoded(arms, this.terms), actions, this.terms), explore);
     this.later("write", LAZY_WRITE, () => this.work(() => this.durable.flush()));
     return choice;
   }
@@ -136,17 +147,29 @@ export class Client {
 
   private connect(): void {
     const begun = Date.now();
+    const { address } = this.platform;
     let over = false;
-    const ended = (reason: string) => {
+    let owner = "";
+    this.tried++;
+    const ended = () => {
       if (over) return;
       over = true;
       this.durable.disconnect();
       this.cancel("answer");
       if (this.closed) return;
-      if (Date.now() - begun > SETTLED) this.pause = FIRST_PAUSE;
-      void reason;
+      if (Date.now() - begun > SETTLED) [this.pause, this.tried] = [FIRST_PAUSE, 0];
+      // The owner, at once; unless they send each other's clients round and round.
+      if (address.follow(owner) && this.tried <= 2 * address.urls.length) return this.later("reconnect", 0, () => this.connect());
+      address.turn();
+      if (this.tried < address.urls.length) return this.later("reconnect", 0, () => this.connect());
+      this.tried = 0;
       this.later("reconnect", this.pause * (0.5 + 0.5 * Math.random()), () => this.connect());
       this.pause = Math.min(2 * this.pause, LONGEST_PAUSE);
+    };
+    const refused = async (error: FedbanditError) => {
+      owner = error instanceof Refused ? error.owner : "";
+      if (error instanceof Refused && error.kind === "terms") await this.renew();
+      else this.trouble(error);
     };
     const mine = (what: () => Promise<void>) =>
       this.work(async () => {
@@ -155,9 +178,9 @@ export class Client {
           await what();
         } catch (error) {
           if (!(error instanceof FedbanditError)) throw error;
-          this.trouble(error);
+          await refused(error);
           this.socket?.close();
-          ended(error.message);
+          ended();
         }
       });
     this.socket = this.platform.connect({
@@ -173,8 +196,20 @@ export class Client {
           if (this.durable.awaits === null) this.cancel("answer");
           await this.sendWhatIsDue();
         }),
-      ended,
+      refused: (why) => mine(() => Promise.reject(why)),
+      ended: () => this.work(async () => ended()),
     });
+  }
+
+  /** Ask for the invitation again: the federation's terms have changed. */
+  private async renew(): Promise<void> {
+    try {
+      await this.durable.renew(await this.platform.invitation());
+      this.problem = null;
+    } catch (error) {
+      if (!(error instanceof FedbanditError)) throw error;
+      this.trouble(new FedbanditError(`The terms of the federation have changed: ${error.message}`));
+    }
   }
 
   private trouble(error: FedbanditError): void {
@@ -227,6 +262,28 @@ function encoded(arms: ArrayLike<number>[], terms: Terms): unknown {
   const most = longest ?? (intercept ? terms.norm / Math.SQRT2 : terms.norm);
   const scale = intercept ? terms.norm / (Math.SQRT2 * most) : terms.norm / most;
   return arms.map((row) => [...Array.from(row), ...(intercept ? [most] : [])].map((x) => (typeof x === "number" ? scale * x : x)));
+}
+
+/** Rows (action, features), where each action has a θ of its own. */
+function ofActions(arms: unknown, given: (number | string)[] | undefined, { model }: Terms): unknown {
+  if (model.actions === 0) {
+    require(given === undefined, "actions", given, "left out: all arms of this federation share one θ");
+    return arms;
+  }
+  require(Array.isArray(arms), "arms", arms, "a list of lists of numbers");
+  require(given === undefined || Array.isArray(given), "actions", given, "a list, one for each arm");
+  const actions = (given ?? Array.from({ length: model.actions }, (_, a) => a)).map((action) => {
+    if (typeof action === "number") return action;
+    const number = model.names?.indexOf(action) ?? -1;
+    if (number < 0) throw new FedbanditError(`There is no action '${action}': the terms have ${model.names?.slice(0, 20).join(", ") ?? "numbers"}.`);
+    return number;
+  });
+  const one = arms.length === 1;
+  require(one || arms.length === actions.length, "The number of lists of features", arms.length, `1 or ${actions.length}, one for each action`);
+  return actions.map((action, k) => {
+    const row = arms[one ? 0 : k];
+    return Array.isArray(row) || ArrayBuffer.isView(row) ? [action, ...Array.from(row as ArrayLike<number>)] : row;
+  });
 }
 
 export { refusalOf };

@@ -1,8 +1,9 @@
 /** The random numbers of one choice: Philox 4×32, ten rounds (docs/protocol.md, "Random numbers"). */
 const TWO32 = 4294967296;
 
+const EXPLORATION = 4001 * 2 ** 20; // the block from which on it is drawn whether to explore
+
 export class Draw {
-  private next = 0;
   private words: number[] = [];
   private normals: number[] = [];
 
@@ -10,7 +11,13 @@ export class Draw {
     private readonly key: readonly [number, number],
     private readonly client: number,
     private readonly step: number,
+    private next = 0,
   ) {}
+
+  /** Other numbers for the same choice: those that decide whether to explore. */
+  exploration(): Draw {
+    return new Draw(this.key, this.client, this.step, EXPLORATION);
+  }
 
   /** A number of {0, …, count − 1}. */
   index(count: number): number {

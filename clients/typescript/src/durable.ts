@@ -45,8 +45,8 @@ export class DurableClient {
 
   private constructor(
     private readonly store: Store,
-    private readonly invitation: unknown,
-    readonly terms: Terms,
+    private invitation: unknown,
+    public terms: Terms,
     private readonly entropy: Entropy,
   ) {
     this.machine = new Machine(terms);
@@ -74,10 +74,18 @@ export class DurableClient {
     return client;
   }
 
+  /** The federation's terms have changed: go on under the new ones, if nothing means something else by that. */
+  async renew(invitation: unknown): Promise<void> {
+    const terms = readInvitation(invitation);
+    this.machine.renew(terms);
+    [this.invitation, this.terms] = [invitation, terms];
+    await this.compact();
+  }
+
   // Choosing and learning
 
-  select(arms: unknown): Choice {
-    const { choice, entry } = this.machine.select(arms, this.entropy().toString(16).padStart(16, "0"));
+  select(arms: unknown, explore = 0): Choice {
+    const { choice, entry } = this.machine.select(arms, this.entropy().toString(16).padStart(16, "0"), explore);
     this.unwritten.push(entry);
     return choice;
   }
@@ -215,7 +223,9 @@ export class DurableClient {
 export function refusalOf(text: string): Refused {
   try {
     const said = JSON.parse(text);
-    if (typeof said.error === "string" && typeof said.kind === "string") return new Refused(said.error, said.kind);
+    if (typeof said.error === "string" && typeof said.kind === "string") {
+      return new Refused(said.error, said.kind, typeof said.owner === "string" ? said.owner : "");
+    }
   } catch {
     // no JSON
   }

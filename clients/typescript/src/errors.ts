@@ -6,6 +6,8 @@ export class Refused extends FedbanditError {
   constructor(
     sentence: string,
     readonly kind: string,
+    /** Elsewhere: the address of the coordinator to ask instead, "" if it is not known. */
+    readonly owner = "",
   ) {
     super(sentence);
   }

@@ -5,7 +5,7 @@ export { Features, type Encoding, type Values } from "./features.js";
 export type { Choice } from "./machine.js";
 export type { Store } from "./store.js";
 export declare function open(options: {
-  url: string;
+  url: string | string[];
   federation: string;
   token?: string;
   name?: string;

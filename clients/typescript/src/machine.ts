@@ -5,10 +5,12 @@
 import { Draw } from "./draw.js";
 import { FedbanditError, require, shown } from "./errors.js";
 import { type Message, NO_CHAIN, decode, encode, extend, fromHex, toHex } from "./messages.js";
-import { RidgeModel, type StoredModel } from "./model.js";
-import { TIE, choose } from "./policy.js";
+import { type Model, RidgeModel } from "./model.js";
+import { ActionModel } from "./per-action.js";
+import { type Chosen, TIE, choose } from "./policy.js";
 import { type Slack, type Sums, add, square, zeroSums } from "./sums.js";
 import type { Terms } from "./terms.js";
+import { TwoPartModel } from "./two-part.js";
 
 const ON_TOP = 8; // acknowledged uploads that are kept by themselves until a download contains them
 const WAITING = 10_000; // choices without a reward that are kept
@@ -21,10 +23,26 @@ export type Entry =
   | { u: string }
   | { m: string };
 
-export interface Choice {
-  arm: number;
-  id: string;
-  propensity: number | null;
+export class Choice {
+  constructor(
+    /** The index of the arm. */
+    readonly arm: number,
+    /** By which its reward is told, now or later. */
+    readonly id: string,
+    private propensities: Chosen["propensities"],
+    private readonly explore: number,
+  ) {
+    this.estimated = typeof propensities === "function";
+  }
+
+  /** Whether `propensity` has no formula, and is estimated (Thompson sampling, perturbed history). */
+  readonly estimated: boolean;
+
+  /** The probability with which it was chosen. An estimate takes some milliseconds, the first time it is asked for. */
+  get propensity(): number {
+    if (typeof this.propensities === "function") this.propensities = this.propensities();
+    return this.explore / this.propensities.length + (1 - this.explore) * this.propensities[this.arm];
+  }
 }
 
 interface Made {
@@ -34,7 +52,7 @@ interface Made {
 }
 
 export class Machine {
-  readonly model: RidgeModel;
+  readonly model: Model;
   /** Uploads that were not acknowledged, by number. */
   readonly outbox = new Map<number, Made>();
   sequence = 0;
@@ -53,39 +71,66 @@ export class Machine {
   private settledTo = 0;
   private waiting = new Map<string, Float64Array>();
 
-  constructor(readonly terms: Terms) {
-    this.model = new RidgeModel(terms.length, terms.ridge);
+  constructor(public terms: Terms) {
+    this.model = modelOf(terms);
     this.exploring = terms.exploring;
     this.threshold = this.agreed = terms.trigger.threshold;
-    this.uploaded = zeroSums(terms.length);
-    this.settled = zeroSums(terms.length);
+    this.uploaded = this.zero();
+    this.settled = this.zero();
     if (terms.prior) {
       const { n, b, V, slack } = terms.prior;
-      this.model.adopt({ n, b: Float64Array.from(b), V: square(V, terms.length) }, slack as unknown as Slack, 0);
+      this.model.adopt({ n, b: Float64Array.from(b), V: square(V, terms.model.length) }, slack as unknown as Slack, 0);
     }
+  }
+
+  private zero(): Sums {
+    return zeroSums(this.terms.model.length, this.terms.model.actions);
+  }
+
+  /** Go on under new terms, if what was learnt and sent means the same by them. */
+  renew(terms: Terms): void {
+    const { terms: old } = this;
+    require(terms.member === old.member, "The member", terms.member, `${old.member}, as it was`);
+    for (const name of ["length", "norm", "model", "features", "says"] as const) {
+      const [one, other] = [terms[name], old[name]].map((value) => JSON.stringify(value));
+      require(one === other, `The federation's ${name}`, terms[name], "as it was: begin with a new state");
+    }
+    if (terms.trigger.threshold !== old.trigger.threshold) this.threshold = this.agreed = terms.trigger.threshold;
+    this.terms = terms;
   }
 
   // Choosing and learning
 
-  select(arms: unknown, id: string): { choice: Choice; entry: Entry } {
+  /** Choose; with probability `explore` any arm instead, all equally likely. */
+  select(arms: unknown, id: string, explore = 0): { choice: Choice; entry: Entry } {
     const X = this.checked(arms);
+    require(isNumber(explore) && 0 <= explore && explore <= 1, "explore", explore, "a probability");
     const policy = this.exploring ? this.terms.explorer : this.terms.policy;
     const draw = new Draw(this.terms.draws.key, this.terms.draws.client, this.steps);
-    const { arm, propensity } = choose(policy, this.model, X, draw, this.terms.partialNoise);
+    const chosen = choose(policy, this.model, X, draw, this.terms.model.partialNoise);
+    let { arm } = chosen;
+    if (explore > 0) {
+      const again = draw.exploration();
+      if (again.uniform() < explore) arm = again.index(X.length);
+    }
     this.steps++;
     this.await(id, X[arm]);
-    return { choice: { arm, id, propensity }, entry: { c: [id, this.steps, Array.from(X[arm])] } };
+    return { choice: new Choice(arm, id, chosen.propensities, explore), entry: { c: [id, this.steps, Array.from(X[arm])] } };
   }
 
   private checked(arms: unknown): Float64Array[] {
-    const d = this.terms.length;
+    const { actions } = this.terms.model;
+    const d = this.terms.length + Number(actions > 0);
     const rows = Array.isArray(arms) ? arms : [];
     const ok = rows.every((row) => (Array.isArray(row) || ArrayBuffer.isView(row)) && Array.from(row as number[]).every(isNumber));
     if (!rows.length || !ok) throw new FedbanditError(`arms is ${shown(arms)}, but must be at least one list of ${d} numbers.`);
     return rows.map((row) => {
       const x = Float64Array.from(row as number[]);
       require(x.length === d, "The length of a context", x.length, `${d}`);
-      const norm = Math.sqrt(x.reduce((sum, value) => sum + value * value, 0));
+      if (actions > 0 && !(Number.isInteger(x[0]) && 0 <= x[0] && x[0] < actions)) {
+        throw new FedbanditError(`There is no action ${x[0]}: the terms have actions 0, …, ${actions - 1}.`);
+      }
+      const norm = Math.sqrt((actions > 0 ? x.subarray(1) : x).reduce((sum, value) => sum + value * value, 0));
       require(norm <= this.terms.norm * (1 + 1e-9), "The norm of a context", norm, `at most ${this.terms.norm}`);
       return x;
     });
@@ -119,7 +164,7 @@ export class Machine {
 
   private speak(): Entry[] {
     const { says, oneByOne, trigger } = this.terms;
-    if (this.exploring || !this.fires(trigger.kind)) return [];
+    if (this.exploring || this.model.silent || !this.fires(trigger.kind)) return [];
     if (says === "upload") return [this.upload()];
     const growth = this.timedGrowth();
     this.asking = oneByOne ? growth : 0;
@@ -155,7 +200,8 @@ export class Machine {
   private upload(): Entry {
     const sums = this.model.pending();
     this.model.markSent();
-    const bytes = encode({ kind: "Upload", member: this.terms.member, sequence: this.sequence + 1, sums, known: this.known() });
+    const { member, model } = this.terms;
+    const bytes = encode({ kind: "Upload", member, length: model.length, sequence: this.sequence + 1, sums, known: this.known() });
     this.record(bytes, sums);
     return { u: toHex(bytes) };
   }
@@ -174,7 +220,7 @@ export class Machine {
 
   /** Take a message; what has changed, if anything has. */
   receive(message: Message): Entry[] {
-    const { member, length } = this.terms;
+    const { member, model } = this.terms;
     require(message.member === member, "The addressee", message.member, `client ${member}`);
     switch (message.kind) {
       case "Receipt": {
@@ -185,10 +231,13 @@ export class Machine {
       case "Threshold":
         this.threshold = this.agreed = message.threshold;
         return [taken(message)];
-      case "Download":
-        require(message.sums.b.length === length, "The dimension", message.sums.b.length, `${length}`);
+      case "Download": {
+        require(message.sums.blocks?.of === (model.actions || undefined), "The number of actions", message.sums.blocks?.of, `${model.actions}`);
+        const d = message.length ?? message.sums.b.length;
+        require(d === model.length, "The dimension", d, `${model.length}`);
         if (!message.own) throw new FedbanditError("The download has the others' statistics alone, which this client cannot weigh.");
         return this.download(message);
+      }
       case "Collect": {
         if (message.epoch <= this.epoch) return [];
         this.epoch = message.epoch;
@@ -207,7 +256,7 @@ export class Machine {
     this.acknowledge(message.acknowledged);
     if (message.version <= this.model.version) return [];
     for (const number of this.onTop.keys()) if (number <= message.acknowledged) this.onTop.delete(number);
-    this.settled = zeroSums(this.terms.length);
+    this.settled = this.zero();
     let sums = message.sums;
     for (const own of this.onTop.values()) sums = add(sums, own);
     this.model.adopt(sums, message.slack, message.version);
@@ -231,7 +280,8 @@ export class Machine {
 
   restate(): Uint8Array {
     const { sequence, releases, uploaded: sums } = this;
-    return encode({ kind: "Restate", member: this.terms.member, sequence, releases, sums, known: this.known() });
+    const { member, model } = this.terms;
+    return encode({ kind: "Restate", member, length: model.length, sequence, releases, sums, known: this.known() });
   }
 
   // How it is kept
@@ -298,10 +348,16 @@ export class Machine {
   }
 }
 
-type StoredSums = { n: number; b: number[]; V: number[] };
+type StoredSums = { n: number; b: number[]; V: number[]; blocks?: Sums["blocks"] };
+
+function modelOf({ model, length }: Terms): Model {
+  if (model.kind === "per-action") return new ActionModel(model.length, model.actions, model.ridge);
+  if (model.kind === "two-part") return new TwoPartModel(model, length, model.ridge);
+  return new RidgeModel(model.length, model.ridge);
+}
 
 export interface StoredMachine {
-  model: StoredModel;
+  model: unknown;
   outbox: [number, string, string][];
   onTop: [number, StoredSums][];
   settled: [number, StoredSums];
@@ -317,11 +373,12 @@ export interface StoredMachine {
 }
 
 function stored(sums: Sums): StoredSums {
-  return { n: sums.n, b: Array.from(sums.b), V: Array.from(sums.V) };
+  return { n: sums.n, b: Array.from(sums.b), V: Array.from(sums.V), blocks: sums.blocks };
 }
 
 function read(sums: StoredSums): Sums {
-  return { n: sums.n, b: Float64Array.from(sums.b), V: Float64Array.from(sums.V) };
+  const blocks = sums.blocks ? { blocks: sums.blocks } : {};
+  return { n: sums.n, b: Float64Array.from(sums.b), V: Float64Array.from(sums.V), ...blocks };
 }
 
 function written(value: number): number | string {

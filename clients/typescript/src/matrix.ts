@@ -69,8 +69,8 @@ export function dot(x: ArrayLike<number>, y: ArrayLike<number>): number {
   return sum;
 }
 
-/** The largest eigenvalue of a positive definite matrix, by Jacobi's rotations. */
-export function largestEigenvalue(A: Float64Array, d: number): number {
+/** The smallest and the largest eigenvalue of a symmetric matrix, by Jacobi's rotations. */
+export function extremeEigenvalues(A: Float64Array, d: number): [number, number] {
   const B = A.slice();
   for (let sweep = 0; sweep < 60; sweep++) {
     let off = 0;
@@ -96,7 +96,11 @@ export function largestEigenvalue(A: Float64Array, d: number): number {
     }
     if (off < 1e-28) break;
   }
-  let largest = 0;
-  for (let i = 0; i < d; i++) largest = Math.max(largest, B[i * d + i]);
-  return largest;
+  const values = Array.from({ length: d }, (_, i) => B[i * d + i]);
+  return [Math.min(...values), Math.max(...values)];
+}
+
+/** Some rows and columns of a matrix of d · d numbers. */
+export function block(A: Float64Array, d: number, rows: number[], columns = rows): Float64Array {
+  return Float64Array.from(rows.flatMap((i) => columns.map((j) => A[i * d + j])));
 }

@@ -1,9 +1,10 @@
 /** Messages and frames as bytes (docs/protocol.md, "Frames and messages"). */
 import { FedbanditError } from "./errors.js";
 import { sha256 } from "./sha256.js";
-import { type Slack, type Sums, square, triangle } from "./sums.js";
+import { type Slack, type Sums, blocksOf, joinBlocks, square, triangle } from "./sums.js";
 
-export type Message =
+/** `length` is the number of features where statistics are in blocks. */
+export type Message = { length?: number } & (
   | { kind: "Join"; member: number; version: number; epoch: number }
   | { kind: "Upload"; member: number; sequence: number; sums: Sums; known: number }
   | { kind: "Receipt"; member: number; sequence: number }
@@ -12,7 +13,8 @@ export type Message =
   | { kind: "Collect"; member: number; epoch: number; included: number }
   | { kind: "Threshold"; member: number; threshold: number }
   | { kind: "Recall"; member: number; sequence: number }
-  | { kind: "Restate"; member: number; sequence: number; releases: number; sums: Sums; known: number };
+  | { kind: "Restate"; member: number; sequence: number; releases: number; sums: Sums; known: number }
+);
 
 const KINDS: Record<Message["kind"], number> = {
   Join: 1,
@@ -25,7 +27,9 @@ const KINDS: Record<Message["kind"], number> = {
   Recall: 20,
   Restate: 21,
 };
+const CARRY = [KINDS.Upload, KINDS.Download, KINDS.Restate];
 const NAMES = new Map(Object.entries(KINDS).map(([name, kind]) => [kind, name as Message["kind"]]));
+const IN_BLOCKS = 32; // added to the kind: statistics of some actions, each with a θ of its own
 const HEADER = 40;
 const FORMAT = 3;
 const SLACK = 6;
@@ -58,11 +62,13 @@ export function encode(message: Message): Uint8Array {
 }
 
 function pack(message: Message, first: number, second = 0, real = 0, sums?: Sums, slack?: Slack): Uint8Array {
-  const d = sums ? sums.b.length : 0;
-  const view = new DataView(new ArrayBuffer(sizeOf(KINDS[message.kind], d)));
+  const blocks = sums?.blocks;
+  const parts = !sums ? [] : blocks ? [...blocksOf(sums).values()] : [sums];
+  const d = blocks ? message.length! : sums ? sums.b.length : 0;
+  const view = new DataView(new ArrayBuffer(sizeOf(KINDS[message.kind], d, blocks?.actions.length)));
   view.setUint16(0, 0x4642); // "FB"
   view.setUint8(2, FORMAT);
-  view.setUint8(3, KINDS[message.kind]);
+  view.setUint8(3, KINDS[message.kind] + (blocks ? IN_BLOCKS : 0));
   view.setUint32(4, d, true);
   view.setBigUint64(8, BigInt(message.member), true);
   view.setBigUint64(16, BigInt(first), true);
@@ -71,7 +77,13 @@ function pack(message: Message, first: number, second = 0, real = 0, sums?: Sums
   if (sums) {
     view.setBigUint64(HEADER, BigInt(sums.n), true);
     let at = HEADER + 8;
-    for (const numbers of [sums.b, triangle(sums.V, d), slack ?? []]) {
+    if (blocks) {
+      view.setUint32(at, blocks.of, true);
+      view.setUint32(at + 4, blocks.actions.length, true);
+      blocks.actions.forEach((action, k) => view.setBigUint64(at + 8 + 8 * k, BigInt(action), true));
+      at += 8 + 8 * blocks.actions.length;
+    }
+    for (const numbers of [...parts.map((part) => part.b), ...parts.map((part) => triangle(part.V, d)), slack ?? []]) {
       for (const x of numbers) {
         view.setFloat64(at, x, true);
         at += 8;
@@ -81,9 +93,11 @@ function pack(message: Message, first: number, second = 0, real = 0, sums?: Sums
   return new Uint8Array(view.buffer);
 }
 
-function sizeOf(kind: number, d: number): number {
-  const carries = [KINDS.Upload, KINDS.Download, KINDS.Restate].includes(kind);
-  return HEADER + (carries ? 8 + 8 * (d + (d * (d + 1)) / 2) : 0) + (kind === KINDS.Download ? 8 * SLACK : 0);
+/** Bytes of a message; in blocks, of so many. */
+function sizeOf(kind: number, d: number, blocks?: number): number {
+  const sums = 8 * (d + (d * (d + 1)) / 2);
+  const statistics = 8 + (blocks === undefined ? sums : 8 + blocks * (8 + sums));
+  return HEADER + (CARRY.includes(kind) ? statistics : 0) + (kind === KINDS.Download ? 8 * SLACK : 0);
 }
 
 export function decode(data: Uint8Array): Message {
@@ -93,30 +107,42 @@ export function decode(data: Uint8Array): Message {
   if (view.getUint16(0) !== 0x4642 || format !== FORMAT) {
     throw new FedbanditError(`The message is of format ${format}, but must be 'FB' of format ${FORMAT}.`);
   }
-  const kind = NAMES.get(number);
+  const inBlocks = CARRY.includes(number - IN_BLOCKS);
+  const plain = inBlocks ? number - IN_BLOCKS : number;
+  const kind = NAMES.get(plain);
   if (!kind) throw new FedbanditError(`The message is of kind ${number}, which this client does not know.`);
-  if (data.length !== sizeOf(number, d)) {
-    throw new FedbanditError(`A ${kind} of dimension ${d} has ${sizeOf(number, d)} bytes, got ${data.length}.`);
-  }
+  const m = inBlocks && data.length >= HEADER + 16 ? view.getUint32(HEADER + 12, true) : undefined;
+  if (m === 0 && d > 2 ** 16) throw new FedbanditError(`The message has blocks of ${d} features, but at most 65536 are taken.`);
+  const size = sizeOf(plain, d, inBlocks ? (m ?? 0) : undefined);
+  if (data.length !== size) throw new FedbanditError(`A ${kind} of dimension ${d} has ${size} bytes, got ${data.length}.`);
   const [member, first, second] = [8, 16, 24].map((at) => whole(view, at));
   const real = finite(view, 32);
   const sums = (): Sums => {
     const read = (at: number, count: number) => Float64Array.from({ length: count }, (_, i) => finite(view, at + 8 * i));
-    const lower = read(HEADER + 8 + 8 * d, (d * (d + 1)) / 2);
-    return { n: whole(view, HEADER), b: read(HEADER + 8, d), V: square(lower, d) };
+    const [n, triangular] = [whole(view, HEADER), (d * (d + 1)) / 2];
+    if (m === undefined) return { n, b: read(HEADER + 8, d), V: square(read(HEADER + 8 + 8 * d, triangular), d) };
+    const of = view.getUint32(HEADER + 8, true);
+    const actions = Array.from({ length: m }, (_, k) => whole(view, HEADER + 16 + 8 * k));
+    if (actions.some((action, k) => action >= of || (k > 0 && action <= actions[k - 1]))) {
+      throw new FedbanditError(`The message has statistics of actions that are not ascending numbers below ${of}.`);
+    }
+    const at = HEADER + 16 + 8 * m;
+    const V = (k: number) => square(read(at + 8 * (m * d + k * triangular), triangular), d);
+    return joinBlocks(new Map(actions.map((action, k) => [action, { n: 0, b: read(at + 8 * k * d, d), V: V(k) }])), n, of);
   };
+  const length = m === undefined ? {} : { length: d };
   switch (kind) {
     case "Join":
       return { kind, member, version: first, epoch: second };
     case "Upload":
-      return { kind, member, sequence: first, sums: sums(), known: real };
+      return { kind, member, sequence: first, sums: sums(), known: real, ...length };
     case "Receipt":
     case "Recall":
       return { kind, member, sequence: first };
     case "Download": {
       const at = data.length - 8 * SLACK;
       const slack = Array.from({ length: SLACK }, (_, i) => finite(view, at + 8 * i)) as unknown as Slack;
-      return { kind, member, version: first, acknowledged: second, sums: sums(), slack, own: real === 1 };
+      return { kind, member, version: first, acknowledged: second, sums: sums(), slack, own: real === 1, ...length };
     }
     case "Request":
       return { kind, member, growth: real };
@@ -125,7 +151,7 @@ export function decode(data: Uint8Array): Message {
     case "Threshold":
       return { kind, member, threshold: real };
     case "Restate":
-      return { kind, member, sequence: first, releases: second, sums: sums(), known: real };
+      return { kind, member, sequence: first, releases: second, sums: sums(), known: real, ...length };
   }
 }
 

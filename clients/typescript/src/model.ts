@@ -1,8 +1,35 @@
 /** Ridge regression on sufficient statistics (docs/protocol.md, "Learning"). */
 import { dot, invert, times } from "./matrix.js";
-import { EXACT, type Slack, type Sums, zeroSums } from "./sums.js";
+import { EXACT, type Slack, type Sums, add, zeroSums } from "./sums.js";
 
 const REFRESH_EVERY = 256; // rank-one updates after which the inverse is computed afresh: bounds rounding
+
+/** A part of a model: which arms it scores, and their entries that are its own. Scores of several parts add up. */
+export interface Part {
+  arms: number[];
+  X: Float64Array[];
+  model: RidgeModel;
+}
+
+/** What a machine and a policy ask of a model, of whatever parts; `Stored` is how it is kept. */
+export interface Model<Stored = unknown> {
+  readonly n: number;
+  readonly own: number;
+  readonly pendingN: number;
+  readonly logdet: number;
+  readonly sharedLogdet: number;
+  readonly version: number;
+  readonly theta: ArrayLike<number>;
+  /** Whether nothing is to be exchanged yet. */
+  readonly silent: boolean;
+  parts(arms: Float64Array[]): Part[];
+  observe(x: Float64Array, y: number): void;
+  pending(): Sums;
+  markSent(): void;
+  adopt(sums: Sums, slack: Slack, version: number): void;
+  dump(): Stored;
+  load(stored: Stored): void;
+}
 
 export interface StoredModel {
   n: number;
@@ -17,7 +44,8 @@ export interface StoredModel {
   pendingB: number[];
 }
 
-export class RidgeModel {
+export class RidgeModel implements Model<StoredModel> {
+  readonly silent = false;
   inverse: Float64Array;
   theta: Float64Array;
   logdet = 0;
@@ -49,6 +77,14 @@ export class RidgeModel {
     return this.waiting.n;
   }
 
+  parts(arms: Float64Array[]): Part[] {
+    return [{ arms: arms.map((_, k) => k), X: arms, model: this }];
+  }
+
+  get b(): Float64Array {
+    return this.shared.b.map((x, i) => x + this.waiting.b[i]);
+  }
+
   get V(): Float64Array {
     return this.shared.V.map((x, i) => x + this.waiting.V[i]);
   }
@@ -73,6 +109,20 @@ export class RidgeModel {
     }
     this.logdet += Math.log(growth);
     if (++this.updates >= REFRESH_EVERY) this.recompute();
+  }
+
+  /** Add the statistics of several observations of one's own at once. */
+  observeSums(sums: Sums): void {
+    this.waiting = add(this.waiting, sums);
+    this.own += sums.n;
+    this.n += sums.n;
+    this.recompute();
+  }
+
+  /** Whether these are the statistics in common with the coordinator, and nothing is pending. */
+  holds(sums: Sums): boolean {
+    const same = (one: Float64Array, other: Float64Array) => one.every((x, i) => x === other[i]);
+    return this.waiting.n === 0 && same(this.shared.b, sums.b) && same(this.shared.V, sums.V);
   }
 
   /** A copy of what has been observed and not uploaded. */
@@ -108,7 +158,7 @@ export class RidgeModel {
   private recompute(): void {
     const { inverse, logdet } = this.solve(this.V);
     this.inverse = inverse;
-    this.theta = times(inverse, this.shared.b.map((x, i) => x + this.waiting.b[i]), this.d);
+    this.theta = times(inverse, this.b, this.d);
     this.logdet = logdet + this.slack[0];
     this.updates = 0;
   }

@@ -7,11 +7,11 @@ import { dirname, resolve as absolute } from "node:path";
 import { Client } from "./client.js";
 import { refusalOf } from "./durable.js";
 import { FedbanditError } from "./errors.js";
-import { type Address, type Handlers, headersOf, invitationPath, type Platform, type Socket, streamPath } from "./platform.js";
+import { Address, type Handlers, type Options as Common, type Platform, type Socket } from "./platform.js";
 import { MemoryStore, type Store } from "./store.js";
 import { connectSocket } from "./websocket.js";
 
-export interface Options extends Address {
+export interface Options extends Common {
   /** The file that keeps the state; without one it is gone with the process. */
   state?: string;
   /** The authority's certificate (PEM), for coordinators with keys of `fedbandit keys`. */
@@ -29,16 +29,20 @@ export async function open(options: Options): Promise<Client> {
 }
 
 class Node implements Platform {
-  constructor(private readonly options: Options) {}
+  readonly address: Address;
+
+  constructor(private readonly options: Options) {
+    this.address = new Address(options);
+  }
 
   invitation(): Promise<unknown> {
-    const url = invitationPath(this.options);
+    const { url: host, invitation: url, headers } = this.address;
     const ask = url.startsWith("https:") ? httpsRequest : httpRequest;
     const { ca } = this.options;
     return new Promise((resolve, reject) => {
       const lost = (error: Error) =>
-        reject(new FedbanditError(`There is no answer from ${this.options.url} (${error.message}); the very first start needs the coordinator.`));
-      const asked = ask(url, { headers: headersOf(this.options), ...(ca === undefined ? {} : { ca }) }, (answer) => {
+        reject(new FedbanditError(`There is no answer from ${host} (${error.message}); the very first start needs the coordinator.`));
+      const asked = ask(url, { headers, ...(ca === undefined ? {} : { ca }) }, (answer) => {
         const parts: Buffer[] = [];
         answer.on("data", (part: Buffer) => parts.push(part));
         answer.on("error", lost);
@@ -48,7 +52,7 @@ class Node implements Platform {
           try {
             resolve(JSON.parse(text));
           } catch {
-            reject(new FedbanditError(`${this.options.url} did not answer with an invitation.`));
+            reject(new FedbanditError(`${host} did not answer with an invitation.`));
           }
         });
       });
@@ -60,8 +64,8 @@ class Node implements Platform {
 
   connect(handlers: Handlers): Socket {
     const { ca } = this.options;
-    const headers = headersOf(this.options);
-    return connectSocket(streamPath(this.options), { headers, protocols: ["fedbandit.v1"], ca }, handlers);
+    const { headers, stream } = this.address;
+    return connectSocket(stream, { headers, protocols: ["fedbandit.v1"], ca }, handlers);
   }
 }
 

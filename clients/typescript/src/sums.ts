@@ -3,14 +3,52 @@ export interface Sums {
   n: number;
   b: Float64Array;
   V: Float64Array;
+  /** Where each action has a θ of its own: of which actions these are, ascending, one block after the other; `of` so many. */
+  blocks?: { actions: number[]; of: number };
 }
 
-export function zeroSums(d: number): Sums {
+/** No statistics of length d; with `of` actions, of none of them. */
+export function zeroSums(d: number, of = 0): Sums {
+  if (of > 0) return { n: 0, b: new Float64Array(0), V: new Float64Array(0), blocks: { actions: [], of } };
   return { n: 0, b: new Float64Array(d), V: new Float64Array(d * d) };
 }
 
 export function add(one: Sums, other: Sums): Sums {
+  if (one.blocks) return addBlocks(one, other);
   return { n: one.n + other.n, b: one.b.map((x, i) => x + other.b[i]), V: one.V.map((x, i) => x + other.V[i]) };
+}
+
+function addBlocks(one: Sums, other: Sums): Sums {
+  const blocks = blocksOf(one);
+  for (const [action, block] of blocksOf(other)) {
+    const before = blocks.get(action);
+    blocks.set(action, before ? add(before, block) : block);
+  }
+  return joinBlocks(blocks, one.n + other.n, one.blocks!.of);
+}
+
+/** The statistics of each action. */
+export function blocksOf(sums: Sums): Map<number, Sums> {
+  const { actions } = sums.blocks!;
+  const d = actions.length ? sums.b.length / actions.length : 0;
+  const cut = (k: number) => ({ n: 0, b: sums.b.slice(k * d, (k + 1) * d), V: sums.V.slice(k * d * d, (k + 1) * d * d) });
+  return new Map(actions.map((action, k) => [action, cut(k)]));
+}
+
+/** The statistics of some of `of` actions, put together. */
+export function joinBlocks(blocks: Map<number, Sums>, n: number, of: number): Sums {
+  const actions = [...blocks.keys()].sort((a, b) => a - b);
+  const all = actions.map((action) => blocks.get(action)!);
+  const joined = (parts: Float64Array[]) => {
+    const whole = new Float64Array(parts.reduce((size, part) => size + part.length, 0));
+    let at = 0;
+    for (const part of parts) {
+      whole.set(part, at);
+      at += part.length;
+    }
+    return whole;
+  };
+  return { n, b: joined(all.map((block) => block.b)), V: joined(all.map((block) => block.V)), blocks: { actions, of } };
 }
 
 /** What shared statistics do not show: offset, bias, inflation, noise, headstart, spectrum. */

@@ -21,8 +21,20 @@ export interface Terms {
   norm: number;
   features: { names: string[] | null; intercept: boolean; longest: number | null; encoding: Encoding | null } | null;
   rewards: { bound: number; low: number; high: number; outside: "clip" | "refuse" };
-  ridge: number;
-  partialNoise: number;
+  model: {
+    kind: "ridge" | "two-part" | "per-action";
+    /** Of the statistics that are exchanged. */
+    length: number;
+    ridge: number;
+    partialNoise: number;
+    /** How many actions have a θ of their own, and their names if they have any; 0: one θ. */
+    actions: number;
+    names: string[] | null;
+    first: number;
+    size: number;
+    own: number;
+    starting: boolean;
+  };
   policy: PolicyTerms;
   explorer: PolicyTerms;
   exploring: boolean;
@@ -35,7 +47,8 @@ export interface Terms {
 }
 
 export const CAPABILITIES = new Set([
-  ...["ridge", "growth", "timed-growth", "count-growth", "silence", "upload", "request", "one-by-one", "exploring"],
+  ...["ridge", "two-part", "per-action"],
+  ...["growth", "timed-growth", "count-growth", "silence", "upload", "request", "one-by-one", "exploring"],
   ...["ucb", "squared", "greedy", "widest", "lints", "linphe", "uniform", "igw"],
 ]);
 
@@ -57,7 +70,6 @@ export function readInvitation(invitation: unknown): Terms {
   const trigger = table(client.trigger, "trigger");
   const draws = table(client.draws, "draws");
   const privacy = table(client.privacy, "privacy");
-  oneOf(model.kind, "model", ["ridge"]);
   if (privacy.kind !== "none") {
     throw new FedbanditError(`The federation is private (${privacy.kind}), and this client draws no noise yet; it stays offline.`);
   }
@@ -81,8 +93,18 @@ export function readInvitation(invitation: unknown): Terms {
       high: number(rewards.high, "rewards.high"),
       outside: oneOf(rewards.outside, "rewards.outside", ["clip", "refuse"]),
     },
-    ridge: number(model.ridge, "model.ridge"),
-    partialNoise: number(model.partial_noise, "model.partial_noise"),
+    model: {
+      kind: oneOf(model.kind, "model", ["ridge", "two-part", "per-action"]),
+      length: number(model.length, "model.length"),
+      ridge: number(model.ridge, "model.ridge"),
+      partialNoise: number(model.partial_noise, "model.partial_noise"),
+      actions: maybe(model.actions, "model.actions"),
+      names: model.names == null ? null : list(model.names, "model.names").map(String),
+      first: maybe(model.first, "model.first"),
+      size: maybe(model.size, "model.size"),
+      own: maybe(model.own, "model.own"),
+      starting: Boolean(model.starting),
+    },
     policy: policy(client.policy, "policy"),
     explorer: policy(client.explorer, "explorer"),
     exploring: Boolean(client.exploring),
@@ -100,6 +122,10 @@ export function readInvitation(invitation: unknown): Terms {
     known: oneOf(client.known, "known", ["log-det", "log-count", "nothing"]),
     prior: client.prior as Terms["prior"],
   };
+}
+
+function maybe(value: unknown, where: string): number {
+  return value === undefined ? 0 : number(value, where);
 }
 
 function policy(value: unknown, where: string): PolicyTerms {

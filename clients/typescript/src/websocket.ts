@@ -4,6 +4,7 @@ import { request as httpRequest } from "node:http";
 import { request as httpsRequest } from "node:https";
 import type { Duplex } from "node:stream";
 
+import { refusalOf } from "./durable.js";
 import type { Handlers, Socket } from "./platform.js";
 
 const MAGIC = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -46,7 +47,7 @@ export function connectSocket(url: string, options: SocketOptions, handlers: Han
     answer.on("data", (part: Buffer) => parts.push(part));
     answer.on("end", () => {
       const text = Buffer.concat(parts).toString();
-      if (text.startsWith("{")) handlers.received(text); // a refusal
+      if (text.startsWith("{")) handlers.refused(refusalOf(text));
       end(`HTTP ${answer.statusCode}`);
     });
   });

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import astuple, replace
 from functools import partial
 from itertools import product
 from typing import cast
@@ -63,8 +64,8 @@ def _said(
         sent = [(i, to, message) for i, peer in enumerate(peers) for to, message in peer.send()]
         for i, to, message in sent:
             peers[to].receive(i, message)
-            numbers = (message.sums.n,) if isinstance(message, Tell) else ()
-            said.append((t, i, to, type(message).__name__, *numbers))
+            bare = replace(message, sums=message.sums.n) if isinstance(message, Tell) else message  # type: ignore[arg-type]
+            said.append((t, i, to, type(message).__name__, *astuple(bare)))
         for peer in peers:
             peer.end_round()
     return said

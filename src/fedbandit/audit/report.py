@@ -1,4 +1,4 @@
-"""What an audit found out."""
+"""What an audit found out, in words and as a picture."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
 from fedbandit.audit.likelihood import Audit
+from fedbandit.errors import FedbanditError, needs
 from fedbandit.privacy import Guarantee
 from fedbandit.world import World
 
@@ -109,3 +112,24 @@ class AuditReport:
         measured = f"measured ε ≥ {self.lower_bound:.3f} (99 % confidence)"
         lines.append(f"  claimed ε = {claim.epsilon:g}, {measured}: {verdict}{skipped}")
         return "\n".join(lines)
+
+
+def draw_scores(report: AuditReport) -> Any:
+    """A matplotlib figure with the histogram of the likelihood-ratio scores in both worlds."""
+    if report.attack is None:
+        raise FedbanditError(f"{report.system} was not attacked by scores, so there is nothing to draw.")
+    null, alternative = report.attack.null, report.attack.alternative
+    figure = needs("matplotlib.figure", "plots", "A plot").Figure(figsize=(7, 4), dpi=150, layout="constrained")
+    ax = figure.subplots()
+    edges = np.histogram_bin_edges(np.concatenate((null, alternative)), bins=80)
+    for scores, label in ((null, "the record"), (alternative, "its replacement")):
+        ax.hist(scores, edges.tolist(), density=True, alpha=0.5, label=f"streams with {label}")
+    claim = report.guarantee
+    ax.set(
+        xlabel="log-likelihood ratio of everything released",
+        ylabel="density",
+        title=f"{report.system}: claimed ε = {claim.epsilon:g}, δ = {claim.delta:g} ({claim.basis}); "
+        f"measured ε ≥ {report.lower_bound:.2f}",
+    )
+    ax.legend(frameon=False)
+    return figure

@@ -139,7 +139,7 @@ def _attack(
         long_life_check(make, mechanism, limits, claim, rng, records=records, rounds=rounds, calls=calls),
         bounds_check(make, mechanism, limits, claim, rounds=min(rounds, 50), calls=calls),
         ledger_check(make, mechanism, limits, rng, rounds=rounds, calls=calls),
-        choices_check(make, limits, claim, rng, rounds=rounds),
+        choices_check(make, mechanism, limits, claim, rng, rounds=rounds, calls=calls),
     ]
     if world.n_clients > 1 and len(by_client) == 1:
         few = min(runs, 20)
@@ -273,7 +273,7 @@ def _network(
 ) -> Iterator[Check]:
     """A client as the network makes it, and a copy of its file."""
     from fedbandit.audit.copy_attack import copies_check, stored_check
-    from fedbandit.network.client.noise_source import noise_source
+    from fedbandit.network.client.options import noise_source
 
     try:
         source = noise_source(system, report=False, lasts=True)

@@ -13,10 +13,10 @@ from typing import Any
 from fedbandit.errors import FedbanditError
 
 
-def add_address(command: argparse.ArgumentParser) -> None:
+def add_address(command: argparse.ArgumentParser, token: str = "an administrator's token") -> None:
     """Where the coordinator is, and with which token."""
     command.add_argument("--url", default="http://127.0.0.1:8765", help="default: http://127.0.0.1:8765")
-    command.add_argument("--token-file", type=Path, metavar="FILE", help="an administrator's token")
+    command.add_argument("--token-file", type=Path, metavar="FILE", help=token)
     command.add_argument("--ca", metavar="FILE", help="the authority that signed the coordinator's certificate")
 
 

@@ -40,7 +40,7 @@ def add_flags(command: Parser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Audit the named systems, or every private preset; the exit status is 1 if a claim fails."""
     from fedbandit.audit import audit_system
-    from fedbandit.audit.picture import draw_scores
+    from fedbandit.audit.report import draw_scores
     from fedbandit.files import require_writable
     from fedbandit.studies.figures import require_image_name, save_figure
 

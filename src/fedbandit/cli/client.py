@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from fedbandit.errors import FedbanditError, whole_number
 
 if TYPE_CHECKING:
-    from fedbandit.privacy.require import Require
+    from fedbandit.privacy.guarantee import Require
 
 SUMMARY = "Drive simulated users against a coordinator."
 
@@ -47,7 +47,7 @@ def add_flags(command: argparse.ArgumentParser) -> None:
 
 def _require(options: argparse.Namespace) -> Require | None:
     """What clients insist on; None for what they do by themselves, where privacy is claimed."""
-    from fedbandit.privacy.require import Require
+    from fedbandit.privacy.guarantee import Require
 
     given = {name: getattr(options, f"require_{name}") for name in ("epsilon", "delta", "trust")}
     given = {name: value for name, value in given.items() if value is not None}

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedbandit.cli.arguments import token_in
 from fedbandit.errors import FedbanditError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def add_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--features", type=Path, metavar="FILE", help=".json or .toml: what columns there are")
     command.add_argument("--dim", type=int, metavar="D", help="alone, without --features: numbers of an action")
     command.add_argument("--actions", type=int, default=0, metavar="A",
-                         help="alone: one model for each of the actions 0 to A − 1 (default: one for all)")  # fmt: skip
+                         help="alone: one model for each action, A of them at most (default: one for all)")  # fmt: skip
     command.add_argument("--policy", default="igw", metavar="NAME", help="alone: how to choose (default: igw)")
     command.add_argument("--noise", type=float, default=0.5, metavar="S", help="alone: σ of rewards (default: 0.5)")
     command.add_argument("--reward-bound", type=float, default=1.0, metavar="R", help="alone: |reward| (default: 1)")
@@ -57,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         from fedbandit.network.logs import log_to_stderr
     except ImportError as error:
         raise FedbanditError(f"A gateway needs {error.name}: pip install 'fedbandit[server]'.") from None
-    token = _read(options.access_token_file)
+    token = token_in(options.access_token_file)
     if token is None and not is_loopback(options.host):
         raise FedbanditError(f"host is {options.host!r}, which is not loopback: --access-token-file is required.")
     threadpool_limits(1)  # matrices are small
@@ -103,7 +104,7 @@ def open_gateway(options: argparse.Namespace) -> Gateway:
         raise FedbanditError("A coordinator may have several federations: name one by --federation.")
     else:
         keywords |= {"federation": options.federation, "name": options.name, "ca": options.ca}
-        keywords["token"] = _read(options.token_file)
+        keywords["token"] = token_in(options.token_file)
     events = Events(options.state)  # first: it says if another gateway has the state
     try:
         client = Client(options.coordinator, **keywords)
@@ -154,12 +155,3 @@ def _alone(options: argparse.Namespace, features: Features | None) -> Any:
     world = World(n_clients=1, dim=dim, horizon=10**6, noise=options.noise, actions=options.actions)
     schema = None if features is None else Schema.of(features)
     return Agreement("linucb", {"policy": options.policy}, world, reward_bound=options.reward_bound, schema=schema)
-
-
-def _read(path: Path | None) -> str | None:
-    if path is None:
-        return None
-    try:
-        return path.read_text().strip()
-    except OSError as error:
-        raise FedbanditError(f"{str(path)!r} cannot be read: {error.strerror}.") from None

@@ -1,31 +1,66 @@
-"""`fedbandit migrate`: a federation under new terms, with what it has learnt."""
+"""`fedbandit migrate`: a federation, or a client's file, under new terms, with what it has learnt."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import secrets
 from pathlib import Path
 
+from fedbandit.cli.admin import add_address
 from fedbandit.errors import FedbanditError, needs, unknown
 
-SUMMARY = "Put a stopped federation under the terms of a new configuration: features, system or keywords."
+SUMMARY = "Put a stopped federation, or a client's file, under new terms: features, system or keywords."
 
 
 def add_flags(command: argparse.ArgumentParser) -> None:
-    """Which federation, and what becomes of its features."""
+    """Which federation or client, and what becomes of its features."""
     command.add_argument("federation")
-    command.add_argument("--config", type=Path, required=True, metavar="FILE.toml", help="with the new terms")
+    which = command.add_mutually_exclusive_group(required=True)
+    which.add_argument("--config", type=Path, metavar="FILE.toml", help="the federation: with the new terms")
+    which.add_argument("--client", type=Path, metavar="FILE", help="the state of a client that is not running; its "
+                       "coordinator (--url) says the new terms")  # fmt: skip
     command.add_argument("--features", metavar="K,K,…", help="the old number of each new feature, - for a new one "
                          "(default: by the names in both schemas, or new ones at the end)")  # fmt: skip
     command.add_argument("--backup", type=Path, required=True, metavar="FILE", help="of the store as it is now")
+    add_address(command, "the client's token")
+    command.add_argument("--name", help="of the client, without a token")
 
 
 def run(options: argparse.Namespace) -> int:
     """Write a backup, then migrate."""
+    features = None if options.features is None else _numbers(options.features)
+    return _client(options, features) if options.config is None else _federation(options, features)
+
+
+def _client(options: argparse.Namespace, features: list[int | None] | None) -> int:
+    from fedbandit.network.client.connection import Address
+    from fedbandit.network.client.migrate import migrate_client
+    from fedbandit.network.client.options import lasting_name
+    from fedbandit.network.stores import copy_to, open_store
+
+    if not options.client.is_file():
+        raise FedbanditError(f"There is no file {str(options.client)!r}.")
+    token = None if options.token_file is None else options.token_file.read_text()
+    name = options.name or (lasting_name(options.client) if token is None else None)
+    agreement, member = Address(options.url, options.federation, token, name, options.ca).invitation(10.0)
+    store = open_store(options.client)
+    try:
+        copy_to(options.backup, store.dump())
+        machine = migrate_client(store, agreement, member, features, lambda: secrets.randbits(63)).machine
+    finally:
+        store.close()
+    report = {"client": str(options.client), "pending": machine.pending, "backup": str(options.backup)}
+    text = f"{machine.pending:,} pending observations are under the new terms. Before: {options.backup}."
+    print(json.dumps(report) if options.json else text)
+    return 0
+
+
+def _federation(options: argparse.Namespace, features: list[int | None] | None) -> int:
     needs("starlette", "server", "A coordinator")
     from fedbandit.network.coordinator.backup import save, write_backup
     from fedbandit.network.coordinator.config import load_config
-    from fedbandit.network.coordinator.migrate import migrate, same_features, stored_agreement
+    from fedbandit.network.coordinator.migrate import migrate, stored_agreement
     from fedbandit.network.stores import open_store
 
     config = load_config(options.config)
@@ -35,14 +70,14 @@ def run(options: argparse.Namespace) -> int:
     store = open_store(config.store)
     try:
         old = stored_agreement(store, options.federation)
-        features = same_features(old, entry.agreement) if options.features is None else _numbers(options.features)
+        features = old.same_features(entry.agreement) if features is None else features
         save(options.backup, write_backup(store))
         federation = migrate(store, options.federation, entry.agreement, features, entry.rules)
     finally:
         store.close()
     n = federation.machine.gathered().n
     report = {"federation": options.federation, "observations": n, "features": features, "backup": str(options.backup)}
-    text = f"{n:,} observations are under the new terms; every client begins with a new file. Before: {options.backup}."
+    text = f"{n:,} observations are under the new terms; next each client's file (--client). Before: {options.backup}."
     print(json.dumps(report) if options.json else text)
     return 0
 

@@ -84,12 +84,11 @@ def run(options: argparse.Namespace) -> int:
         _report(found, log, options)
     if options.json:
         single = len(systems) == 1
-        print(json.dumps(found.evaluations[0].as_json() if single else found.as_json(), allow_nan=False))
+        print(json.dumps(found.as_json()["systems"][0] if single else found.as_json(), allow_nan=False))
         return 0
     for evaluation in found.evaluations:
         print(evaluation.told(f"the log {str(options.log)!r}"))
-    if found.told_differences():
-        print(found.told_differences())
+    print(found.told_differences())
     for warning in dict.fromkeys([*log.notes, *(w for one in found.evaluations for w in one.warnings)]):
         print(f"fedbandit: {warning}", file=sys.stderr)
     return 0
@@ -136,12 +135,13 @@ def _report(found: LogComparison, log: LoggedDecisions, options: argparse.Namesp
     rows = [
         (one.system.replace("_", "-"), e.name, f"{e.value:.4f}", f"{e.interval[0]:.4f} … {e.interval[1]:.4f}")
         for one in found.evaluations
-        for e in (*one.estimates, one.logged)
+        for e in one.estimates
     ]
+    own = found.evaluations[0].logged
+    rows.append(("the log's own policy", "mean", f"{own.value:.4f}", f"{own.interval[0]:.4f} … {own.interval[1]:.4f}"))
     gaps = [
         (g.name.replace("_", "-"), f"{g.value:+.4f}", f"{g.interval[0]:+.4f} … {g.interval[1]:+.4f}")
-        for g in found.differences
-        if g is not None
+        for g in (*found.from_logged, *filter(None, found.differences))
     ]
     notes = dict.fromkeys([*log.notes, *(w for one in found.evaluations for w in one.warnings)])
     title = f"What {escape(options.log.name)} tells"
@@ -150,8 +150,7 @@ def _report(found: LogComparison, log: LoggedDecisions, options: argparse.Namesp
         f'<img alt="estimates" src="data:image/png;base64,{base64.b64encode(picture.getvalue()).decode()}">',
         f"<h2>Mean reward per decision</h2>{Table(('system', 'estimator', 'value', '95 %'), tuple(rows), 2).html()}",
     ]
-    if gaps:
-        body.append(f"<h2>Paired differences</h2>{Table(('difference', 'value', '95 %'), tuple(gaps), 1).html()}")
+    body.append(f"<h2>Paired differences</h2>{Table(('difference', 'value', '95 %'), tuple(gaps), 1).html()}")
     if notes:
         body.append("<h2>What to doubt</h2><ul>" + "".join(f"<li>{escape(note)}</li>" for note in notes) + "</ul>")
     write_text(options.out / "report.html", page(title, "\n".join(body)))

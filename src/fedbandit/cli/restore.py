@@ -21,9 +21,9 @@ def add_flags(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Read all of it first, then write all of it."""
     needs("starlette", "server", "A coordinator")
-    from fedbandit.network.coordinator.backup import put, read_backup
+    from fedbandit.network.coordinator.backup import read_backup
     from fedbandit.network.coordinator.config import load_config
-    from fedbandit.network.stores import open_store
+    from fedbandit.network.stores import open_store, put
 
     config = load_config(options.config)
     journals = read_backup(options.file)

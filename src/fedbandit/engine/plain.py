@@ -13,9 +13,9 @@ from fedbandit.engine.partitions import Partitions
 from fedbandit.engine.services import Services
 from fedbandit.environments.block import Block, Environment, offered
 from fedbandit.machines.client import Choice
-from fedbandit.machines.cluster_server import ServedClusters
+from fedbandit.machines.cluster_server import ClusterServers
 from fedbandit.machines.link import Account, Link
-from fedbandit.machines.local_server import ServedUsers
+from fedbandit.machines.local_server import LocalServers
 from fedbandit.machines.peer import PeerLink
 from fedbandit.model import Model
 from fedbandit.privacy.privacy import Releases
@@ -97,7 +97,7 @@ def make_federation(system: System, world: World, seed: int, waiting: int) -> Fe
     if system.structure.separate:
         return Link(system, world, seed, waiting=waiting)
     clustered = isinstance(system.structure, Clustering) and system.structure.federated
-    kind = ServedClusters if clustered else ServedUsers
+    kind = ClusterServers if clustered else LocalServers
     return kind(system, world, seed, waiting=waiting)
 
 

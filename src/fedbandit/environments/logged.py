@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.actions import as_rows
-from fedbandit.environments.categories import encoded_categories
 from fedbandit.environments.residuals import residual_noise
 from fedbandit.errors import FedbanditError, number, require, unknown
+from fedbandit.features import Hashed
 from fedbandit.types import Array, Ints
 
 Bools = NDArray[np.bool_]
@@ -307,3 +307,20 @@ def _number(value: Any) -> float:
         return words[value.lower()] if isinstance(value, str) and value.lower() in words else float(value)
     except (TypeError, ValueError):
         return float("nan")
+
+
+MOST_CATEGORIES = 64
+"""More of them are hashed into as many entries."""
+
+
+def encoded_categories(name: str, values: NDArray[Any]) -> Array:
+    """One entry for each category that occurs; or ±1 in one of `MOST_CATEGORIES`, as `fb.Features` hashes.
+
+    >>> encoded_categories("colour", np.array(["red", "blue", "red"])).tolist()
+    [[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]]
+    """
+    categories, which = np.unique(values, return_inverse=True)
+    if categories.size <= MOST_CATEGORIES:
+        return np.eye(categories.size)[which]
+    hashed = Hashed(MOST_CATEGORIES)
+    return np.stack([hashed.encode(name, category) for category in categories.tolist()])[which]

@@ -81,7 +81,8 @@ class Synthetic(Unstructured):
             ("rewards", ("gaussian", "bernoulli")),
         ):
             value = getattr(self, field)
-            require(isinstance(value, str) and value in choices, field, value, " or ".join(map(repr, choices)))
+            expected = " or ".join(map(repr, choices)) + (", or a function" if field == "contexts" else "")
+            require(isinstance(value, str) and value in choices, field, value, expected)
         if callable(self.contexts) and (self.pool is not None or self.rewards == "bernoulli"):
             raise FedbanditError("contexts can be a function only with fresh arms (pool=None) and Gaussian rewards.")
         self._check_arrivals()

@@ -20,11 +20,13 @@ class LogComparison:
     """Evaluations of several systems on one log, best first, and how each differs from the first that was named.
 
     differences: of the first estimates, system − baseline, paired decision by decision; None for the baseline.
+    from_logged: system − the policy that wrote the log, paired likewise.
     """
 
     baseline: str
     evaluations: tuple[LogEvaluation, ...]
     differences: tuple[Estimate | None, ...]
+    from_logged: tuple[Estimate, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -36,9 +38,9 @@ class LogComparison:
         return "\n".join([*map(str, self.evaluations), self.told_differences()]).rstrip()
 
     def told_differences(self) -> str:
-        """One line for each system but the baseline."""
+        """One line for each system: against the log's own policy, then against the baseline."""
         lines = []
-        for gap in filter(None, self.differences):
+        for gap in (*self.from_logged, *filter(None, self.differences)):
             low, high = gap.interval
             verdict = "better" if low > 0 else "worse" if high < 0 else "undecided"
             name = gap.name.replace("_", "-")
@@ -50,8 +52,12 @@ class LogComparison:
         return {
             "baseline": self.baseline,
             "systems": [
-                {**found.as_json(), "difference": None if gap is None else gap.as_json()}
-                for found, gap in zip(self.evaluations, self.differences, strict=True)
+                {
+                    **found.as_json(),
+                    "difference": None if gap is None else gap.as_json(),
+                    "difference_from_logged": own.as_json(),
+                }
+                for found, gap, own in zip(self.evaluations, self.differences, self.from_logged, strict=True)
             ],
         }
 
@@ -77,7 +83,8 @@ def evaluate(
 
 
 def compare(systems: Sequence[System], log: LoggedDecisions, **options: Any) -> LogComparison:
-    """Evaluate each system on the log, with the options of `evaluate`; differences are from the first one.
+    """Evaluate each system on the log, with the options of `evaluate`; differences are from the first one, and from
+    the policy that wrote the log.
 
     Both estimates of a pair rest on the same decisions, so that what these have in common cancels: the interval of the
     difference is the one to decide by, not whether two intervals overlap.
@@ -92,4 +99,7 @@ def compare(systems: Sequence[System], log: LoggedDecisions, **options: Any) -> 
         else difference(f"{one.system} − {found[0].system}", one.estimates[0], found[0].estimates[0])
         for one in best_first
     )
-    return LogComparison(found[0].system, tuple(best_first), gaps)
+    from_logged = tuple(
+        difference(f"{one.system} − the log's own policy", one.estimates[0], one.logged) for one in best_first
+    )
+    return LogComparison(found[0].system, tuple(best_first), gaps, from_logged)

@@ -9,6 +9,11 @@
 | expired  | no reward came in time, and there is no default                                         |
 
 What is written survives the process being killed; a power cut may take the last events.
+
+| format | what is new                                                                              |
+|--------|------------------------------------------------------------------------------------------|
+| 1      | –; where each action has a model of its own, ids are the numbers of models: `numbered`   |
+| 2      | table `actions`: which model an id has. A file of format 1 goes on with numbers          |
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
@@ -25,10 +30,11 @@ import numpy as np
 from fedbandit.network.stores import StoreError
 from fedbandit.types import Array
 
-FORMAT = 1
+FORMAT = 2
 State = Literal["waiting", "learning", "rewarded", "default", "expired"]
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS actions (id TEXT PRIMARY KEY, number INTEGER NOT NULL UNIQUE) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS events (
     event TEXT PRIMARY KEY, at REAL NOT NULL, deadline REAL, asked BLOB NOT NULL, answer TEXT NOT NULL,
     choice TEXT NOT NULL, features BLOB NOT NULL, agrees INTEGER NOT NULL, weight REAL,
@@ -37,6 +43,12 @@ CREATE TABLE IF NOT EXISTS events (
 CREATE INDEX IF NOT EXISTS by_deadline ON events (deadline) WHERE state = 'waiting';
 CREATE INDEX IF NOT EXISTS by_end ON events (finished) WHERE finished IS NOT NULL;
 CREATE INDEX IF NOT EXISTS interrupted ON events (event) WHERE state = 'learning';
+"""
+_FROM_1 = f"""
+BEGIN IMMEDIATE;
+UPDATE about SET value = {FORMAT} WHERE key = 'gateway';
+INSERT INTO about VALUES ('numbered', 1);
+COMMIT;
 """
 
 
@@ -85,13 +97,31 @@ class Events:
                     self._db.execute(f"PRAGMA {pragma}")
                 self._db.executescript("BEGIN IMMEDIATE;" + _SCHEMA + "COMMIT;")
                 self._db.execute("INSERT OR IGNORE INTO about VALUES ('gateway', ?)", (FORMAT,))
-                found = self._db.execute("SELECT value FROM about WHERE key = 'gateway'").fetchone()[0]
+                found = self._about("gateway")
+                if found == 1:
+                    self._db.executescript(_FROM_1)
+                    found = FORMAT
+                self.numbered = self._about("numbered") == 1
+                self.models = dict(self._db.execute("SELECT id, number FROM actions").fetchall())
+                """Which model an action has, by its id."""
         except StoreError:
             self._db.close()
             raise
         if found != FORMAT:
             self._db.close()
             raise StoreError(f"The gateway's state {self.where} is of format {found}, this version knows {FORMAT}.")
+
+    def name(self, models: Mapping[str, int]) -> None:
+        """Actions have these models from now on."""
+        with self._explained("written"):
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                self._db.executemany("INSERT INTO actions VALUES (?, ?)", models.items())
+                self._db.execute("COMMIT")
+            except sqlite3.Error:
+                self._db.execute("ROLLBACK")
+                raise
+            self.models |= models
 
     def add(self, event: Event) -> None:
         """Keep a new event."""
@@ -145,6 +175,10 @@ class Events:
         """Let others open it."""
         with self._lock:
             self._db.close()
+
+    def _about(self, key: str) -> int | None:
+        row = self._db.execute("SELECT value FROM about WHERE key = ?", (key,)).fetchone()
+        return None if row is None else int(row[0])
 
     def _select(self, where: str, *values: Any) -> list[Event]:
         with self._explained("read"):

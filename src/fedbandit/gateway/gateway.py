@@ -85,7 +85,13 @@ class Gateway:
         self.client, self.events, self.decisions, self.clock = client, events, decisions, clock
         self.features = _agreed(client, features)
         self.actions = client.agreement.world.actions
-        """How many actions have a θ of their own: ids are their numbers then; 0: one θ, and any ids."""
+        """How many actions have a θ of their own; 0: one θ for all."""
+        names = client.agreement.action_names
+        self._models = {id: k for k, id in enumerate(names or map(str, range(self.actions)))}
+        self._gives_models = self.actions > 0 and client.alone and not names and not events.numbered
+        """Whether a new id takes a free model; in a federation all members mean the same by an id."""
+        if self._gives_models:
+            self._models = events.models
         self.mode, self.explore, self.deadline, self.default_reward = mode, float(explore), deadline, default_reward
         self.remember = remember
         self.counts: Counter[str] = Counter()
@@ -118,7 +124,8 @@ class Gateway:
     def _decide(
         self, event_id: str, digest: bytes, ids: list[str], F: Array, taken: int | None, p: float | None
     ) -> dict[str, Any]:
-        numbers = [int(id) for id in ids] if self.actions else None
+        models, new = self._models_of(ids)
+        numbers = [models[id] for id in ids] if self.actions else None
         try:
             ranking = self.client.rank(F, actions=numbers, explore=self.explore)
         except FedbanditError as error:
@@ -138,6 +145,8 @@ class Gateway:
             "mode": self.mode,
             "deadline": deadline,
         }
+        if new:
+            self.events.name(new)
         if self.decisions is not None:
             known = taken is not None or ranking.policy.randomness != "unknown"
             self.decisions.decided(
@@ -163,10 +172,6 @@ class Gateway:
         if len(set(ids)) < len(ids):
             twice = next(id for id, count in Counter(ids).items() if count > 1)
             raise EventRefusal("malformed", f"Action {twice!r} occurs twice.")
-        for id in ids if self.actions else ():
-            if not (id.isascii() and id.isdigit() and int(id) < self.actions and str(int(id)) == id):
-                sentence = f"There is no action {id!r}: each has a model of its own, numbered 0 to {self.actions - 1}."
-                raise EventRefusal("malformed", sentence)
         try:
             if self.features is not None:
                 empty: dict[str, Any] = {}
@@ -178,6 +183,27 @@ class Gateway:
         except FedbanditError as error:
             raise EventRefusal("malformed", str(error)) from None
         return ids, F
+
+    def _models_of(self, ids: list[str]) -> tuple[Mapping[str, int], dict[str, int]]:
+        """Which model each action has, and which of them are new: they take free ones."""
+        strange = [id for id in ids if id not in self._models] if self.actions else []
+        if strange and not self._gives_models:
+            named = self.client.agreement.action_names
+            range_of = f"each has a model of its own, numbered 0 to {self.actions - 1}"
+            raise EventRefusal(
+                "malformed",
+                str(unknown("action", strange[0], named[:50]))
+                if named
+                else f"There is no action {strange[0]!r}: {range_of}.",
+            )
+        taken, free = len(self._models), self.actions - len(self._models)
+        if len(strange) > free:
+            sentence = (
+                f"There is no model for action {strange[free]!r}: all {self.actions} are taken by others (--actions)."
+            )
+            raise EventRefusal("malformed", sentence)
+        new = {id: taken + k for k, id in enumerate(strange)}
+        return {**self._models, **new} if new else self._models, new
 
     def _vectors(self, ids: list[str], rows: list[Any], context: Any) -> Array:
         """Features as numbers: those of the context first, then the action's."""

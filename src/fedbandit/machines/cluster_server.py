@@ -6,15 +6,15 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Mapping
 from functools import partial
+from typing import Unpack
 
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.exchange import Exchange, start_with
 from fedbandit.machines.link import Account
-from fedbandit.machines.local_server import AllServers, Server
+from fedbandit.machines.local_server import AllServers, Kept, Server
 from fedbandit.machines.phases import ClusterCoordinator, Renewal, Report
 from fedbandit.messages import Collect, Download, Message, Request, Threshold, Upload
 from fedbandit.policies import Policy
-from fedbandit.privacy.noise import Source
 from fedbandit.privacy.privacy import Releases
 from fedbandit.sharing import LocalModel
 from fedbandit.state import State, joined, parts_of
@@ -65,20 +65,12 @@ class MemberServer(ExchangingServer):
     [1]
     """
 
-    def __init__(
-        self,
-        users: Ints,
-        system: System,
-        world: World,
-        seed: int = 0,
-        *,
-        waiting: int = 10_000,
-        source: Source | None = None,
-    ) -> None:
-        super().__init__(users, system, world, seed, waiting=waiting, source=source)
+    def __init__(self, users: Ints, system: System, world: World, seed: int = 0, **kept: Unpack[Kept]) -> None:
+        super().__init__(users, system, world, seed, **kept)
         self._explorer = system.explorer.told(world)
         self._explores_again = partial(system.structure.explores_again, world)
-        drawn, sharing = None if source is None else (lambda _: source), system.sharing(world)
+        source, sharing = kept.get("source"), system.sharing(world)
+        drawn = None if source is None else (lambda _: source)
         self.exchanges = {}
         for i in self.users:
             self.exchanges[i] = Exchange(i, system.model(world, i), system, world, seed, source=drawn)
@@ -117,17 +109,9 @@ class ClusterServer(ExchangingServer):
     """
 
     def __init__(
-        self,
-        server: int,
-        users: Ints,
-        system: System,
-        world: World,
-        seed: int = 0,
-        *,
-        waiting: int = 10_000,
-        source: Source | None = None,
+        self, server: int, users: Ints, system: System, world: World, seed: int = 0, **kept: Unpack[Kept]
     ) -> None:
-        super().__init__(users, system, world, seed, waiting=waiting, source=source)
+        super().__init__(users, system, world, seed, **kept)
         assert isinstance(system.structure, FederatedClustering)
         self.server, self._structure = server, system.structure
         self.serving = self._structure.local_clusters(system.as_seen(world), users, system.ridge)
@@ -206,7 +190,7 @@ class ClusterServer(ExchangingServer):
         self.homes = self._found()
 
 
-class ServedClusters(AllServers[ClusterServer]):
+class ClusterServers(AllServers[ClusterServer]):
     """All servers of a system with local clusters, and their coordinator; messages are carried at once."""
 
     def __init__(self, system: System, world: World, seed: int = 0, *, waiting: int = 10_000) -> None:

@@ -1,7 +1,7 @@
 """Servers of many users: they choose and learn for them. Messages in, messages out; no I/O, no clock.
 
 `LocalServer` serves users whose models are all in one place: one for all, clusters, neighbourhoods, a graph. A server
-whose local clusters take part in a federation is in `cluster_server`. `ServedUsers` are all servers of a system in one
+whose local clusters take part in a federation is in `cluster_server`. `LocalServers` are all servers of a system in one
 process, for the plain engine.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from typing import Generic, TypeVar
+from typing import Generic, TypedDict, TypeVar, Unpack
 
 import numpy as np
 
@@ -29,6 +29,13 @@ from fedbandit.streams import Draw, policy_key
 from fedbandit.system import System
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
+
+
+class Kept(TypedDict, total=False):
+    """How many choices wait for their rewards, and where noise comes from."""
+
+    waiting: int
+    source: Source | None
 
 
 class Server(ABC):
@@ -192,17 +199,8 @@ class LocalServer(Server):
     ([], [[0, 1, 2]])
     """
 
-    def __init__(
-        self,
-        users: Ints,
-        system: System,
-        world: World,
-        seed: int = 0,
-        *,
-        waiting: int = 10_000,
-        source: Source | None = None,
-    ) -> None:
-        super().__init__(users, system, world, seed, waiting=waiting, source=source)
+    def __init__(self, users: Ints, system: System, world: World, seed: int = 0, **kept: Unpack[Kept]) -> None:
+        super().__init__(users, system, world, seed, **kept)
         noise = graph_noise(system, world, seed)
         self.serving = system.structure.serve(system.as_seen(world), users, system.ridge, noise)
 
@@ -277,7 +275,7 @@ class AllServers(ABC, Generic[AnyServer]):
             server.restore(parts[f"server.{k}"])
 
 
-class ServedUsers(AllServers[LocalServer]):
+class LocalServers(AllServers[LocalServer]):
     """All servers of a system whose users' models are in one place: nothing is ever sent."""
 
     def __init__(self, system: System, world: World, seed: int = 0, *, waiting: int = 10_000) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from fedbandit.errors import FedbanditError, require
 from fedbandit.machines.cluster_server import ClusterServer, ExchangingServer, MemberServer
 from fedbandit.machines.exchange import Exchange
-from fedbandit.machines.local_server import LocalServer, Server
+from fedbandit.machines.local_server import Kept, LocalServer, Server
 from fedbandit.machines.phases import Renewal
 from fedbandit.machines.servers_coordinator import local_servers
 from fedbandit.messages import Collect, Download, Join, Message, Recall, Receipt, Upload, decode, encode
-from fedbandit.privacy.noise import Source, label_of
+from fedbandit.privacy.noise import label_of
 from fedbandit.server_messages import FromServer, ToServer
 from fedbandit.state import State, joined, parts_of
 from fedbandit.structures import Clustering
@@ -39,16 +39,7 @@ class ServerNode:
     Where users' models exchange nothing (CLUB, SCLUB) it only serves them.
     """
 
-    def __init__(
-        self,
-        member: int,
-        system: System,
-        world: World,
-        seed: int = 0,
-        *,
-        waiting: int = 10_000,
-        source: Source | None = None,
-    ) -> None:
+    def __init__(self, member: int, system: System, world: World, seed: int = 0, **kept: Unpack[Kept]) -> None:
         server_of = local_servers(system, world)
         alone = server_of is None
         if server_of is None:
@@ -57,18 +48,18 @@ class ServerNode:
             server_of = system.structure.servers(world)
         require(0 <= member <= server_of.max(), "the number of a local server", member, f"at most {server_of.max()}")
         users = np.flatnonzero(server_of == member)
-        options: dict[str, Any] = {"waiting": waiting, "source": source}
         self.server: Server
         if alone:
-            self.server = LocalServer(users, system, world, seed, **options)
+            self.server = LocalServer(users, system, world, seed, **kept)
         elif system.structure.separate:
-            self.server = MemberServer(users, system, world, seed, **options)
+            self.server = MemberServer(users, system, world, seed, **kept)
         else:
-            self.server = ClusterServer(member, users, system, world, seed, **options)
+            self.server = ClusterServer(member, users, system, world, seed, **kept)
         self.member, self.dim = member, world.dim
         claims = [system.guarantee_of(user) for user in self.server.users]
         claim = max(claims, key=lambda claim: claim.epsilon)
         kinds = [each.stream.mechanism.noise for each in self.exchanges.values() if each.stream is not None]
+        source = kept.get("source")
         self.guarantee = claim if source is None else replace(claim, noise=label_of(source, kinds))
         """The weakest of what holds for its users, and how noise is drawn."""
         self.users = frozenset(self.server.users)

@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import inspect
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -23,7 +23,7 @@ from fedbandit.features import Features
 from fedbandit.machines.servers_coordinator import local_servers
 from fedbandit.network.jsonable import from_json, to_json
 from fedbandit.presets import PRESETS
-from fedbandit.privacy import PRIVACIES, Privacy
+from fedbandit.privacy import PRIVACIES, Privacy, PrivateStatistics
 from fedbandit.structures import Everyone
 from fedbandit.system import System
 from fedbandit.types import Ints
@@ -39,7 +39,8 @@ class Agreement:
 
     `system` is the name of a preset, called with `keywords`; |reward| ≤ `reward_bound`. A privacy part is a table,
     {"noises": "statistics", "epsilon": 1.0, …}, or with "rewards" or the name of any privacy part. `schema` says what
-    the features are (`Schema`), None that clients see to it themselves. `period` is how long a round is, in seconds,
+    the features are (`Schema`), None that clients see to it themselves. Where each action has a θ of its own,
+    `action_names` are their names in order; without any they are numbers. `period` is how long a round is, in seconds,
     where models forget (`forgetting`), None where they do not.
 
     >>> agreement = Agreement("async-linucb", {"gamma_upload": 2.0}, World(n_clients=3, dim=2, horizon=100))
@@ -53,6 +54,7 @@ class Agreement:
     seed: int = 0
     reward_bound: float = 1.0
     schema: Schema | None = None
+    action_names: tuple[str, ...] = ()
     period: float | None = None
 
     def __post_init__(self) -> None:
@@ -63,6 +65,11 @@ class Agreement:
         number(self.reward_bound, "reward_bound", "a finite number ≥ 0", at_least=0.0)
         if self.schema is not None:
             self.schema.require_for(self.world.dim)
+        object.__setattr__(self, "action_names", tuple(self.action_names))
+        names, A = self.action_names, self.world.actions
+        texts = all(isinstance(name, str) and name for name in names) and len(set(names)) == len(names)
+        good = not names or (texts and len(names) == A)
+        require(good, "action_names", list(names), f"the names of {A} actions, each once")
 
     def build(self) -> System:
         """The system, settled for the world; a name or keyword that does not exist is refused."""
@@ -72,9 +79,10 @@ class Agreement:
     def _built(self) -> System:
         for role, value in (("system", self.system), *self.keywords.items()):
             if ".py:" in str(value):  # a coordinator must not make a client run a file
+                only = "only in a coordinator's configuration can it stand in a file; " if role == "structure" else ""
                 raise FedbanditError(
                     f"{role} is {shown(value)}, which is code in a file, and every client of a federation must have "
-                    "the same code: install it as part of fedbandit (CONTRIBUTING.md), and give its name."
+                    f"the same code: {only}install it as part of fedbandit (CONTRIBUTING.md), and give its name."
                 )
         name = self.system.replace("-", "_")
         if name not in PRESETS:
@@ -111,8 +119,8 @@ class Agreement:
             {**dataclasses.asdict(replace(self, schema=None)), "keywords": dict(self.keywords), "schema": schema}
         )
         plain["world"] = {key: value for key, value in plain["world"].items() if key not in _FOUND_OUT}
-        later = ("schema", "period")  # left out where there is none, as it always was
-        return {key: value for key, value in plain.items() if key not in later or value is not None}
+        absent = (("schema", None), ("action_names", []), ("period", None))  # left out, as they always were
+        return {key: value for key, value in plain.items() if (key, value) not in absent}
 
     @property
     def digest(self) -> bytes:
@@ -129,19 +137,41 @@ class Agreement:
         text = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).digest()[:16]
 
-    def require_sound_change(self, new: Agreement) -> None:
-        """Refuse new terms under which what was learnt, sent and promised would mean something else."""
+    def same_features(self, new: Agreement) -> list[int | None]:
+        """Which old feature each of the new terms' is, None if it is new: by both schemas, else by position.
+
+        >>> one = Agreement("linucb", world=World(1, 2, 9), schema=Schema(("age", "price")))
+        >>> one.same_features(Agreement("linucb", world=World(1, 3, 9), schema=Schema(("price", "size", "age"))))
+        [1, None, 0]
+        """
+        if self.schema is None or new.schema is None:
+            return [k if k < self.world.dim else None for k in range(new.world.dim)]
+        names = [*self.schema.features, *([""] if self.schema.intercept else [])]
+        wanted = [*new.schema.features, *([""] if new.schema.intercept else [])]
+        return [names.index(name) if name in names else None for name in wanted]
+
+    def require_sound_change(self, new: Agreement, members: Iterable[int]) -> None:
+        """Refuse new terms under which what was learnt, sent and promised would mean something else.
+
+        In a private federation every member's claim and noise stay as they are: its releases are one stream, calibrated
+        for all of its life, which no ε can be changed in the middle of. What changes neither can change (policies,
+        rules, the ε of places that nobody has had).
+        """
         for what, ours, theirs in _differences(self.as_json(), new.as_json()):
             field = what.removeprefix("world.")
             reason = _UNSOUND.get(field.partition(".")[0])
             if reason is not None:
                 raise _unsound(field, ours, theirs, reason)
         old, other = self.build(), new.build()
-        if other.guarantee.basis != "none" and self.as_json() != new.as_json():
-            what, ours, theirs = next(iter(_differences(self.as_json(), new.as_json())))
-            raise _unsound(what, ours, theirs, "the noise of a private federation is calibrated for it")
+        private = other.guarantee.basis != "none" or old.guarantee.basis != "none"
+        if private and not all(_same_privacy(old, other, i) for i in members):
+            what, ours, theirs = min(_differences(self.as_json(), new.as_json()), key=lambda d: "epsilon" not in d[0])
+            raise _unsound(
+                what, ours, theirs, "members have released under it, with noise calibrated for all their life"
+            )
         for part in ("structure", "privacy", "ridge", "discount", "window"):
-            if getattr(old, part) != getattr(other, part) and not (part == "structure" and _alike(old, other)):
+            kept = _alike(old, other) if part == "structure" else part == "privacy" and private
+            if getattr(old, part) != getattr(other, part) and not kept:
                 raise _unsound("keywords", dict(self.keywords), dict(new.keywords), f"it changes the {part}")
         if type(old.protocol) is not type(other.protocol):
             raise _unsound("keywords", dict(self.keywords), dict(new.keywords), "it changes the protocol")
@@ -222,6 +252,7 @@ _UNSOUND = {
     "system": "another system",
     "dim": "statistics of another length",
     "actions": "statistics of other actions",
+    "action_names": "actions would mean something else",
     "seed": "random choices would begin anew",
     "d_global": "another part is shared",
     "schema": "features would mean something else",
@@ -253,6 +284,22 @@ def _unsound(field: str, ours: object, theirs: object, reason: str) -> Fedbandit
 def _alike(old: System, new: System) -> bool:
     """Whether structures differ in nothing but what they were told about the world."""
     return type(old.structure) is type(new.structure) and isinstance(old.structure, Everyone)
+
+
+def _same_privacy(old: System, new: System, member: int) -> bool:
+    """Whether a member's claim, and all that its noise is calibrated for, are the same under both."""
+    one, other = old.privacy, new.privacy
+    if isinstance(one, PrivateStatistics) and isinstance(other, PrivateStatistics):
+        other = replace(other, epsilon=one.epsilon)  # its own is in its mechanism and claim
+    if one != other or one.pooled:
+        return False
+    streams = [system.privacy.stream(member, _nothing_drawn) for system in (old, new)]
+    mechanisms = [None if stream is None else stream.mechanism for stream in streams]
+    return mechanisms[0] == mechanisms[1] and old.guarantee_of(member) == new.guarantee_of(member)
+
+
+def _nothing_drawn(_: int) -> np.random.Generator:
+    raise FedbanditError("Nothing is drawn to compare mechanisms.")
 
 
 _SHORT = {"statistics": "private-statistics", "rewards": "noisy-rewards"}

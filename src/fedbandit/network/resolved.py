@@ -48,6 +48,8 @@ def client_terms(agreement: Agreement, member: int) -> dict[str, Any]:
         return _server_terms(agreement, np.flatnonzero(servers == member))
     machine = ClientMachine(member, system, world, agreement.seed)
     rule, model = system.privacy.reward_rule, _model(machine.model)
+    if agreement.action_names:
+        model["names"] = list(agreement.action_names)
     policy, explorer = (
         _policy(system.policy.told(system.as_seen(agreement.world))),
         _policy(system.explorer.told(agreement.world)),
@@ -67,6 +69,8 @@ def client_terms(agreement: Agreement, member: int) -> dict[str, Any]:
         needed.add("one-by-one")
     if system.privacy.perturbs == "statistics":
         needed.add("others")  # downloads are the others' noisy sums, to be mixed with one's own
+    if isinstance(machine.model, TwoPartModel) and machine.model.projected:
+        needed.add("projected")  # rewards are split by generalised inverses
     prior = prior_share(system.sharing(world), member)
     plain: dict[str, Any] = to_json(
         {

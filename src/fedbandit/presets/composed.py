@@ -8,6 +8,7 @@ from fedbandit.presets.compose import preset
 from fedbandit.privacy import PRIVACIES
 from fedbandit.protocols import PROTOCOLS
 from fedbandit.structures import STRUCTURES
+from fedbandit.structures.held import HeldByCoordinator
 from fedbandit.system import System
 
 
@@ -30,7 +31,7 @@ def composed(
     return System(
         build_part("policy", policy, POLICIES),
         build_part("protocol", protocol, PROTOCOLS),
-        build_part("structure", structure, STRUCTURES),
+        build_part("structure", structure, {**STRUCTURES, "held-by-coordinator": HeldByCoordinator}),
         build_part("privacy", privacy, PRIVACIES),
         ridge,
     )

@@ -8,7 +8,7 @@ With γ_U = γ_D = γ, Theorem 3.2 has R_T = Õ(r d√T log T) and C_T = O(d N l
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from fedbandit.errors import FedbanditError, number, require
 from fedbandit.world import World
@@ -56,6 +56,10 @@ class GammaRules(dict[str, Callable[[World], float]]):
         return dict.__contains__(self, key) or (
             isinstance(key, str) and key.partition(":")[0] in WANTED and self._is(key)
         )
+
+    def __iter__(self) -> Iterator[str]:
+        """Names for whoever asks what there is; those with a number, with an example of one."""
+        return iter([*self.keys(), "regret:2", "messages:20000"])
 
     def __missing__(self, key: str) -> Callable[[World], float]:
         name, _, value = key.partition(":")

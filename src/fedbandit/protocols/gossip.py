@@ -10,7 +10,7 @@ from fedbandit.protocols.factors import count_portions, count_releases
 from fedbandit.protocols.protocol import MessageProtocol
 from fedbandit.protocols.synchronous import theorem_threshold
 from fedbandit.protocols.topology import Topology, clique_cover, diameter, neighbours_of
-from fedbandit.protocols.trigger import CountGrowth, Reads, Says, TimedGrowth, Trigger, as_thresholds
+from fedbandit.protocols.trigger import Reads, Says, Trigger, timed_or_counted
 from fedbandit.world import World
 
 
@@ -101,11 +101,7 @@ class Gossip(MessageProtocol):
 
     def trigger(self) -> Trigger:
         """On counts, or on determinants."""
-        if self.growth is not None:
-            return CountGrowth(as_thresholds(self.growth), self.batch)
-        if isinstance(self.threshold, str) or self.threshold is None:
-            raise FedbanditError(f"threshold {self.threshold!r} has no value before the protocol is told the world.")
-        return TimedGrowth(as_thresholds(self.threshold))
+        return timed_or_counted(self.threshold, self.growth, self.batch)
 
     def releases(self, world: World) -> int:
         """Of one estimator, which an agent uses in every round, or in every γ-th."""

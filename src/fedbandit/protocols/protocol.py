@@ -44,6 +44,11 @@ class MessageProtocol(Protocol):
     """Whether its coordinator serves members one by one, by their growth; who has asked waits to be called."""
 
     @property
+    def regroups(self) -> bool:
+        """Whether its coordinator looks for groups at times of its own, beside those that a sharing asks for."""
+        return False
+
+    @property
     def since_served(self) -> bool:
         """Whether a trigger looks at all that was observed since the last download, not only at what is pending."""
         return False

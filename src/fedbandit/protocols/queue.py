@@ -116,6 +116,11 @@ class ServerQueue(MessageProtocol):
         return replace(self, world=world, threshold=DEFAULT_RULE if self.threshold is None else self.threshold)
 
     @property
+    def regroups(self) -> bool:
+        """When somebody asks, with `recluster`."""
+        return bool(self.recluster)
+
+    @property
     def since_served(self) -> bool:
         """To the letter a buffer is emptied when its owner is served, not when it has been uploaded for clustering."""
         return self.recluster == "request" or (self.requests == "all" and not self.recluster)

@@ -35,6 +35,7 @@ class Scheduled(MessageProtocol):
     join: ClassVar[Joining] = "member"
     at_once: ClassVar[bool] = True
     reads: ClassVar[Reads] = "nothing"
+    regroups: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the numbers."""

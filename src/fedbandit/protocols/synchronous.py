@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
+from fedbandit.errors import number, require, unknown, whole_number
 from fedbandit.messages import Contribution, Download, Join, Message, Receipt, Request, Upload
 from fedbandit.protocols.coordinator import Coordinator, Messages, not_taken
 from fedbandit.protocols.factors import count_portions, count_releases
 from fedbandit.protocols.protocol import MessageProtocol
-from fedbandit.protocols.trigger import CountGrowth, Joining, Reads, Says, TimedGrowth, Trigger, as_thresholds
+from fedbandit.protocols.trigger import Joining, Reads, Says, Trigger, timed_or_counted
 from fedbandit.sharing import Noise, Sharing
 from fedbandit.state import State
 from fedbandit.sums import Sums
@@ -99,11 +99,7 @@ class Synchronous(MessageProtocol):
 
     def trigger(self) -> Trigger:
         """Alg. 4 line 10, or counts."""
-        if self.growth is not None:
-            return CountGrowth(as_thresholds(self.growth), self.batch)
-        if isinstance(self.threshold, str) or self.threshold is None:
-            raise FedbanditError(f"threshold {self.threshold!r} has no value before the protocol is told the world.")
-        return TimedGrowth(as_thresholds(self.threshold))
+        return timed_or_counted(self.threshold, self.growth, self.batch)
 
     def releases(self, world: World) -> int:
         """By counts: as often as they grow. By determinants: up to every round (FedUCB, Remark 4 and Alg. 2 line 2).

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from fedbandit.errors import FedbanditError
 from fedbandit.model import TIE, Growing
 from fedbandit.types import Array
 
@@ -118,3 +119,12 @@ class CountGrowth:
         if model.n_pending < self.batch or math.isinf(threshold):
             return False
         return model.n_own >= threshold * (model.n_own - model.n_pending) - TIE
+
+
+def timed_or_counted(threshold: float | str | None, growth: float | None, batch: int) -> Trigger:
+    """The trigger of protocols that have a D, unless `growth` is given; `threshold` has been settled for a world."""
+    if growth is not None:
+        return CountGrowth(as_thresholds(growth), batch)
+    if isinstance(threshold, str) or threshold is None:
+        raise FedbanditError(f"threshold {threshold!r} has no value before the protocol is told the world.")
+    return TimedGrowth(as_thresholds(threshold))

@@ -32,7 +32,7 @@ class EvidenceClusters(Structure):
     that gains. `odds` says how many times e^odds likelier one cluster is than two before there are data.
 
     recluster: the factor by which the rounds grow between one look at everybody's statistics and the next, or None if
-        the protocol decides that.
+        the protocol decides that: Scheduled, or a ServerQueue that reclusters. Other protocols need a number.
 
     Compared with tests of pairs: a client is compared with *all* members of a cluster together, so that clusters are
     found when each client has fewer observations than there are dimensions; and clusters never overlap.
@@ -54,6 +54,11 @@ class EvidenceClusters(Structure):
             number(self.recluster, "recluster", "a finite number ≥ 1, or None", at_least=1.0)
         if self.noise is not None:
             number(self.noise, "noise", "a finite number ≥ 0, or None", at_least=0.0)
+
+    @property
+    def asks_to_regroup(self) -> bool:
+        """With `recluster`."""
+        return self.recluster is not None
 
     def sharing(self, world: World, ridge: float) -> Partition:  # noqa: ARG002 - the prior has its own
         """Everybody alone."""

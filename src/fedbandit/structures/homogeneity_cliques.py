@@ -117,6 +117,11 @@ class HomogeneityCliques(Structure):
                 "and n_clusters=…, or use 'doubling', which needs neither."
             )
 
+    @property
+    def asks_to_regroup(self) -> bool:
+        """At the end of exploration, or with `recluster`."""
+        return self.exploration != 0 or self.recluster is not None
+
     def rounds(self, world: World) -> int:
         """T₀, or how long the first phase of the doubling trick explores, in actions of each client."""
         if isinstance(self.exploration, int):

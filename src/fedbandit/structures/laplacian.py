@@ -20,6 +20,10 @@ class Laplacian(UserGraph):
     L = D − A is the Laplacian of the graph; A has ones where two users are neighbours, or with `weighted` the mean of
     their two weights. What the graph says about a user and itself is ignored.
 
+    Neighbours tell a user little about its own parameter beside what it observes itself: one of them, however much it
+    knows, takes the variance from 2/3λ to 1/2λ. Under EventTriggered with central=False nothing is sent back that
+    adds less than log γ_D to log det, which is d log 4/3 at most there; take γ_D near 1, or CountTriggered.
+
     Reference: Cesa-Bianchi et al. 2013 (GOBLin); Wang et al. 2020, §5.2.
 
     Deviations:

@@ -37,6 +37,11 @@ class Structure(Protocol):
         return False
 
     @property
+    def asks_to_regroup(self) -> bool:
+        """Whether `sharing` says itself when groups are to be looked for; if not, the protocol has to."""
+        return True
+
+    @property
     def fresh(self) -> bool:
         """Whether a model learns from its own observations at once, not only from what was released."""
         return True

@@ -14,7 +14,7 @@ import pytest
 
 import fedbandit as fb
 from fedbandit.environments import LikedItems
-from fedbandit.environments.datasets import cache, partition
+from fedbandit.environments.datasets import folders, partition
 from fedbandit.environments.datasets.movielens_users import user_vectors
 from fedbandit.environments.datasets.ratings import read_ratings
 from fedbandit.errors import FedbanditError
@@ -199,9 +199,9 @@ def test_large_files_are_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path = tmp_path / "large"
     with open(path, "wb") as file:
         file.truncate(2**26 + 1)
-    found = cache._digest_of(path, tmp_path / "memory")
+    found = folders._digest_of(path, tmp_path / "memory")
     monkeypatch.setattr("hashlib.file_digest", None)
-    assert cache._digest_of(path, tmp_path / "memory") == found
+    assert folders._digest_of(path, tmp_path / "memory") == found
 
 
 def test_data_are_found_by_argument_variable_or_cache(

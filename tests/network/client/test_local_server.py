@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
+from fedbandit.engine.plain import make_federation
 from fedbandit.network.coordinator.config import FederationConfig, ServerConfig, on_a_network
 from fedbandit.network.coordinator.host import Host
 from fedbandit.network.stores import MemoryStore
@@ -78,6 +79,30 @@ def test_without_a_coordinator(system: str, tmp_path: Path) -> None:
         assert sorted(user for cluster in server.clusters for user in cluster) == [3, 4, 5]
     with pytest.raises(fb.FedbanditError, match="is that of local server 1, not 0"):
         fb.LocalServer(agreement=agreement, state=tmp_path / "s")
+
+
+@pytest.mark.parametrize("system", ["club", "sclub"])
+def test_without_a_coordinator_it_is_the_simulator(system: str, tmp_path: Path) -> None:
+    alphas = {"alpha_split": 0.3} if system == "club" else {"alpha_split": 0.3, "alpha_merge": 0.3}
+    agreement = fb.Agreement(system, alphas, WORLD, seed=4)
+    simulated = make_federation(agreement.build(), WORLD, agreement.seed, 100)
+    rng = np.random.default_rng(0)
+    opened = [fb.LocalServer(agreement=agreement, number=k, state=tmp_path / str(k)) for k in range(2)]
+    for t in range(240):
+        user, arms = int(rng.integers(6)), rng.uniform(-0.5, 0.5, (4, 3))
+        theirs, ours = simulated.select(user, arms), opened[user // 3].select(user, arms)
+        assert int(ours) == theirs.arm, f"interaction {t}, user {user}"
+        reward = float(arms[ours][user % 2] + 0.01 * rng.standard_normal())
+        simulated.observe(user, theirs.number, reward)
+        opened[user // 3].observe(reward, ours)
+        if t % 60 == 59:
+            opened[0].close()
+            opened[0] = fb.LocalServer(agreement=agreement, number=0, state=tmp_path / "0")
+    found = [cluster for server in opened for cluster in server.clusters or []]
+    assert found == simulated.groups()
+    assert len(found) > 2
+    for server in opened:
+        server.close()
 
 
 def test_private_local_servers_draw_secure_noise(tmp_path: Path) -> None:

@@ -17,13 +17,13 @@ from starlette.testclient import TestClient
 import fedbandit as fb
 from fedbandit.network.client.client import Client
 from fedbandit.network.client.durable import DurableClient
-from fedbandit.network.coordinator.backup import put, read_backup, save, write_backup
+from fedbandit.network.coordinator.backup import read_backup, save, write_backup
 from fedbandit.network.coordinator.federation import Federation
-from fedbandit.network.coordinator.migrate import migrate, same_features
+from fedbandit.network.coordinator.migrate import migrate
 from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.coordinator.service import make_app
 from fedbandit.network.invitation import Agreement
-from fedbandit.network.stores import MemoryStore, StoreError, open_store
+from fedbandit.network.stores import MemoryStore, StoreError, open_store, put
 from tests.cli.command_line import refusal, report
 from tests.network.in_process import make_clients, run
 from tests.network.servers import CONFIG, Coordinator, get_json, make_host, served
@@ -209,7 +209,7 @@ def test_a_federation_gets_features_and_another_system_with_what_it_has_learnt(
     run(federation, make_clients(federation), 20)
     before = federation.machine.gathered()
     wider = replace(AGREEMENT, world=replace(WORLD, dim=4))
-    assert same_features(AGREEMENT, wider) == [0, 1, 2, None]
+    assert AGREEMENT.same_features(wider) == [0, 1, 2, None]
     migrated = migrate(store, "f", wider, [2, 0, None, 1], Rules())
     after = migrated.machine.gathered()
     order = [1, 3, 0]  # where the old features are now

@@ -73,6 +73,24 @@ def test_noise_as_declared_accuses_nobody_and_more_noise_does(sigma: float, accu
     assert (found > 0) == accused
 
 
+@pytest.mark.parametrize("lies", ["exactly", "with noise", "not"])
+def test_liars_who_agree_are_suspects_before_any_of_them_contradicts_somebody(lies: str) -> None:
+    """42 honest members and 18 with another parameter, 30 observations each: σ = 0.5 hides every one by itself."""
+    suspected = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        theta, other = (x / np.linalg.norm(x) for x in rng.standard_normal((2, 10)))
+        comparison = Comparison(Robust(), np.zeros(60, dtype=np.int64), 10, 1.0, 0.5)
+        for i in range(60):
+            lie = i >= 42 and lies != "not"
+            sigma = 0.0 if lie and lies == "exactly" else 0.5
+            assert not comparison.compare(i, sums_of(other if lie else theta, 30, rng, sigma))
+        suspected.append(comparison.suspects())
+    liars = set() if lies == "not" else set(range(42, 60))
+    assert sum(len(found & liars) for found in suspected) >= 0.95 * 5 * len(liars)
+    assert sum(len(found - liars) for found in suspected) <= 0.02 * 5 * 60
+
+
 def test_whoever_a_person_has_trusted_is_not_accused_again() -> None:
     world = Lying(10, 3, "flipped", 1, rules=ROBUST)
     world.run(20)

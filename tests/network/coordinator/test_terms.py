@@ -86,11 +86,55 @@ def test_a_change_that_is_not_sound_is_refused_with_the_field(change: dict[str, 
     assert store.journals == before.journals, "nothing has changed"
 
 
-def test_budgets_and_horizons_of_private_federations_stay() -> None:
+def private(epsilon: float | tuple[float, ...], **keywords: Any) -> Agreement:
+    return replace(PRIVATE, keywords={"privacy": {"noises": "statistics", "epsilon": epsilon}, **keywords})
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (replace(PRIVATE, world=replace(WORLD, horizon=60_000)), "horizon is 60000"),  # more releases
+        (private(0.5), "epsilon is 0.5, but the federation has 1.0"),
+        (private(2.0), "epsilon is 2.0, but the federation has 1.0"),
+        (private((1.0, 2.0, 2.0)), r"epsilon is \[1.0, 2.0, 2.0\]"),
+        (replace(PRIVATE, keywords={}), "privacy is None"),
+        (private(1.0, factor_upload=3.0), "factor_upload is 3.0"),
+    ],
+)
+def test_members_of_private_federations_keep_what_their_noise_is_calibrated_for(
+    change: Agreement, sentence: str
+) -> None:
     store = MemoryStore()
-    Federation("f", PRIVATE, store)
-    with pytest.raises(fb.FedbanditError, match=r"world.horizon is 900.*calibrated for it"):
-        Federation("f", replace(PRIVATE, world=replace(WORLD, horizon=900)), store)
+    run(federation := Federation("f", PRIVATE, store), clients := make_clients(federation, 2), 10)
+    before = store.copy()
+    with pytest.raises(fb.FedbanditError, match=sentence + ".*have released under it"):
+        Federation("f", change, store)
+    assert store.journals == before.journals
+    with pytest.raises(fb.FedbanditError, match="have released under it"):  # a coordinator is not believed
+        clients[1].renew(change, 1)
+
+
+def test_places_that_nobody_has_had_can_get_another_budget() -> None:
+    """Members' ledgers go on, each under its own ε."""
+    store = MemoryStore()
+    run(federation := Federation("f", PRIVATE, store), clients := make_clients(federation, 2), 20)
+    spent = [client.machine.stream.spent for client in clients if client.machine.stream is not None]
+    changed = Federation("f", private((1.0, 1.0, 3.0), alpha=0.3), store)
+    for i, client in enumerate(clients):
+        client.renew(changed.agreement, i)
+        assert client.machine.guarantee.epsilon == 1.0
+    assert changed.machine.gathered().n == federation.machine.gathered().n
+    third = DurableClient(
+        MemoryStore(), changed.agreement, changed.invite("client-2", 0.0).member, iter(range(9)).__next__
+    )
+    assert third.machine.guarantee.epsilon == 3.0
+    run(changed, [*clients, third], 20)
+    assert min(spent) > 0
+    for client, before in zip(clients, spent, strict=True):
+        assert client.machine.stream is not None
+        assert client.machine.stream.spent > before
+    with pytest.raises(fb.FedbanditError, match="epsilon is"):
+        Federation("f", private((1.0, 1.0, 2.0), alpha=0.3), store)
 
 
 def test_places_horizon_bounds_and_thresholds_can_change_and_clients_follow() -> None:

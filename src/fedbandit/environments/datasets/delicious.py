@@ -9,8 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit.environments.datasets.cache import Prepared, cached
-from fedbandit.environments.datasets.folders import Origin, find_folder
+from fedbandit.environments.datasets.folders import Origin, Prepared, cached, find_folder
 from fedbandit.environments.datasets.likes import LikedItems
 from fedbandit.environments.datasets.prepare import (
     Likes,
@@ -21,7 +20,7 @@ from fedbandit.environments.datasets.prepare import (
     fields_of,
     prepare,
 )
-from fedbandit.environments.datasets.social import PARTITION, find_social, read_social
+from fedbandit.environments.datasets.social import PARTITION, find_social, read_friends, read_social
 from fedbandit.environments.datasets.tables import read_numbers, read_texts, require_distinct, require_known
 from fedbandit.types import Ints
 
@@ -96,7 +95,8 @@ def read_delicious(folder: Path) -> tuple[Likes, tuple[Ints, Ints], Report]:
         more = np.stack([untagged.whole("userID"), untagged.whole("bookmarkID")], axis=1)
         pairs = np.unique(np.concatenate([pairs, more]), axis=0)
     users = np.unique(pairs[:, 0])
-    friends = _contacts(folder, users)
+    missing = "that user has no bookmark in user_taggedbookmarks.dat"
+    friends = read_friends(folder / "user_contacts.dat", "contactID", users, missing)
     report = Report()
     report.facts |= {
         "users in files": users.size,
@@ -109,14 +109,3 @@ def read_delicious(folder: Path) -> tuple[Likes, tuple[Ints, Ints], Report]:
     nobody = np.empty(0, dtype=np.int64)
     likes = Likes(pairs[:, 0], pairs[:, 1], nobody, nobody, friends, str(tagged.path), "bookmark")
     return likes, (tagged.whole("bookmarkID"), tagged.whole("tagID")), report
-
-
-def _contacts(folder: Path, users: Ints) -> Ints | None:
-    path = folder / "user_contacts.dat"
-    if not path.is_file():
-        return None
-    table = read_numbers(path, ("userID", "contactID"))
-    for name in ("userID", "contactID"):
-        require_known(table, name, users, "that user has no bookmark in user_taggedbookmarks.dat")
-    require_distinct(table, "userID", "contactID")
-    return np.stack([table.whole("userID"), table.whole("contactID")], axis=1)

@@ -9,8 +9,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fedbandit.environments.datasets.cache import Prepared, cached
-from fedbandit.environments.datasets.folders import Origin, find_folder
+from fedbandit.environments.datasets.folders import Origin, Prepared, cached, find_folder
 from fedbandit.environments.datasets.likes import LikedItems
 from fedbandit.environments.datasets.prepare import (
     Likes,
@@ -21,7 +20,7 @@ from fedbandit.environments.datasets.prepare import (
     fields_of,
     prepare,
 )
-from fedbandit.environments.datasets.social import PARTITION, find_social, read_social
+from fedbandit.environments.datasets.social import PARTITION, find_social, read_friends, read_social
 from fedbandit.environments.datasets.tables import (
     Numbers,
     fault,
@@ -117,7 +116,8 @@ def read_lastfm(folder: Path, events: str) -> tuple[Likes, tuple[Ints, Ints], Re
     require_known(listened, "artistID", artists, "it is not in artists.dat")
     require_known(tagged, "tagID", tags, "it is not in tags.dat")
     require_known(tagged, "userID", users, "that user listened to no artist in user_artists.dat")
-    friends = _friends(folder, users)
+    missing = "that user has no liked artist in user_artists.dat"
+    friends = read_friends(folder / "user_friends.dat", "friendID", users, missing)
     unlisted = np.setdiff1d(tagged.whole("artistID"), artists)
     report = Report()
     report.facts |= {
@@ -141,17 +141,6 @@ def read_lastfm(folder: Path, events: str) -> tuple[Likes, tuple[Ints, Ints], Re
     source = times.path if events == "tagged" else listened.path
     likes = Likes(*main, *also, friends, str(source), what)
     return likes, (tagged.whole("artistID"), tagged.whole("tagID")), report
-
-
-def _friends(folder: Path, users: Ints) -> Ints | None:
-    path = folder / "user_friends.dat"
-    if not path.is_file():
-        return None
-    table = read_numbers(path, ("userID", "friendID"))
-    for name in ("userID", "friendID"):
-        require_known(table, name, users, "that user has no liked artist in user_artists.dat")
-    require_distinct(table, "userID", "friendID")
-    return np.stack([table.whole("userID"), table.whole("friendID")], axis=1)
 
 
 def _tagging_times(folder: Path, tagged: Numbers, report: Report) -> Numbers:

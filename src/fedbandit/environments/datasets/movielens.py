@@ -10,7 +10,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit.environments.datasets.cache import Prepared, cached
 from fedbandit.environments.datasets.contexts import (
     counted,
     left_singular_vectors,
@@ -19,6 +18,7 @@ from fedbandit.environments.datasets.contexts import (
     tf_idf,
     trimmed,
 )
+from fedbandit.environments.datasets.folders import Prepared, cached
 from fedbandit.environments.datasets.likes import LikedItems
 from fedbandit.environments.datasets.prepare import (
     Contexts,

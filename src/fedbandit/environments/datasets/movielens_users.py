@@ -10,7 +10,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fedbandit.environments.datasets.cache import Prepared, cached
 from fedbandit.environments.datasets.contexts import (
     counted,
     for_preparing,
@@ -18,6 +17,7 @@ from fedbandit.environments.datasets.contexts import (
     normalised,
     trimmed,
 )
+from fedbandit.environments.datasets.folders import Prepared, cached
 from fedbandit.environments.datasets.ratings import Ratings, find_movielens, read_ratings
 from fedbandit.environments.synthetic import Synthetic
 from fedbandit.errors import FedbanditError, require, whole_number

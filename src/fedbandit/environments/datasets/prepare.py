@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedbandit.environments.datasets import partition
-from fedbandit.environments.datasets.cache import Prepared
 from fedbandit.environments.datasets.contexts import normalised, principal_components, tf_idf, trimmed
+from fedbandit.environments.datasets.folders import Prepared
 from fedbandit.environments.datasets.social import Social
 from fedbandit.errors import FedbanditError, whole_number
 from fedbandit.types import Array, Ints

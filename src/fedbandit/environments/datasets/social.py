@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit.environments.datasets.folders import Origin, find_folder
-from fedbandit.environments.datasets.tables import fault, read_numbers
+from fedbandit.environments.datasets.tables import fault, read_numbers, require_distinct, require_known
 from fedbandit.errors import FedbanditError
 from fedbandit.types import Ints
 
@@ -36,6 +36,17 @@ class Social(NamedTuple):
     users: Ints  # (n,) with a cluster
     clusters: Ints  # (n,)
     unplaced: int  # ranks that nobody of the copy has
+
+
+def read_friends(path: Path, friend: str, users: Ints, missing: str) -> Ints | None:
+    """The pairs of users in a file, if there is one; `missing` says what is wrong about others than `users`."""
+    if not path.is_file():
+        return None
+    table = read_numbers(path, ("userID", friend))
+    for name in ("userID", friend):
+        require_known(table, name, users, missing)
+    require_distinct(table, "userID", friend)
+    return np.stack([table.whole("userID"), table.whole(friend)], axis=1)
 
 
 def find_social(name: str, friends: str, social: str | os.PathLike[str]) -> Path:

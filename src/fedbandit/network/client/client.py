@@ -30,12 +30,10 @@ from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.client.features import OutOfRange, Scaling, as_agreed, rows_of
 from fedbandit.network.client.journal import stored_agreement
 from fedbandit.network.client.member import Member
-from fedbandit.network.client.noise_source import noise_source
-from fedbandit.network.client.options import decision_log, lasting_name, signing_key
+from fedbandit.network.client.options import decision_log, lasting_name, noise_source, signing_key
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import StoreError, open_store
-from fedbandit.privacy.guarantee import Guarantee
-from fedbandit.privacy.require import Require
+from fedbandit.privacy.guarantee import Guarantee, Require
 from fedbandit.types import Array
 
 if TYPE_CHECKING:
@@ -159,6 +157,11 @@ class Client(Member):
         return None if schema is None else schema.encoding
 
     @property
+    def alone(self) -> bool:
+        """Whether it learns by itself, without a coordinator."""
+        return self._address is None
+
+    @property
     def given(self) -> int:
         """How many features an arm has: one fewer than the dimension, with an intercept."""
         return self._scaling.given
@@ -168,8 +171,9 @@ class Client(Member):
     def select(self, arms: ArrayLike, *, actions: ArrayLike | None = None, explore: float = 0.0) -> Arm:
         """Choose one of the arms, given by their features as a (K, d) array, K as you like.
 
-        Where each action has a θ of its own, `actions` are the numbers of the arms' actions. Features (d,) are those of
-        a situation, the same for all of them; without `actions`, for all there are: then the arm is the action.
+        Where each action has a θ of its own, `actions` are the numbers of the arms' actions, or their names where the
+        federation has named them. Features (d,) are those of a situation, the same for all of them; without `actions`,
+        for all there are: then the arm is the action.
 
         With probability `explore` any arm is chosen instead: a policy without chance, such as UCB, then leaves a log by
         which others can be evaluated.
@@ -325,7 +329,7 @@ class Client(Member):
     # How
 
     def _rows(self, arms: ArrayLike, actions: ArrayLike | None) -> Array:
-        return rows_of(self._scaling, arms, actions, self._durable.machine.actions)
+        return rows_of(self._scaling, arms, actions, self._durable.machine.actions, self.agreement.action_names)
 
     @property
     def _terms(self) -> bytes:

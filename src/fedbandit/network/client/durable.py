@@ -112,7 +112,7 @@ class DurableClient(DurableNode[ClientMachine]):
         """The federation's terms have changed: go on under the new ones, if nothing means something else by that."""
         if member != self.machine.member:
             raise FedbanditError(f"The coordinator takes this client for member {member}, not {self.machine.member}.")
-        self.agreement.require_sound_change(agreement)
+        self.agreement.require_sound_change(agreement, [member])
         machine = ClientMachine(member, agreement.build(), agreement.world, agreement.seed, source=self._source)
         with self.lock:
             machine.go_on_from(self.machine)

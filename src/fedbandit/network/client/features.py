@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -107,12 +108,14 @@ def as_agreed(schema: Schema | None, intercept: bool, longest: float | None) -> 
     return schema.intercept, schema.longest
 
 
-def rows_of(scaling: Scaling, arms: ArrayLike, actions: ArrayLike | None, known: int) -> Array:
+def rows_of(
+    scaling: Scaling, arms: ArrayLike, actions: ArrayLike | None, known: int, names: Sequence[str] = ()
+) -> Array:
     """Arms as a machine takes them: contexts, or rows (action, features) where `known` actions have a θ each."""
     if known:
         situation = isinstance(arms, list | tuple | np.ndarray) and len(arms) > 0 and np.ndim(arms[0]) == 0
         rows: Any = [arms] if situation else arms
-        return as_rows(scaling.transform(rows), actions, known)
+        return as_rows(scaling.transform(rows), actions, known, names)
     if actions is not None:
         raise FedbanditError("actions was given, but all arms of this federation share one θ.")
     return scaling.transform(arms)

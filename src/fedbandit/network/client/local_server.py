@@ -33,12 +33,10 @@ from fedbandit.network.client.durable_server import KIND, DurableServer
 from fedbandit.network.client.features import OutOfRange, Scaling, as_agreed
 from fedbandit.network.client.journal import stored_agreement
 from fedbandit.network.client.member import Member
-from fedbandit.network.client.noise_source import noise_source
-from fedbandit.network.client.options import lasting_name
+from fedbandit.network.client.options import lasting_name, noise_source
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import Store, StoreError, open_store
-from fedbandit.privacy.guarantee import Guarantee
-from fedbandit.privacy.require import Require
+from fedbandit.privacy.guarantee import Guarantee, Require
 
 
 class LocalServer(Member):

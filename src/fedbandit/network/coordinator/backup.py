@@ -9,7 +9,7 @@ from typing import Protocol
 
 from fedbandit.errors import FedbanditError
 from fedbandit.network.coordinator.journal import KIND
-from fedbandit.network.stores import Journal, Store
+from fedbandit.network.stores import Journal, copy_to
 from fedbandit.network.stores.sqlite import SQLiteStore
 from fedbandit.state import unpack, unpack_entry
 
@@ -27,19 +27,8 @@ def write_backup(store: Dumped) -> bytes:
     journals = store.dump()
     with tempfile.TemporaryDirectory(prefix="fedbandit-") as folder:
         path = Path(folder) / "backup.db"
-        copy = SQLiteStore(path)
-        for journal in journals:
-            put(copy, journal)
-        copy.close()
+        copy_to(path, journals)
         return path.read_bytes()
-
-
-def put(store: Store, journal: Journal) -> None:
-    """Let a store have this journal in place of the one of its name."""
-    if journal.snapshot is None:
-        raise FedbanditError(f"The journal {journal.name!r} has no snapshot to begin with.")
-    store.replace(journal.name, journal.snapshot)
-    store.append(journal.name, journal.entries)
 
 
 def read_backup(path: Path) -> list[Journal]:

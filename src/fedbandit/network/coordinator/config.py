@@ -41,6 +41,7 @@ from fedbandit.network.coordinator.recorded import coordinator_of
 from fedbandit.network.coordinator.rules import Robust, Rules
 from fedbandit.network.invitation import Agreement, Schema
 from fedbandit.privacy import PublishedClusters
+from fedbandit.structures.held import HeldByCoordinator, hold, unknown_schedule
 from fedbandit.world import World
 
 _SERVER: dict[str, type | tuple[type, ...]] = {
@@ -159,7 +160,7 @@ def load_config(path: Path) -> ServerConfig:
     server = _table("server", table.get("server", {}))
     _known("key of [server]", server, _SERVER)
     federations = {
-        name: _federation(name, _table(f"federations.{name}", value))
+        name: _federation(name, _table(f"federations.{name}", value), path.parent)
         for name, value in _table("federations", table.get("federations", {})).items()
     }
     settings: dict[str, Any] = dict(server)
@@ -216,7 +217,7 @@ def _schema(name: str, value: object) -> Schema | None:
     return Schema.of_json(table)
 
 
-def _federation(name: str, table: dict[str, Any]) -> FederationConfig:
+def _federation(name: str, table: dict[str, Any], folder: Path) -> FederationConfig:
     require(name.isascii() and name.replace("-", "").replace("_", "").isalnum(), "the name of a federation", name,
             "letters, digits, - and _")  # fmt: skip
     where = f"[federations.{name}]"
@@ -226,22 +227,24 @@ def _federation(name: str, table: dict[str, Any]) -> FederationConfig:
         if schema is not None and schema.encoding is not None:
             table = {"dim": schema.encoding.dim, **table}
         _require_keys(table)
+        names = table["actions"] if isinstance(table.get("actions"), list) else []
         world = World(
             n_clients=whole_number("clients", table["clients"]),
             dim=whole_number("dim", table["dim"]),
             horizon=whole_number("horizon", table["horizon"]),
-            actions=whole_number("actions", table.get("actions", 0), 0),
+            actions=len(names) or whole_number("actions", table.get("actions", 0), 0),
             noise=number(table.get("noise", 0.1), "noise", "a finite number ≥ 0", at_least=0.0),
             bound=number(table.get("bound", 1.0), "bound", "a finite number > 0", at_least=0.0),
             server_of=_servers(table.get("servers"), table["clients"]),
         )
         agreement = Agreement(
             str(table["system"]),
-            _table(f"federations.{name}.keywords", table.get("keywords", {})),
+            _held(_table(f"federations.{name}.keywords", table.get("keywords", {})), folder),
             world,
             table.get("seed", 0),
             table.get("reward_bound", 1.0),
             schema,
+            tuple(names),
             None if table.get("period") is None else seconds_of(table["period"]),
         )
         known = "servers" not in table or agreement.servers is not None
@@ -254,6 +257,14 @@ def _federation(name: str, table: dict[str, Any]) -> FederationConfig:
         )
     except FedbanditError as error:
         raise FedbanditError(f"{where}: {error}") from None
+
+
+def _held(keywords: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """A clustering in a file is loaded here, and clients are told its name and digest."""
+    structure = keywords.get("structure")
+    if not isinstance(structure, str) or ".py:" not in structure:
+        return keywords
+    return {**keywords, "structure": hold(structure, folder)}
 
 
 def _require_keys(table: Mapping[str, Any]) -> None:
@@ -290,6 +301,8 @@ def on_a_network(agreement: Agreement) -> Agreement:
         raise FedbanditError(
             f"{name} as published adds to statistics what no data can be, and no finite ε holds; it can be simulated."
         )
+    if isinstance(system.structure, HeldByCoordinator) and system.privacy.perturbs == "statistics":
+        raise unknown_schedule(system.structure.part)
     machine = coordinator_of(agreement)
     if machine is None:
         peers = ": its peers talk to one another; see fedbandit peer" if system.protocol.says == "gossip" else ""

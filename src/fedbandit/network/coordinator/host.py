@@ -23,10 +23,9 @@ from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.listener import Guard
 from fedbandit.network.coordinator.owners import Owners
 from fedbandit.network.coordinator.pacing import QuietLog, RateLimit
-from fedbandit.network.coordinator.spans import span
 from fedbandit.network.coordinator.streams import SendQueue, same_statistics
 from fedbandit.network.coordinator.sums import SumDesk
-from fedbandit.network.coordinator.timings import Timings, timed
+from fedbandit.network.coordinator.timings import Timings, span, timed
 from fedbandit.network.credentials import Credentials, Identity
 from fedbandit.network.envelope import unseal
 from fedbandit.network.refusal import Refusal

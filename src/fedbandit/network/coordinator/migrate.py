@@ -1,8 +1,8 @@
 """A federation's statistics under new terms: other features, another system, other keywords.
 
 V = Σ x xᵀ and b = Σ x y of fewer features are those rows and columns; a feature that is new has been 0 in all contexts
-so far, and has zeros. Both are exact. What cannot be carried over are clients' own states: after a migration each
-begins with a new file, as a new incarnation of the same member, and is sent what there is.
+so far, and has zeros. Both are exact. After a migration each client is a new incarnation of the same member: with its
+file under the new terms (`network/client/migrate.py`), or with a new file, and is sent what there is.
 """
 
 from __future__ import annotations
@@ -29,22 +29,6 @@ def stored_agreement(store: Store, name: str) -> Agreement:
     if snapshot is None:
         raise FedbanditError(f"The store {store.where} has no federation {name!r}.")
     return Agreement.of_json(unpack(KIND, snapshot, store.where).header["agreement"])
-
-
-def same_features(old: Agreement, new: Agreement) -> list[int | None]:
-    """Which old feature each new one is, None if it is new: by the names of both schemas, else by position.
-
-    >>> from fedbandit.network.invitation import Schema
-    >>> from fedbandit.world import World
-    >>> one = Agreement("linucb", world=World(1, 2, 9), schema=Schema(("age", "price")))
-    >>> same_features(one, Agreement("linucb", world=World(1, 3, 9), schema=Schema(("price", "size", "age"))))
-    [1, None, 0]
-    """
-    if old.schema is None or new.schema is None:
-        return [k if k < old.world.dim else None for k in range(new.world.dim)]
-    names = [*old.schema.features, *([""] if old.schema.intercept else [])]
-    wanted = [*new.schema.features, *([""] if new.schema.intercept else [])]
-    return [names.index(name) if name in names else None for name in wanted]
 
 
 def migrate(store: Store, name: str, new: Agreement, features: Sequence[int | None], rules: Rules) -> Federation:

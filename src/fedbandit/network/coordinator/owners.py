@@ -166,7 +166,11 @@ class Owners:
         changed = [name for name, entry in config.federations.items() if entry.digest != before.get(name)]
         owned = [name for name in changed if name in host.federations]
         for name in owned:
-            host.federations[name].federation.agreement.require_sound_change(config.federations[name].agreement)
+            federation, members = (
+                host.federations[name].federation,
+                len(host.federations[name].federation.register.by_number),
+            )
+            federation.agreement.require_sound_change(config.federations[name].agreement, range(members))
         host.config = config
         try:
             for name in owned:

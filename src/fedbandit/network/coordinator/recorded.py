@@ -116,7 +116,6 @@ class RecordedFederation:
                 stored = Agreement.of_json(state.header["agreement"])
             changed = stored.as_json() != self._agreed
             if changed:
-                stored.require_sound_change(wanted)
                 self._agree(stored)
             self._restore(state)
         for entry in entries:
@@ -135,6 +134,7 @@ class RecordedFederation:
 
     def _change(self, agreement: Agreement) -> None:
         """Let a sound change of the agreement take effect."""
+        self.agreement.require_sound_change(agreement, range(len(self.register.by_number)))
         state, old, sharing = self.state(), self.agreement.world.n_clients, self.machine.sharing
         new = agreement.world.n_clients
         if new < len(self.register.by_number) or (new != old and not isinstance(sharing, Groups | Others)):

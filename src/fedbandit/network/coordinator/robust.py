@@ -16,16 +16,24 @@ the members of a group with N places, whoever conflicts with more than K = ⌊li
 false_alarm/N an honest member is ever accused with probability at most false_alarm: whenever liars joined, and however
 they conspire. A liar is accused as soon as K + 1 others have seen enough to contradict it.
 
-Before pairs can tell, a member is a *suspect* while its sums are far from what the others have together, found by
-least trimmed squares: θ̂ of those 1 − liars of the members that fit best, then of those that fit this θ̂ best, and so on;
-far is ‖b_i − V_i θ̂‖²_{W_i⁻¹} of more than `FAR` times its mean. What a suspect has uploaded is in nobody's share, but
-it is heard, and shared again when the suspicion ends. That is no accusation, and wrong now and then.
+Before pairs can tell, a member is a *suspect* if what it has uploaded fits something else better than what the others
+have together. What a suspect has uploaded is in nobody's share, but it is heard, and shared again when the suspicion
+ends. That is no accusation, and wrong now and then. There are two ways to become one:
+
+- *Two parameters.* With θ̂ of all, h_i = W_i^(−1/2)(b_i − V_i θ̂) is noise of variance 1 if all have one θ, and the
+  largest singular value of the N rows h_i is below √N + √d (Bai–Yin). If it is above, there is a second θ; its members
+  are found by fitting both in turn: those who fit the second one better, at most the part `liars` of all. Liars who
+  agree with each other are found like that long before any of them contradicts somebody by itself, since noise in
+  other directions does not count, and none is taken for honest because it lies without noise and fits well.
+- *Far.* Else, least trimmed squares: θ̂ of those 1 − liars of the members that fit best, then of those that fit this θ̂
+  best, and so on. Far is ‖b_i − V_i θ̂‖²_{W_i⁻¹} beyond what noise exceeds once in a thousand times (`SURPRISE`).
 
 Whoever has uploaded `GROWTH` times as much as when it was last compared is compared again. Nothing of this is stored:
 what was decided is in the journal, and comparisons are made anew after a restart.
 
 Reference: Abbasi-Yadkori et al. 2011, Thm. 1 (mixtures); Blaser et al., HetoFedBandit, 2024, Eq. 1 (the statistic);
-Rousseeuw & Van Driessen 2006 (least trimmed squares by concentration steps).
+Bai & Yin 1993 (singular values of noise); Rousseeuw & Van Driessen 2006 (least trimmed squares by concentration steps);
+Wilson & Hilferty 1931 (quantiles of χ²).
 """
 
 from __future__ import annotations
@@ -38,7 +46,9 @@ from fedbandit.sums import Sums
 from fedbandit.types import Array, Ints
 
 GROWTH = 1.25
-FAR, LEAST_COMPARED, STEPS = 3.0, 4, 10
+LEAST_COMPARED, STEPS = 4, 10
+SURPRISE = 3.09
+"""Standard deviations that a normal number exceeds once in a thousand times."""
 
 
 class Comparison:
@@ -83,23 +93,57 @@ class Comparison:
         self.conflicts[member, others] = self.conflicts[others, member] = s > limit
 
     def suspects(self) -> set[int]:
-        """Members who are far from what the others have together, if not for certain liars."""
+        """Members who fit something else than what the others have together, if not for certain liars."""
         seen = [np.flatnonzero((self.seen > 0) & (self.group_of == g)) for g in range(int(self.group_of.max()) + 1)]
-        return {int(i) for who in seen if who.size >= LEAST_COMPARED for i in self._far(who)}
+        return {int(i) for who in seen if who.size >= LEAST_COMPARED for i in self._unlike(who)}
+
+    def _unlike(self, who: Ints) -> Ints:
+        others = self._others(who)
+        return self._far(who) if others is None else others
+
+    def _theta(self, who: Ints) -> Array:
+        V = self._V[who].sum(axis=0) + self.ridge * np.eye(self._b.shape[1])
+        return np.linalg.solve(V, self._b[who].sum(axis=0))
+
+    def _misfit(self, who: Ints, theta: Array) -> Array:
+        left = self._b[who] - self._V[who] @ theta
+        return np.einsum("mi,mij,mj->m", left, self._weight[who], left)
+
+    def _others(self, who: Ints) -> Ints | None:
+        """The members with a second parameter; None if there is no sign of one."""
+        left = self._b[who] - self._V[who] @ self._theta(who)
+        values, vectors = np.linalg.eigh(self._weight[who])
+        h = np.einsum("mij,mj,mkj,mk->mi", vectors, np.sqrt(np.maximum(values, 0.0)), vectors, left)
+        u, s, _ = np.linalg.svd(h, full_matrices=False)
+        known = np.minimum(self.seen[who], h.shape[1]).mean()  # of d directions, those in which there is noise
+        if s[0] <= np.sqrt(who.size) + np.sqrt(known):
+            return None
+        most, found = int(self.liars * who.size), []
+        for direction in (u[:, 0], -u[:, 0]):
+            others: Ints = np.argsort(direction, kind="stable")[:most]
+            for _ in range(STEPS):
+                before = others
+                misfit = self._misfit(who, self._theta(np.delete(who, others)))
+                gain = misfit - self._misfit(who, self._theta(who[others]))
+                others = np.sort(np.argsort(-gain, kind="stable")[:most])
+                others = others[gain[others] > 0]
+                if np.array_equal(before, others) or not others.size:
+                    break
+            found.append((float((misfit - np.maximum(gain, 0.0)).sum()), who[others]))
+        return min(found, key=lambda fit: fit[0])[1]
 
     def _far(self, who: Ints) -> Ints:
-        V, b, weight = self._V[who], self._b[who], self._weight[who]
-        keep = np.arange(who.size)
+        V, weight, keep = self._V[who], self._weight[who], np.arange(who.size)
         for _ in range(STEPS):
-            inverse = np.linalg.inv(V[keep].sum(axis=0) + self.ridge * np.eye(b.shape[1]))
-            left = b - V @ (inverse @ b[keep].sum(axis=0))
+            inverse = np.linalg.inv(V[keep].sum(axis=0) + self.ridge * np.eye(V.shape[1]))
             # Its mean: of the noise in b_i, and of that in θ̂.
-            mean = self.variance * np.einsum("mij,mji->m", weight, V + V @ inverse @ V)
-            distance = np.einsum("mi,mij,mj->m", left, weight, left) / np.maximum(mean, 1e-12)
+            mean = np.maximum(self.variance * np.einsum("mij,mji->m", weight, V + V @ inverse @ V), 1e-12)
+            distance = self._misfit(who, self._theta(who[keep])) / mean
             before, keep = keep, np.sort(np.argsort(distance, kind="stable")[: who.size - int(self.liars * who.size)])
             if np.array_equal(before, keep):
                 break
-        far = distance > FAR
+        cube = 2 / (9 * np.maximum(mean, 1.0))
+        far = distance > (1 - cube + SURPRISE * np.sqrt(cube)) ** 3
         far[keep] = False
         return who[far]
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+from fedbandit.errors import FedbanditError
 from fedbandit.network.stores.store import Journal, MemoryStore, NotOwner, Owner, Store, StoreError
 
-__all__ = ["Journal", "MemoryStore", "NotOwner", "Owner", "Store", "StoreError", "open_store"]
+__all__ = ["Journal", "MemoryStore", "NotOwner", "Owner", "Store", "StoreError", "copy_to", "open_store", "put"]
 
 
 def open_store(where: str | os.PathLike[str] | None, lease: float | None = None) -> Store:
@@ -26,3 +28,21 @@ def open_store(where: str | os.PathLike[str] | None, lease: float | None = None)
     from fedbandit.network.stores.sqlite import SQLiteStore
 
     return SQLiteStore(where)
+
+
+def put(store: Store, journal: Journal) -> None:
+    """Let a store have this journal in place of the one of its name."""
+    if journal.snapshot is None:
+        raise FedbanditError(f"The journal {journal.name!r} has no snapshot to begin with.")
+    store.replace(journal.name, journal.snapshot)
+    store.append(journal.name, journal.entries)
+
+
+def copy_to(path: Path, journals: list[Journal]) -> None:
+    """Write journals into a new file; one that is there is not overwritten."""
+    if path.exists():
+        raise FedbanditError(f"There is a file {str(path)!r} already.")
+    copy = open_store(path)
+    for journal in journals:
+        put(copy, journal)
+    copy.close()

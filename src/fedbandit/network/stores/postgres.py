@@ -7,14 +7,13 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from fedbandit.errors import needs
 from fedbandit.network.stores.claims import CHECK, Claims
 from fedbandit.network.stores.store import Journal, NotOwner, Owner, StoreError
-from fedbandit.network.stores.watchdog import Watchdog
 
 VERSION = 2
 """Of the tables. 1 had no owners: one process held the whole database, by the lock `_FIRST_LOCK`."""
@@ -174,6 +173,9 @@ class PostgresStore:
             try:
                 for table in TABLES:
                     db.execute(f"VACUUM FULL {table}")
+                with suppress(self._psycopg.errors.InsufficientPrivilege):
+                    db.execute("SELECT pg_switch_wal()")
+                    db.execute("CHECKPOINT")  # segments of the log that were written before are not needed any more
             finally:
                 with suppress(self._psycopg.Error):
                     db.execute(f"SET statement_timeout = '{STATEMENT_SECONDS}s'")
@@ -315,3 +317,32 @@ class ReadOnlyPostgres:
     def close(self) -> None:
         """End the connection."""
         self._db.close()
+
+
+class Watchdog:
+    """Calls `interrupt`, in a thread of its own, while an operation has been under way for more than `seconds`."""
+
+    def __init__(self, seconds: float, interrupt: Callable[[], None]) -> None:
+        self.seconds, self._interrupt = seconds, interrupt
+        self._since: float | None = None
+        self._ended = threading.Event()
+        threading.Thread(target=self._watch, name="fedbandit-watchdog", daemon=True).start()
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """While an operation is under way; one inside another counts from when the outer one began."""
+        outer, self._since = self._since, self._since or time.monotonic()
+        try:
+            yield
+        finally:
+            self._since = outer
+
+    def end(self) -> None:
+        """Nothing is watched any more."""
+        self._ended.set()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(min(1.0, self.seconds / 4)):
+            since = self._since
+            if since is not None and time.monotonic() - since > self.seconds:
+                self._interrupt()

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from fedbandit.network.client.client import Client
-from fedbandit.network.coordinator import spans
+from fedbandit.network.coordinator import timings
 from tests.network.servers import make_host, served
 
 
@@ -33,6 +33,6 @@ def test_an_upload_is_seen_without_its_data(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_without_the_extra_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spans, "INSTALLED", False)
-    with spans.span("receive", federation="shops") as found:
+    monkeypatch.setattr(timings, "INSTALLED", False)
+    with timings.span("receive", federation="shops") as found:
         assert found is None

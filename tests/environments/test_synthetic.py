@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedbandit as fb
-from fedbandit.environments import Block, Homogeneous, Recorded
+from fedbandit.environments import Homogeneous
 from fedbandit.environments.block import RewardKind, actions_per_round, world_of
 from fedbandit.environments.synthetic import SyntheticStream
 from fedbandit.errors import FedbanditError
-from fedbandit.streams import Purpose, generator
 from fedbandit.types import Array
+from tests.environments.blocks import check_same, contents, joined
 
 KEYWORDS: dict[str, dict[str, Any]] = {
     "fresh": {},
@@ -48,34 +46,6 @@ def opened(seed: int = 0, chunk: int | None = None, **keywords: Any) -> Syntheti
     if chunk is not None:
         stream.chunk = chunk
     return stream
-
-
-def contents(block: Block) -> dict[str, Any]:
-    """What a block says, however it stores its contexts."""
-    return {
-        "clients": block.clients,
-        "contexts": block.X[block.arms],
-        "counts": block.counts,
-        "means": block.means,
-        "kind": block.reward_kind,
-        "noise": block.noise,
-        "rewards": block.rewards,
-        "delays": block.delays,
-    }
-
-
-def joined(blocks: list[Block]) -> dict[str, Any]:
-    """The contents of consecutive blocks, one after the other."""
-    parts = [contents(block) for block in blocks]
-    return {
-        name: parts[0][name] if name == "kind" else np.concatenate([part[name] for part in parts]) for name in parts[0]
-    }
-
-
-def check_same(left: dict[str, Any], right: dict[str, Any]) -> None:
-    """Equal to the last bit."""
-    for name in left:
-        np.testing.assert_array_equal(left[name], right[name], err_msg=name)
 
 
 # ---------------------------------------------------------------------------------------------------------- streams
@@ -404,146 +374,6 @@ def test_bad_horizons(horizon: Any) -> None:
         fb.simulate(fb.linucb(), environment(), horizon)
 
 
-# --------------------------------------------------------------------------------------------------------- recorded
-
-GOOD: dict[str, Any] = {
-    "clients": [0, 1, 0],
-    "arms": [[[1.0, 0.0], [0.0, 1.0]], [[0.6, 0.8]], [[0.0, 0.0], [0.0, 0.5]]],
-    "means": [[1.0, 0.0], [0.5], [0.0, 0.1]],
-    "rewards": [[1.0, 0.0], [0.0], [1.0, 0.0]],
-}
-
-
-def replayed(**changes: Any) -> Recorded:
-    """Three good rounds, changed."""
-    return fb.environments.recorded(**{**GOOD, **changes})
-
-
-def test_recorded_bound_holds_for_what_rounding_lets_pass() -> None:
-    """Policies skip arms by it, so that it has to hold exactly."""
-    arms = [[[1 + 5e-10, 0.0], [0.0, 1.0]]] * 2
-    env = fb.environments.recorded([0, 0], arms, [[0.0, 0.0]] * 2, [[0.0, 0.0]] * 2, bound=1.0)
-    assert env.bound == 1 + 5e-10
-    assert replayed(bound=3.0).bound == 3.0
-
-
-def test_recorded_says_what_it_was_given() -> None:
-    """Rounds with different numbers of arms."""
-    env = replayed(delays=[0, 2, 1], noise=0.7)
-    assert (env.n_clients, env.dim, env.n_arms, env.longest, env.longest_delay) == (2, 2, 2, 3, 2)
-    assert env.declared_noise == 0.7
-    assert env.bound == pytest.approx(1)
-    block = env.open(0).block(0, 3)
-    np.testing.assert_array_equal(block.clients, GOOD["clients"])
-    np.testing.assert_array_equal(block.counts, [2, 1, 2])
-    for t in range(3):
-        offered = block.arms[t, : block.counts[t]]
-        np.testing.assert_array_equal(block.X[offered], GOOD["arms"][t])
-        np.testing.assert_array_equal(block.means[t, : block.counts[t]], GOOD["means"][t])
-        np.testing.assert_array_equal(block.rewards[t, : block.counts[t]], GOOD["rewards"][t])
-    np.testing.assert_array_equal(block.delays, [0, 2, 1])
-
-
-def test_recorded_takes_plain_arrays() -> None:
-    """(T,), (T, K, d), (T, K), (T, K), of any number type."""
-    rng = np.random.default_rng(0)
-    arms, means = rng.random((6, 3, 2)).astype(np.float32), rng.integers(0, 2, (6, 3))
-    env = fb.environments.recorded(np.array([0, 2, 1, 0, 2, 2], dtype=np.uint8), arms, means, means)
-    assert (env.n_clients, env.dim, env.n_arms, env.longest) == (3, 2, 3, 6)
-    block = env.open(0).block(2, 5)
-    np.testing.assert_allclose(block.X[block.arms], arms[2:5])
-    np.testing.assert_array_equal(block.means, means[2:5])
-    assert fb.simulate(fb.async_linucb(), env, horizon=6).arms.shape == (6,)
-
-
-def test_recorded_is_the_same_for_every_seed_and_block() -> None:
-    """There is nothing to draw."""
-    rng = np.random.default_rng(0)
-    arms, means = rng.random((50, 3, 2)), rng.random((50, 3))
-    env = fb.environments.recorded(rng.integers(0, 4, 50), arms, means, means, delays=rng.integers(0, 4, 50))
-    whole = contents(env.open(0).block(0, 50))
-    check_same(contents(env.open(1).block(0, 50)), whole)
-    cuts = [0, 1, 20, 33, 50]
-    pieces = [env.open(0).block(start, stop) for start, stop in itertools.pairwise(cuts)]
-    check_same(joined(pieces), whole)
-
-
-def test_recorded_does_not_alias_what_it_was_given() -> None:
-    """Changing the arrays afterwards does not change the environment."""
-    clients, means = np.array([0, 1]), np.ones((2, 3))
-    arms, delays = np.ones((2, 3, 2)), np.array([1, 0])
-    env = fb.environments.recorded(clients, arms, means, means, delays=delays)
-    before = {name: np.copy(value) for name, value in contents(env.open(0).block(0, 2)).items()}
-    for array in (clients, arms, means, delays):
-        array[:] = 0
-    check_same(contents(env.open(0).block(0, 2)), before)
-
-
-def test_recorded_rounds_of_all_clients() -> None:
-    """N entries a round."""
-    clients = np.arange(12) % 3
-    env = fb.environments.recorded(clients, np.ones((12, 1, 2)), np.ones((12, 1)), np.ones((12, 1)), rounds="all")
-    assert env.longest == 4
-    assert fb.simulate(fb.linucb(), env, horizon=4).arms.shape == (4, 3)
-
-
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"clients": [[0, 1, 0]]}, r"clients is \(1, 3\),"),
-        ({"clients": []}, r"clients is \(0,\),"),
-        ({"clients": 3}, r"clients is \(\),"),
-        ({"clients": [0.0, 1.0, 0.0]}, r"clients is \[0.0, 1.0, 0.0\],"),
-        ({"clients": ["a", "b", "a"]}, "clients"),
-        ({"clients": [0, -1, 0]}, "client is -1,"),
-        ({"n_clients": 1}, "client is 1, .*n_clients = 1"),
-        ({"n_clients": 2.5}, "n_clients is 2.5,"),
-        ({"n_clients": 0}, "n_clients"),
-        ({"clients": [0, 1]}, "rounds in arms is 3, .*2"),
-        ({"clients": [0, 1, 0, 1]}, "rounds in arms is 3, .*4"),
-        ({"arms": 5.0}, "arms"),
-        ({"arms": [[[1.0, 0.0], [0.0, 1.0]], [0.6, 0.8], [[0.0, 0.0], [0.0, 0.5]]]}, r"round 1 is \(2,\),"),
-        ({"arms": [[[1.0, 0.0], [0.0, 1.0]], [[0.6]], [[0.0, 0.0], [0.0, 0.5]]]}, r"round 1 is \(1, 1\),"),
-        ({"arms": [[[1.0, 0.0], [0.0, 1.0]], [], [[0.0, 0.0], [0.0, 0.5]]]}, r"round 1 is \(0,\),"),
-        ({"arms": [[[1.0, 0.0], [1.0]], [[0.6, 0.8]], [[0.0, 0.0], [0.0, 0.5]]]}, "arms"),
-        ({"arms": [[[1.0, "x"], [0.0, 1.0]], [[0.6, 0.8]], [[0.0, 0.0], [0.0, 0.5]]]}, "arms .*'x'"),
-        ({"arms": [[[1.0, 0.0], [0.0, 1.0]], [[0.6, math.nan]], [[0.0, 0.0], [0.0, 0.5]]]}, "round 1 is not finite"),
-        ({"arms": [[[1.0, 0.0], [0.0, 1.0]], [[0.6, 0.8]], [[0.0, 0.0], [0.0, math.inf]]]}, "round 2 is not finite"),
-        ({"arms": [[[1.0, math.inf], [0.0, 1.0]], [[0.6, 0.8]], [[0.0, 0.0], [0.0, 0.5]]]}, "round 0 is not finite"),
-        ({"arms": [[[1j, 0.0], [0.0, 1.0]], [[0.6, 0.8]], [[0.0, 0.0], [0.0, 0.5]]]}, "arms"),
-        ({"means": [[1.0, 0.0], [0.5]]}, "rounds in means is 2, .*3"),
-        ({"means": [[1.0, 0.0], [0.5, 0.5], [0.0, 0.1]]}, r"means in round 1 is \(2,\),"),
-        ({"means": [[1.0, 0.0], [0.5], [0.0, math.nan]]}, "means in round 2 is not finite"),
-        ({"means": 1.0}, "means"),
-        ({"rewards": [[1.0, 0.0], [0.5], [0.0]]}, r"rewards in round 2 is \(1,\),"),
-        ({"rewards": [[1.0, math.inf], [0.5], [0.0, 0.0]]}, "rewards in round 0 is not finite"),
-        ({"rewards": [[1.0, 0.0], ["y"], [0.0, 0.0]]}, "rewards .*'y'"),
-        ({"rewards": None}, "rewards"),
-        ({"bound": 0.9}, "norm 1, above the declared bound 0.9"),
-        ({"bound": -1.0}, "bound"),
-        ({"bound": math.nan}, "bound is nan,"),
-        ({"bound": math.inf}, "bound is inf,"),
-        ({"noise": -0.5}, "noise is -0.5,"),
-        ({"noise": math.nan}, "noise is nan,"),
-        ({"delays": [1, 2]}, r"delays is \(2,\),"),
-        ({"delays": [1, -2, 0]}, r"delays is \[1, -2, 0\],"),
-        ({"delays": [1.0, 2.0, 0.0]}, r"delays is \[1.0, 2.0, 0.0\],"),
-        ({"rounds": "all"}, "rounds='all'"),
-        ({"rounds": "both"}, "rounds is 'both',"),
-    ],
-)
-def test_bad_recorded_environments(changes: dict[str, Any], sentence: str) -> None:
-    """One sentence that names what is wrong and where."""
-    with pytest.raises(FedbanditError, match=sentence):
-        replayed(**changes)
-
-
-def test_horizon_longer_than_the_record() -> None:
-    """There are data for three rounds."""
-    with pytest.raises(FedbanditError, match="horizon is 4, but must be at most 3"):
-        fb.simulate(fb.linucb(), replayed(), horizon=4)
-
-
 def test_an_environment_without_a_fact_is_told_which() -> None:
     """One that does not derive from a base class and forgot about graphs."""
 
@@ -569,67 +399,3 @@ def test_decaying_contexts_have_less_and_less_variance() -> None:
     for i in range(1, 4):  # X_i²/(X_i² + X_0²) of independent normals: tan² of an angle, whose median is the ratio
         median = np.median((X[:, i] / X[:, 0]) ** 2)
         assert median == pytest.approx((4 - i) / 4, rel=0.03)
-
-
-def test_the_lab_s_simulator_has_a_mask_for_each_group() -> None:
-    env = fb.environments.simulator(n_clients=12, dim=6, pool=60, groups=3, threshold=0.3)
-    for seed in range(3):
-        stream = env.open(seed)
-        assert stream.pool is not None
-        theta, W = env.draw_users(generator(seed, Purpose.WORLD))
-        for x in (stream.pool, theta):
-            np.testing.assert_allclose(np.linalg.norm(x, axis=1), 1.0)
-            assert (x >= 0).all()
-            for block in np.split(x > 0, 3):
-                assert (block == block[0]).all()
-        np.testing.assert_allclose(W, env.graph_of(seed))
-        np.testing.assert_allclose(stream.parameters[0], W @ theta)
-    signed = fb.environments.simulator(dim=6, features="gaussian").open(0).pool
-    assert signed is not None
-    assert (signed < 0).any()
-
-
-def test_the_simulator_reads_what_the_lab_has_drawn(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    drawn = {}
-    for name, n in (("users", 4), ("articles", 9)):
-        drawn[name] = rng.dirichlet(np.ones(3), size=n)
-        lines = [json.dumps([k, row.tolist()]) for k, row in enumerate(drawn[name])]
-        (tmp_path / name).write_text("\n".join(lines) + "\n")
-    files: dict[str, Any] = {name: tmp_path / name for name in drawn}
-    env = fb.environments.simulator(n_arms=3, groups=2, **files)
-    assert (env.n_clients, env.dim, env.pool) == (4, 3, 9)
-    for seed in (0, 1):
-        np.testing.assert_array_equal(env.open(seed).pool, drawn["articles"])
-        np.testing.assert_allclose(env.open(seed).parameters[0], env.graph_of(seed) @ drawn["users"])
-    fb.simulate(fb.colin(isolated=True), env, 20, seed=0)
-    (tmp_path / "users").write_text("[0, [1]]\n3\n")
-    with pytest.raises(fb.FedbanditError, match=r"no file of the simulator"):
-        fb.environments.simulator(**files)
-    with pytest.raises(fb.FedbanditError, match="length of an article"):
-        fb.environments.simulator(users=np.eye(3), articles=np.eye(4), groups=2, n_arms=2)
-
-
-def test_recorded_actions_and_noise() -> None:
-    """One θ for each action: situations for all of them, or some with features each; σ is estimated, and said."""
-    rng = np.random.default_rng(0)
-    T, A, f = 400, 5, 3
-    theta, X = rng.standard_normal((A, f)), rng.standard_normal((T, f))
-    means = X @ theta.T
-    rewards = means + 0.3 * rng.standard_normal((T, A))
-    env = fb.environments.recorded(np.zeros(T, dtype=int), X, means, rewards)
-    assert (env.actions, env.dim, env.n_arms) == (A, f, A)
-    assert env.noise == pytest.approx(0.3, rel=0.1)
-    assert "was estimated" in env.notes[0]
-    result = fb.simulate(fb.linucb(), env, T)
-    assert result.regret[-1] < 0.5 * fb.simulate(fb.uniform(), env, T).regret[-1]
-    ids = np.stack([rng.permutation(A)[:2] for _ in range(T)])
-    some, rows = np.repeat(X[:, None], 2, axis=1), np.arange(T)[:, None]
-    other = fb.environments.recorded(
-        np.zeros(T, dtype=int), some, means[rows, ids], rewards[rows, ids], actions=ids, noise=0.3
-    )
-    assert (other.actions, other.n_arms, other.notes) == (A, 2, ())
-    assert fb.simulate(fb.linucb(), other, T).engine == "plain"
-    for wrong, sentence in ((-ids, "smallest action"), (ids[:, :1], "shape of actions"), (ids + 0.5, "actions")):
-        with pytest.raises(FedbanditError, match=sentence):
-            fb.environments.recorded([0] * T, some, means[rows, ids], rewards[rows, ids], actions=wrong)
