@@ -237,7 +237,7 @@ def test_periods_are_asked_for_and_read() -> None:
     with pytest.raises(FedbanditError, match="say how long a round is"):
         fb.Client(None, agreement=Agreement("linucb", {"discount": 0.9}, fb.World(n_clients=1, dim=2, horizon=9)))
     with pytest.raises(FedbanditError, match="cannot change while it runs"):
-        agreement_of("fading").require_sound_change(agreement_of("fading", period=2.0))
+        agreement_of("fading").require_sound_change(agreement_of("fading", period=2.0), ())
 
 
 def test_undated_statistics_are_refused() -> None:

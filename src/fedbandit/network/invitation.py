@@ -119,7 +119,11 @@ class Agreement:
             {**dataclasses.asdict(replace(self, schema=None)), "keywords": dict(self.keywords), "schema": schema}
         )
         plain["world"] = {key: value for key, value in plain["world"].items() if key not in _FOUND_OUT}
-        absent = (("schema", None), ("action_names", []), ("period", None))  # left out, as they always were
+        absent: tuple[tuple[str, Any], ...] = (
+            ("schema", None),
+            ("action_names", []),
+            ("period", None),
+        )  # left out, as they always were
         return {key: value for key, value in plain.items() if (key, value) not in absent}
 
     @property
