@@ -33,7 +33,7 @@ from fedbandit.network.stores import open_store
 from tests.network.conftest import PostgresServer
 from tests.network.servers import AGREEMENT, Coordinator, get_json
 from tests.network.stores.test_claims import pids
-from tests.network.test_kill import wait_until
+from tests.waiting import eventually
 
 psycopg = pytest.importorskip("psycopg")
 STOPPED = float(os.environ.get("FEDBANDIT_STOPPED", "0"))
@@ -71,7 +71,7 @@ class Service:
             self.V += np.outer(X[arm], X[arm])
             self.b += y * X[arm]
             self.n += 1
-        wait_until(lambda: self.client.flush(1.0))
+        eventually(lambda: self.client.flush(1.0))
 
 
 def health(url: str) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def test_take_overs(
     os.kill(b.process.pid, signal.SIGCONT)
     status, said = refusal_in_time(two)
     assert said["owner"] == one
-    wait_until(lambda: health(two)["status"] == "standby")
+    eventually(lambda: health(two)["status"] == "standby")
     assert owner_term(postgres_url) == term, "whoever was stopped has not touched the owner's row"
     service.act()
 
@@ -164,7 +164,7 @@ def test_take_overs(
 
     a.stop()  # a rolling restart
     timed("SIGTERM of the owner")
-    wait_until(lambda: health(two)["status"] == "ok")
+    eventually(lambda: health(two)["status"] == "ok")
     with capsys.disabled():
         print(f"\nseconds until an upload was acknowledged again: {seconds}")
     b.stop()
@@ -211,7 +211,7 @@ def test_sessions_that_end_or_hang_at_any_point(
         with acting(service):
             time.sleep(draw.uniform(0.0, 0.2))
             terminate_all(postgres_url)
-    wait_until(lambda: pids(postgres_url, "lock") != [])
+    eventually(lambda: pids(postgres_url, "lock") != [])
     (backend,) = pids(postgres_url, "lock")
     os.kill(backend, signal.SIGSTOP)  # the owner's lock is in a session that answers no more
     try:
@@ -258,7 +258,7 @@ def test_a_restart_of_postgresql_and_a_reload(tmp_path: Path) -> None:
         text = coordinator.config.read_text()
         coordinator.config.write_text(text.replace("horizon = 10000", "horizon = 20000"))
         os.kill(coordinator.process.pid, signal.SIGHUP)
-        wait_until(lambda: '"event": "reload"' in coordinator.log.read_text())
+        eventually(lambda: '"event": "reload"' in coordinator.log.read_text())
         service.act()
         coordinator.stop()
         V, _, n = stored(url, replace(AGREEMENT, world=replace(AGREEMENT.world, horizon=20_000)))

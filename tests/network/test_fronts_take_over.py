@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.network.coordinator.test_fronts import children, is_running, until
+from tests.network.coordinator.test_fronts import children, is_running
 from tests.network.servers import Coordinator
 from tests.network.test_coordinators import Service, compare, health
-from tests.network.test_kill import wait_until
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def fronts_of(coordinator: Coordinator) -> list[int]:
 def test_whichever_process_is_killed(pair: list[Coordinator], postgres_url: str, tmp_path: Path, capsys: Any) -> None:
     a, b = pair
     one, two = a.start(), b.start()
-    wait_until(lambda: (health(one)["status"], health(two)["status"]) == ("ok", "standby"))
+    eventually(lambda: (health(one)["status"], health(two)["status"]) == ("ok", "standby"))
     service = Service([one, two], "c", tmp_path)
     service.act()
     seconds = {}
@@ -60,7 +60,7 @@ def test_whichever_process_is_killed(pair: list[Coordinator], postgres_url: str,
     a.kill()
     timed("the owner's writer")
     assert health(two)["status"] == "ok"
-    until(lambda: not any(map(is_running, front)))  # fronts end with their writer, and free its port
+    eventually(lambda: not any(map(is_running, front)))  # fronts end with their writer, and free its port
     assert a.start() == one
 
     front = fronts_of(b)

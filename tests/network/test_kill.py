@@ -13,7 +13,6 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -26,6 +25,7 @@ from fedbandit.network.client.journal import stored_agreement
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.stores import Store, open_store
 from tests.network.servers import AGREEMENT, Coordinator
+from tests.waiting import eventually
 
 KILLS = int(os.environ.get("FEDBANDIT_KILLS", "2"))
 CLIENTS = 2
@@ -75,20 +75,20 @@ def test_nothing_is_lost(kind: str, tmp_path: Path, request: pytest.FixtureReque
     try:
         for i in range(CLIENTS):
             start(f"c{i}")
-        wait_until(lambda: grown(dict.fromkeys(clients, 0)))
+        eventually(lambda: grown(dict.fromkeys(clients, 0)))
         for k in range(KILLS):
             time.sleep(draw.uniform(0.1, 0.6))
             if k % 2 == 0:
                 coordinator.kill()
                 time.sleep(draw.uniform(0.0, 0.3))
                 assert coordinator.start() == url
-                wait_until(lambda: alive(url))
+                eventually(lambda: alive(url))
             else:
                 victim = draw.choice(sorted(clients))
                 kill(victim)
                 start(victim)
                 before = sizes()
-                wait_until(partial(grown, before))
+                eventually(partial(grown, before))
         time.sleep(0.5)
         with urllib.request.urlopen(f"{url}/", timeout=10) as page:
             assert b"fedbandit" in page.read()
@@ -106,13 +106,6 @@ def alive(url: str) -> bool:
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.05)
 
 
 def compare(folder: Path, store: Store) -> None:

@@ -6,7 +6,6 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +32,7 @@ from fedbandit.network.stores import MemoryStore
 from fedbandit.privacy.published_total import PublishedTotal
 from fedbandit.testing.crashing import CrashingStore
 from tests.network.servers import served
+from tests.waiting import eventually
 
 N, D = 3, 2
 WORLD = fb.World(n_clients=N, dim=D, horizon=3000)
@@ -44,14 +44,6 @@ def agreement(trust: str, **keywords: object) -> Agreement:
 
 def host_of(terms: Agreement) -> Host:
     return Host(ServerConfig({"shops": FederationConfig(terms)}, rate=1e6), MemoryStore())
-
-
-def wait_for(what: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait until something is so; only ever too long if it never is."""
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.02)
 
 
 def serve_users(clients: list[fb.Client], visits: int, seed: int = 0) -> None:
@@ -71,9 +63,9 @@ def test_totals_reach_everybody(trust: str, tmp_path: Path) -> None:
             stack.enter_context(fb.Client(url, federation="shops", name=f"c{i}", state=tmp_path / f"c{i}.db"))
             for i in range(N)
         ]
-        wait_for(lambda: all(client.connected for client in clients))
+        eventually(lambda: all(client.connected for client in clients))
         serve_users(clients, 4)
-        wait_for(lambda: all(client._durable.machine.version >= 1 for client in clients))
+        eventually(lambda: all(client._durable.machine.version >= 1 for client in clients))
         assert all(client.guarantee.noise == "secure" for client in clients)
         assert all(client.guarantee.trust == trust for client in clients)
         pool = federation.machine.pool
@@ -128,10 +120,10 @@ def test_certified_clients_share_and_one_without_a_certificate_is_absent(tmp_pat
             )
             for i, state in enumerate(states)
         ]
-        wait_for(lambda: all(client.connected for client in clients))
+        eventually(lambda: all(client.connected for client in clients))
         serve_users(clients, 4)
-        wait_for(lambda: bool(federation.refusals["sum"]))
-        wait_for(lambda: all(client._durable.machine.version >= 1 for client in clients[:4]))
+        eventually(lambda: bool(federation.refusals["sum"]))
+        eventually(lambda: all(client._durable.machine.version >= 1 for client in clients[:4]))
         assert "not certified by the federation's authority" in str(clients[4].problem)
         assert all(len(client.acquaintances) == 4 for client in clients[:4])
         assert any("Refused lately for sum: c4" in p for p in problems(host.federations["shops"], time.time()))

@@ -31,19 +31,13 @@ from fedbandit.network.stores import MemoryStore
 from fedbandit.network.stores.sqlite import SQLiteStore
 from tests.cli.command_line import refusal
 from tests.network.servers import CONFIG, WORLD, Coordinator, get_json, known, make_host, served
+from tests.waiting import eventually
 
 
 def visit(client: Client, rng: np.random.Generator, visits: int) -> None:
     for _ in range(visits):
         arm = client.select(rng.uniform(-0.5, 0.5, (5, 3)))
         client.observe(float(rng.uniform(-1, 1)), arm)
-
-
-def eventually(condition: Any, seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.02)
 
 
 def test_everything_arrives_once_and_clients_learn_from_each_other(tmp_path: Path) -> None:

@@ -8,10 +8,8 @@ import os
 import signal
 import ssl
 import struct
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -22,11 +20,7 @@ from fedbandit.network.certificates import AUTHORITY, init_keys
 from fedbandit.network.coordinator.link import FRAME, SEND, Link
 from fedbandit.network.credentials import add_credential
 from tests.network.servers import Coordinator
-
-
-def until(condition: Callable[[], object]) -> None:
-    while not condition():
-        time.sleep(0.02)
+from tests.waiting import eventually
 
 
 def children(pid: int) -> list[int]:
@@ -37,7 +31,7 @@ def replace_fronts(writer: int, count: int) -> None:
     victims = children(writer)
     for pid in victims[:count]:
         os.kill(pid, signal.SIGKILL)
-    until(lambda: set(children(writer)) - set(victims))
+    eventually(lambda: set(children(writer)) - set(victims))
 
 
 def is_running(pid: int) -> bool:
@@ -89,7 +83,7 @@ def test_a_federation_behind_fronts_with_tls_loses_nothing_when_they_die(tmp_pat
         fronts = children(writer)
     finally:
         coordinator.kill()
-    until(lambda: not any(map(is_running, fronts)))
+    eventually(lambda: not any(map(is_running, fronts)))
     assert "fb-" not in coordinator.log.read_text()
 
 

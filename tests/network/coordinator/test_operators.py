@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import time
 import urllib.request
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +25,7 @@ from fedbandit.network.stores import MemoryStore, StoreError, open_store, put
 from tests.cli.command_line import refusal, report
 from tests.network.in_process import make_clients, run
 from tests.network.servers import CONFIG, Coordinator, get_json, make_host, served
+from tests.waiting import eventually
 
 WORLD = fb.World(n_clients=3, dim=3, horizon=600)
 AGREEMENT = Agreement("async-linucb", {"gamma_upload": 1.3, "gamma_download": 1.3}, WORLD)
@@ -72,7 +71,7 @@ def test_the_drill(
             visit(b, rng, 1)
             assert a.flush(120.0)
             assert b.flush(120.0)
-            wait_until(lambda: get_json(f"{url}/api/overview")["federations"][0]["totals"]["observations"] >= sent)
+            eventually(lambda: get_json(f"{url}/api/overview")["federations"][0]["totals"]["observations"] >= sent)
             assert get_json(f"{url}/healthz")["status"] == "ok"
             coordinator.kill()
             with closing(open_store(str(tmp_path / store) if kind == "sqlite" else store)) as opened:
@@ -81,13 +80,6 @@ def test_the_drill(
                 assert sent <= federation.machine.gathered().n <= sent + 2
     finally:
         coordinator.kill()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.1)
 
 
 def test_a_backup_is_read_before_it_is_believed(tmp_path: Path) -> None:

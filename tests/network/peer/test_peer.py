@@ -8,8 +8,6 @@ import json
 import logging
 import math
 import ssl
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ from fedbandit.network.peer import peering
 from fedbandit.network.peer.keys import PeerKeys, make_peer_keys
 from tests.cli.command_line import refusal
 from tests.network.peer.peers import free_ports
+from tests.waiting import eventually
 
 THETA = np.array([0.6, -0.3, 0.2])
 
@@ -38,13 +37,6 @@ def visit(peer: fb.Peer, rng: np.random.Generator, times: int) -> None:
         X = rng.uniform(-0.5, 0.5, (4, 3))
         arm = peer.select(X)
         peer.observe(float(X[arm] @ THETA), arm)
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.02)
 
 
 def test_two_applications_learn_from_each_other_and_survive_a_restart(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -11,16 +9,10 @@ from typing import Any
 import pytest
 
 from fedbandit.network.stores import NotOwner, StoreError
+from tests.waiting import eventually
 
 psycopg = pytest.importorskip("psycopg")
 from fedbandit.network.stores.postgres import PostgresStore  # noqa: E402
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.02)
 
 
 def pids(url: str, which: str) -> list[int]:
@@ -75,7 +67,7 @@ def test_a_term_stops_whoever_was_overtaken(postgres_url: str) -> None:
     a.claim("f")
     a.append("f", [b"1"])
     terminate(postgres_url, "lock")  # the owner does not look for two minutes
-    wait_until(lambda: claimed(b, "f"))
+    eventually(lambda: claimed(b, "f"))
     b.append("f", [b"2"])
     for write in (partial(a.append, "f", [b"3"]), partial(a.replace, "f", b"s"), partial(a.confirm, "f")):
         with pytest.raises(NotOwner, match="at http://b"):
@@ -94,9 +86,9 @@ def test_an_owner_notices_that_its_lock_is_taken(postgres_url: str) -> None:
     a.claim("f")
     with psycopg.connect(postgres_url, autocommit=True) as db:  # a second owner by force
         db.execute("UPDATE fedbandit_owners SET holder = 1, term = term + 1")
-    wait_until(lambda: "f" in a.claims.lost)
+    eventually(lambda: "f" in a.claims.lost)
     assert not a.holds("f")
-    wait_until(lambda: claimed(b, "f"))
+    eventually(lambda: claimed(b, "f"))
     a.close()
     b.close()
 
@@ -106,8 +98,8 @@ def test_a_lost_session_is_made_again_by_the_same_owner(postgres_url: str) -> No
     a.claim("f")
     before = a.claims.terms["f"]
     terminate(postgres_url, "lock")
-    wait_until(lambda: pids(postgres_url, "lock") != [])
-    wait_until(lambda: a.holds("f"))
+    eventually(lambda: pids(postgres_url, "lock") != [])
+    eventually(lambda: a.holds("f"))
     a.append("f", [b"1"])
     assert a.claims.terms["f"] == before
     terminate(postgres_url, "others")
@@ -144,7 +136,7 @@ def test_a_silent_owner_loses_its_lock(postgres_url: str, monkeypatch: pytest.Mo
     a, b = PostgresStore(postgres_url, lease=1.0), PostgresStore(postgres_url)
     monkeypatch.setattr(a.claims, "_look", lambda: None)  # as if the process were stopped
     a.claim("f")
-    wait_until(lambda: claimed(b, "f"))
+    eventually(lambda: claimed(b, "f"))
     assert not a.holds("f")
     with pytest.raises(NotOwner):
         a.append("f", [b"1"])
@@ -159,7 +151,7 @@ def test_a_write_waits_for_a_claim_that_is_under_way(postgres_url: str) -> None:
         other.execute("UPDATE fedbandit_owners SET term = term + 1, address = 'http://b'")
         writing = pool.submit(a.append, "f", [b"2"])
         waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
-        wait_until(lambda: other.execute(waiting).fetchone()[0] > 0)
+        eventually(lambda: other.execute(waiting).fetchone()[0] > 0)
         other.commit()
         with pytest.raises(NotOwner, match="at http://b"):
             writing.result()
@@ -175,7 +167,7 @@ def test_whoever_is_stopped_in_a_write_is_followed_after_a_lease(postgres_url: s
     a._db.execute("BEGIN")
     a.claims.require(a._db, "f")
     a._db.execute("INSERT INTO fedbandit_entries (journal, entry) VALUES ('f', '2')")
-    wait_until(lambda: claimed(b, "f"))
+    eventually(lambda: claimed(b, "f"))
     with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
         a._db.execute("COMMIT")
     assert b.read("f") == (None, [b"1"])
