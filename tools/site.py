@@ -41,7 +41,7 @@ API = {
     "Privacy": ("privacy", "privacy.account"),
     "Environments": ("environments",),
     "On a network": ("network.client.client.Client", "network.client.asynchronous.AsyncClient",
-                     "network.client.choices.Arm", "network.peer.peer.Peer", "privacy.require.Require"),
+                     "network.client.choices.Arm", "network.peer.peer.Peer", "privacy.guarantee.Require"),
     "Evaluate logs": ("evaluation", "environments.logged", "environments.decision_log"),
     "Audit": ("audit",),
     "Theorems' bounds": ("bounds",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import http.server
 import json
 import subprocess
@@ -61,6 +62,11 @@ def elsewhere(owner: str) -> Iterator[tuple[str, list[str]]]:
         finally:
             server.shutdown()
             thread.join()
+
+
+def test_the_bundle_is_small(built: Path) -> None:
+    subprocess.run(["npm", "run", "--silent", "bundle"], cwd=FOLDER, check=True, capture_output=True)
+    assert len(gzip.compress((built / "fedbandit.min.js").read_bytes(), 9)) < 40_000
 
 
 NOBODY = "http://127.0.0.1:1"

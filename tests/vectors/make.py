@@ -17,7 +17,6 @@ from fedbandit.errors import FedbanditError
 from fedbandit.messages import (
     Collect,
     Download,
-    FromServer,
     Join,
     Message,
     Recall,
@@ -25,7 +24,6 @@ from fedbandit.messages import (
     Request,
     Restate,
     Threshold,
-    ToServer,
     Upload,
     decode,
     encode,
@@ -38,6 +36,7 @@ from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.resolved import invitation
 from fedbandit.network.stores import MemoryStore
+from fedbandit.server_messages import FromServer, ToServer
 from fedbandit.streams import Draw, policy_key
 from fedbandit.sums import BlockSums, FactoredSums, Slack, Sums, factored
 from tests.vectors.client import CorpusClient
@@ -513,7 +512,7 @@ def blocks() -> None:
     V = np.array([[[1.5, 0.25], [0.25, 2.0]], [[0.5, 0.0], [0.0, 0.25]]])
     some = BlockSums(V, np.array([[0.5, -1.0], [0.25, 0.125]]), 3, np.array([1, 4]))
     none = BlockSums(V[:0], some.b[:0], 0, some.actions[:0])
-    known = [
+    known: list[Message] = [
         Upload(3, 5, some, 0.75, 6),
         Upload(0, 1, none, 0.0, 6),
         Download(3, 18, 5, some, actions=6),
@@ -540,7 +539,7 @@ def blocks() -> None:
 def servers() -> None:
     """What local servers say."""
     sums = Sums(np.array([[1.5, 0.25], [0.25, 2.0]]), np.array([0.5, -1.0]), 3)
-    known = [
+    known: list[Message] = [
         FromServer(1, 7, 2, (Upload(4, 7, sums, 0.5),)),
         FromServer(1, 8, 3, (Upload(4, 0, sums, 0.5), Upload(6, 0, sums, 0.25)), report=True),
         FromServer(1, 0, 2, (Join(4, 17), Join(6), Request(4, 12.5))),

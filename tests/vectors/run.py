@@ -14,12 +14,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fedbandit.encoded_sums import in_blocks
 from fedbandit.errors import FedbanditError
 from fedbandit.features import Features
 from fedbandit.messages import Upload, decode, encode
 from fedbandit.network.envelope import extend, unseal
 from fedbandit.streams import Draw
+from fedbandit.sums import in_blocks
 from tests.vectors.client import CANNOT, CorpusClient
 
 FOLDER = Path(__file__).parent

@@ -4,6 +4,7 @@
  */
 import { Draw } from "./draw.js";
 import { FedbanditError, require, shown } from "./errors.js";
+import { dot } from "./matrix.js";
 import { type Message, NO_CHAIN, decode, encode, extend, fromHex, toHex } from "./messages.js";
 import { type Model, RidgeModel } from "./model.js";
 import { ActionModel } from "./per-action.js";
@@ -122,18 +123,18 @@ export class Machine {
     const { actions } = this.terms.model;
     const d = this.terms.length + Number(actions > 0);
     const rows = Array.isArray(arms) ? arms : [];
-    const ok = rows.every((row) => (Array.isArray(row) || ArrayBuffer.isView(row)) && Array.from(row as number[]).every(isNumber));
-    if (!rows.length || !ok) throw new FedbanditError(`arms is ${shown(arms)}, but must be at least one list of ${d} numbers.`);
-    return rows.map((row) => {
-      const x = Float64Array.from(row as number[]);
+    const X = rows.map((row) => numbersOf(row));
+    if (!X.length || X.includes(null)) throw new FedbanditError(`arms is ${shown(arms)}, but must be at least one list of ${d} numbers.`);
+    for (const x of X as Float64Array[]) {
       require(x.length === d, "The length of a context", x.length, `${d}`);
       if (actions > 0 && !(Number.isInteger(x[0]) && 0 <= x[0] && x[0] < actions)) {
         throw new FedbanditError(`There is no action ${x[0]}: the terms have actions 0, …, ${actions - 1}.`);
       }
-      const norm = Math.sqrt((actions > 0 ? x.subarray(1) : x).reduce((sum, value) => sum + value * value, 0));
-      require(norm <= this.terms.norm * (1 + 1e-9), "The norm of a context", norm, `at most ${this.terms.norm}`);
-      return x;
-    });
+      const features = actions > 0 ? x.subarray(1) : x;
+      const norm = Math.sqrt(dot(features, features));
+      if (!(norm <= this.terms.norm * (1 + 1e-9))) require(false, "The norm of a context", norm, `at most ${this.terms.norm}`);
+    }
+    return X as Float64Array[];
   }
 
   private await(id: string, x: Float64Array): void {
@@ -387,6 +388,19 @@ function written(value: number): number | string {
 
 function taken(message: Message): Entry {
   return { m: toHex(encode(message)) };
+}
+
+/** A copy of a list of finite numbers; null if it is none. */
+function numbersOf(row: unknown): Float64Array | null {
+  if (!Array.isArray(row) && !(ArrayBuffer.isView(row) && !(row instanceof DataView))) return null;
+  const given = row as ArrayLike<unknown>;
+  const x = new Float64Array(given.length);
+  for (let i = 0; i < x.length; i++) {
+    const value = given[i];
+    if (!isNumber(value)) return null;
+    x[i] = value;
+  }
+  return x;
 }
 
 function isNumber(value: unknown): value is number {

@@ -112,6 +112,7 @@ class Exchange(Dated):
         since_served = system.protocol.since_served or (system.privacy.pooled and system.privacy.site == "client")
         self._served: tuple[int, float] | None = (0, 0.0) if since_served else None
         drawn = source or partial(generator, seed, Purpose.NOISE, member if number is None else number)
+        self._nominal = partial(system.protocol.actions_by, world) if system.privacy.padded else None
         self._keeps_own = system.privacy.keeps_own or system.privacy.perturbs != "statistics"
         self._pooled = system.privacy.pooled
         trusted = system.privacy.site == "coordinator" and not system.privacy.pooled
@@ -142,7 +143,7 @@ class Exchange(Dated):
 
     def known(self) -> float:
         """How much coordinator and model have in common, as uploads say it."""
-        return known_by(self.model, self.protocol, self._counts_only)
+        return 0.0 if self._nominal else known_by(self.model, self.protocol, self._counts_only)
 
     def speak(self) -> list[Message]:
         """What to send now, if the trigger says so and the privacy budget allows it."""
@@ -178,13 +179,15 @@ class Exchange(Dated):
             sums = self.form.zero()
             self.exhausted = True
         else:
-            if self.stream is not None and sums.n > 0:
+            if self.stream is not None and (sums.n > 0 or self._nominal is not None):
                 sums = self.stream.release(sums)
             elif self.factors and self._exact and not self.forgetting.dated:
                 sums = factored(sums)
             model.mark_sent()
         self.sequence += 1
-        known = known_by(model, self.protocol, self._counts_only)
+        if self._nominal is not None:  # a release at each call, of as many interactions as the clock has
+            sums = sums._replace(n=self._nominal(self.sequence) - self._nominal(self.sequence - 1))
+        known = 0.0 if self._nominal else known_by(model, self.protocol, self._counts_only)
         upload = Upload(self.member, self.sequence, sums, known, self.form.actions, self.date)
         self.outbox[self.sequence] = upload
         self.on_top.keep(upload)
@@ -208,7 +211,8 @@ class Exchange(Dated):
             model.mark_sent()
         else:
             sums, self.exhausted = self.form.zero(), True
-        n, words = stream.contributed + sums.n, stream.contribute(epoch, included, sums)
+        n = stream.contributed + sums.n if self._nominal is None else self._nominal(epoch)
+        words = stream.contribute(epoch, included, sums)
         return [Contribution(self.member, epoch, n, words, stream.excess)]
 
     def repeat(self, upload: Upload) -> None:
@@ -304,6 +308,7 @@ class Exchange(Dated):
             return self.form.zero(), message.sums
         if isinstance(stream, SumStream):
             assert part is not None
+            part = part if self._nominal is None else part._replace(n=self._nominal(message.acknowledged))
             return stream.own, without(message.sums, part)
         if self._pooled and isinstance(stream, ReleaseStream):
             part = stream.own

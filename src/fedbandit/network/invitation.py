@@ -119,12 +119,8 @@ class Agreement:
             {**dataclasses.asdict(replace(self, schema=None)), "keywords": dict(self.keywords), "schema": schema}
         )
         plain["world"] = {key: value for key, value in plain["world"].items() if key not in _FOUND_OUT}
-        absent: tuple[tuple[str, Any], ...] = (
-            ("schema", None),
-            ("action_names", []),
-            ("period", None),
-        )  # left out, as they always were
-        return {key: value for key, value in plain.items() if (key, value) not in absent}
+        absent: dict[str, Any] = {"schema": None, "action_names": [], "period": None}  # left out, as they always were
+        return {key: value for key, value in plain.items() if key not in absent or value != absent[key]}
 
     @property
     def digest(self) -> bytes:

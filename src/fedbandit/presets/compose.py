@@ -12,7 +12,7 @@ from fedbandit.errors import FedbanditError, shown, unknown
 from fedbandit.parts import build_part, kind_named
 from fedbandit.policies import POLICIES, Policy
 from fedbandit.privacy import NoPrivacy, Privacy, PrivateStatistics
-from fedbandit.privacy.private_statistics import Own, Trust
+from fedbandit.privacy.trust import Own, Trust
 from fedbandit.protocols import MessageProtocol
 from fedbandit.structures import Structure
 from fedbandit.system import System

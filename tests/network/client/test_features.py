@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fedbandit.errors import FedbanditError
+from fedbandit.network.client.client import Client
 from fedbandit.network.client.features import OutOfRange, Scaling
+from fedbandit.network.invitation import Agreement
+from fedbandit.world import World
 
 ANY = st.floats(allow_nan=True, allow_infinity=True, width=64)
 
@@ -76,6 +79,23 @@ def test_what_is_no_array_of_features_gets_one_sentence(arms: Any, sentence: str
     for way in ways:
         with pytest.raises(FedbanditError, match=sentence):
             Scaling(2, 1.0, out_of_range=way).transform(arms)
+
+
+@pytest.mark.parametrize("kind", ["csr_matrix", "csr_array", "coo_matrix", "lil_matrix"])
+def test_sparse_arms_are_refused_by_a_client(kind: str) -> None:
+    """By `select`, `rank` and `learn`, with one θ and with one for each action; nothing is learnt or lost."""
+    sparse = getattr(pytest.importorskip("scipy.sparse"), kind)(np.eye(3) / 2)
+    for actions in (0, 3):
+        agreement = Agreement("linucb", {}, World(n_clients=1, dim=3, horizon=100, actions=actions))
+        with Client(None, agreement=agreement) as client:
+            uses = (client.select, client.rank, lambda arms: client.learn(arms, np.zeros(3)))
+            for use in uses:
+                with pytest.raises(
+                    FedbanditError, match=rf"arms is a sparse {kind}, but must be a .* use \.toarray\(\)"
+                ):
+                    use(sparse)
+            client.observe(0.5, client.select(sparse.toarray(), actions=[0, 1, 2] if actions else None))
+            assert client.status()["observed"] == 1
 
 
 def test_an_unknown_way_is_refused() -> None:

@@ -87,6 +87,53 @@ def test_connections_that_say_nothing_take_nothing_from_others(monkeypatch: pyte
     assert not guard.open
 
 
+def test_six_hundred_idle_sockets_and_slow_headers_from_elsewhere_are_nothing_to_honest_clients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One client is connected before, another comes in the middle; by hand: 5,000 sockets (docs/network.md)."""
+    monkeypatch.setattr(listener, "QUIET_SECONDS", 0.5)
+    guard, over = Guard(most=200, most_per_address=100), threading.Event()
+    beginnings = (
+        b"",
+        b"G",
+        b"GET /healthz HTTP/1.1\r\nX-Slow: ",
+        b"POST /v1/shops/messages HTTP/1.1\r\nContent-Length: 9\r\n",
+    )
+    with guarded(make_host(), guard) as port, contextlib.ExitStack() as stack:
+        before = stack.enter_context(Client(f"http://127.0.0.1:{port}", federation="shops", name="a"))
+        before.observe(0.5, before.select(np.eye(3)))
+        assert before.flush(60.0)
+        slow = []
+        for k in range(600):
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.2", 0)))
+            with contextlib.suppress(OSError):
+                one.send(beginnings[k % 4])
+            slow += [one] if k % 4 == 2 else []
+
+        def drip() -> None:
+            while not over.wait(0.05):
+                for one in slow:
+                    with contextlib.suppress(OSError):
+                        one.send(b"x")
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        try:
+            during = stack.enter_context(Client(f"http://127.0.0.1:{port}", federation="shops", name="b"))
+            for client in (before, during):
+                for _ in range(5):
+                    client.observe(0.5, client.select(np.eye(3)))
+                assert client.flush(60.0)
+                assert client.problem is None
+            while guard.per_address["127.0.0.2"]:
+                time.sleep(0.05)
+        finally:
+            over.set()
+            dripping.join()
+        assert before.connected
+        assert guard.refused >= 400
+
+
 def test_tls_handshakes_that_stall_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "QUIET_SECONDS", 0.5)
     keys, guard = tmp_path / "keys", Guard(most=30, most_per_address=30)

@@ -305,7 +305,7 @@ class Host:
         self.address = config.advertise or address
         """Where others are told to find the federations of this coordinator."""
         self.credentials = Credentials(config.keys) if credentials is None else credentials
-        self.store = timed(open_store(config.store, config.lease) if store is None else store)
+        self.store = timed(open_store(config.store, config.lease, many=True) if store is None else store)
         self.begun = now()
         self.unauthenticated = 0
         """Requests with no credentials, or wrong ones."""
