@@ -45,8 +45,8 @@ class Limits:
     eigenvalues by at most ‖N‖ + ‖h‖: `gram` and `reward` bound these two (0 where nothing is noised, as follows from
     the system's privacy part). n, and everybody's n together, are at most the declared horizon, so that whatever was
     accepted can be added up and sent. With a θ for each action, or blocks of time, the second holds for
-    each block, the first for all of them together. Where counts are padded, the horizon takes the place of n. Where B is not finite,
-    |b| ≤ `RESIDUALS` n L is all that is asked.
+    each block, the first for all of them together. Where counts are padded, the horizon takes the place of n.
+    Where B is not finite, |b| ≤ `RESIDUALS` n L is all that is asked.
     """
 
     dim: int
