@@ -30,7 +30,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError, require
-from fedbandit.forgetting import scaled
 from fedbandit.machines.dated import Dated
 from fedbandit.machines.doubt import doubted
 from fedbandit.machines.mixing import mix
@@ -82,10 +81,10 @@ class Exchange(Dated):
         number: int | None = None,
         source: Callable[[int], Source] | None = None,
     ) -> None:
-        super().__init__(model, system.settled_discount(world))
+        super().__init__(model, system.forgetting(world))
         self.member = member
         self.dim = system.structure.shared_dim(world)
-        self.form = Form(self.dim, world.actions)
+        self.form = Form(self.dim, self.forgetting.slots or world.actions)
         self.ridge = system.ridge
         self.protocol = system.protocol
         self.exploring = False
@@ -105,7 +104,7 @@ class Exchange(Dated):
         self._counts_only = system.counts_only
         self._doubts = system.structure.by_member
         self._unread: Download | None = None
-        self.on_top = OnTop(self.form, self.discount)
+        self.on_top = OnTop(self.form, self.forgetting)
         self._epoch = 0
         self._told = self.form.zero()  # what a peer has told the others itself
         # Observations uploaded and log det when it was last served; None where triggers look at what is pending.
@@ -182,7 +181,7 @@ class Exchange(Dated):
         else:
             if self.stream is not None and (sums.n > 0 or self._nominal is not None):
                 sums = self.stream.release(sums)
-            elif self.factors and self._exact and self.discount == 1:
+            elif self.factors and self._exact and not self.forgetting.dated:
                 sums = factored(sums)
             model.mark_sent()
         self.sequence += 1
@@ -291,9 +290,9 @@ class Exchange(Dated):
                 self._served = self._model.n_own, self._model.logdet
             return
         sums = message.sums
-        if self.discount < 1:
+        if message.round is not None:
             self.fade()
-            sums = scaled(sums, self.discount ** (self.now - (message.round or 0)))
+            sums = self.forgetting.moved(sums, message.round, self.now)
         self._model.adopt(self.on_top.added_to(sums, self.now), message.slack, message.version)
         if self._served is not None:
             self._served = self._model.n_own - self._model.n_pending, self._model.shared_logdet
@@ -332,7 +331,7 @@ class Exchange(Dated):
             "unacknowledged": list(self.outbox),
             "not_downloaded": list(self.on_top.uploads),
             "settled": self.on_top.header(),
-            **({"now": self.now} if self.discount < 1 else {}),
+            **({"now": self.now} if self.forgetting.dated else {}),
             "exploring": self.exploring,
             "exhausted": self.exhausted,
             "threshold": [self.threshold, self._agreed],
@@ -357,8 +356,9 @@ class Exchange(Dated):
     def varying(self) -> Varying:
         """The arrays of a state that depend on what has happened."""
         uploads: Varying = {"upload.*": None}  # matrices or factors
-        if isinstance(self._model, ActionModel):  # how much there is depends on how many actions were observed
-            kept = {"model": self._model.varying(), "settled": self.form.varying("s")}
+        if self.form.actions:  # how much there is depends on how many actions, or epochs, were observed
+            model = self._model.varying() if isinstance(self._model, ActionModel) else {}
+            kept = {"model": model, "settled": self.form.varying("s")}
             blocks = {f"{part}.{name}": rule for part, rules in kept.items() for name, rule in rules.items()}
             uploads = {**uploads, **blocks}
         # A stream that an older version began may have another memory: it knows what to do.
