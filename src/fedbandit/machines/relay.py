@@ -59,6 +59,8 @@ def require_relayable(system: System) -> None:
             f"{type(protocol).__name__} is refused: a relay takes part in event-triggered, count-triggered and "
             "synchronous protocols."
         )
+    if system.forgets:
+        raise FedbanditError(f"{system.name} forgets, and a relay does not; leave discount and window out.")
     if privacy.pooled:
         who = "clients of a relay would be a sum by themselves, with too few in it"
         if privacy.site == "coordinator":

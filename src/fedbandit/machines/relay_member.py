@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError, require
+from fedbandit.forgetting import Forgetting
 from fedbandit.machines.on_top import OnTop
 from fedbandit.machines.relay import Relaying
 from fedbandit.machines.stored import stored_upload
@@ -67,7 +68,7 @@ class RelayMember:
         self.sequence = self.epoch = 0
         """The last upload, and the last call that was answered."""
         self.outbox: dict[int, Upload] = {}
-        self.on_top = OnTop(self.form, 1.0)
+        self.on_top = OnTop(self.form, Forgetting())
         self.sent = relaying().zero()
         """All that was ever forwarded."""
         self.releases = 0

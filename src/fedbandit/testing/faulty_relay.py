@@ -175,7 +175,7 @@ class RelayedNetwork(TakeOvers):
     def make_oracle(self) -> Oracle:
         """One that knows relays."""
         assert self.coordinator is not None
-        return RelayOracle(self.coordinator.dim)
+        return RelayOracle(self.coordinator.machine.form, self.coordinator.machine.members.forgetting)
 
     def make_node(self, name: str, member: int) -> Node:
         """A client, or the relay."""

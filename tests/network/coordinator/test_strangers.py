@@ -170,6 +170,35 @@ def test_one_client_has_so_many_streams() -> None:
         assert denied.value.status_code == 429
 
 
+def test_bodies_that_come_slowly_take_four_connections_of_one_client_and_no_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """With a token, and from as many addresses as there are."""
+    head = b"POST /v1/shops/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Fedbandit-Name: a\r\nContent-Length: 99\r\n"
+    guard = Guard(most=100, most_per_address=100)
+    with guarded(make_host(), guard) as port, contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60)) for _ in range(20)]
+        for one in slow:
+            one.sendall(head + b"Content-Type: application/octet-stream\r\n\r\nx")
+        while len(slow) > 4:
+            slow = [one for one in slow if not _answer(one)]
+            time.sleep(0.02)
+        with Client(f"http://127.0.0.1:{port}", federation="shops", name="b") as client:
+            client.observe(0.5, client.select(np.eye(3)))
+            assert client.flush(60.0)
+        assert [_answer(one) for one in slow] == [b""] * 4, "these are still awaited"
+    assert "Traceback" not in caplog.text, "whoever leaves in the middle of a body is no fault of the coordinator"
+
+
+def _answer(one: socket.socket) -> bytes:
+    one.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        answer = one.recv(4096)
+        assert answer.startswith(b"HTTP/1.1 429")
+        return answer
+    return b""
+
+
 FOREIGN = {"origin": "https://evil.test"}
 
 

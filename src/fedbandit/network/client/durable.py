@@ -18,6 +18,7 @@ the caller runs one at a time.
 | 5 took     | the message as it came                                                |
 | 6 redeemed | number (u64), perceived reward (f64), context: the choice was a token |
 | 7 sending  | number (u64) of the last upload that may be sent                      |
+| 8 round    | the round (u64) that it is from here on, where models forget          |
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ from fedbandit.types import Array
 
 _CHOICE = struct.Struct("<BQQ")  # kind, number, arms chosen so far
 _REWARD = struct.Struct("<BQd")
-_CHOSEN, _REWARDED, _GONE, _REDEEMED = 1, 2, 3, 6
+_ROUND = struct.Struct("<BQ")
+_CHOSEN, _REWARDED, _GONE, _REDEEMED, _PASSED = 1, 2, 3, 6, 8
 MOST_REDEEMED = 50_000
 """Tokens that are remembered, so that none of them is taken twice."""
 
@@ -67,21 +69,33 @@ MOST_REDEEMED = 50_000
 class DurableClient(RestatingNode[ClientMachine]):
     """A member of a federation that goes on where its store left off.
 
-    `entropy` draws 64-bit numbers, `source` noise; without a source, noise is that of a simulation.
+    `entropy` draws 64-bit numbers, `source` noise; without a source, noise is that of a simulation. `clock` tells
+    the seconds since 1970, for federations that forget.
     """
 
     kind: ClassVar[str] = KIND
 
     def __init__(
-        self, store: Store, agreement: Agreement, member: int, entropy: Callable[[], int], source: Source | None = None
+        self,
+        store: Store,
+        agreement: Agreement,
+        member: int,
+        entropy: Callable[[], int],
+        source: Source | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
-        self._source = source
+        self._source, self._clock = source, clock or (lambda: 0.0)
+        if agreement.build().forgets and (agreement.period is None or clock is None):
+            raise FedbanditError(
+                f"{agreement.system} forgets as rounds go by; say how long a round is: `period` of the agreement."
+            )
         machine = ClientMachine(member, agreement.build(), agreement.world, agreement.seed, source=source)
         machine.rehearse()
         self.called: Collect | None = None
         """The call to a secure sum that it has not answered."""
         self.uploaded = machine.form.zero()
         """The sum of all uploads of this incarnation, if `all_uploads` are in it (not in states of format 1)."""
+        self._summed = 0  # the round in whose units it is
         self.all_uploads = True
         self.releases = 0
         """Uploads that carried something."""
@@ -106,6 +120,13 @@ class DurableClient(RestatingNode[ClientMachine]):
             self.journal.defer()
         self.journal.replace(durable=True)
 
+    def _pass_time(self) -> None:
+        """Rounds go by with the clock, and never back; an entry, so that a restart forgets at the same places."""
+        round = self.agreement.round_at(self._clock())
+        if round > self.machine.now:
+            self.machine.at(round)
+            self.journal.add(_ROUND.pack(_PASSED, round))
+
     # What the service asks
 
     def select(self, arms: ArrayLike, explore: float = 0.0) -> Choice:
@@ -116,11 +137,13 @@ class DurableClient(RestatingNode[ClientMachine]):
     def rank(self, arms: Array, explore: float = 0.0) -> tuple[Choice, Array, Array]:
         """Choose an arm; the probability of each of them, and the reward that is expected of it."""
         with self.lock:
+            self._pass_time()
             p, means = self.machine.propensities(arms), self.machine.model.means(self.machine.checked(arms))
             choice = self._select(arms, explore)
         return choice, explore / len(p) + (1 - explore) * p, means
 
     def _select(self, arms: ArrayLike, explore: float) -> Choice:
+        self._pass_time()
         choice = self.machine.select(arms, explore=explore, propensity=True)
         x = self.machine.waits_for(choice.number)
         assert x is not None
@@ -133,6 +156,7 @@ class DurableClient(RestatingNode[ClientMachine]):
         with self.lock:
             if self.machine.waits_for(choice) is None:
                 raise not_waiting(choice)
+            self._pass_time()
             perceived = self.machine.perceive(reward)  # the journal has the noised reward: noise is drawn once
             self.journal.add(_REWARD.pack(_REWARDED, choice, perceived))
             self.note(self.machine.take(choice, perceived))
@@ -145,6 +169,7 @@ class DurableClient(RestatingNode[ClientMachine]):
         with self.lock:
             if choice in self.redeemed:
                 raise FedbanditError(f"The reward of choice {choice:016x} has been learnt here already.")
+            self._pass_time()
             perceived = self.machine.perceive(reward)
             self.journal.add(_REWARD.pack(_REDEEMED, choice, perceived) + x.tobytes())
             self.note(self._redeem(choice, x, perceived))
@@ -170,6 +195,7 @@ class DurableClient(RestatingNode[ClientMachine]):
         """Learn from past logs: a warm start. Uploads follow when the trigger says so."""
         X, y = checked_log(self.machine, contexts, rewards, self.agreement.reward_bound)
         with self.lock:
+            self._pass_time()
             self.journal.defer()  # one snapshot instead of an entry each
         for x, reward in zip(X, y, strict=True):
             with self.lock:
@@ -186,9 +212,9 @@ class DurableClient(RestatingNode[ClientMachine]):
 
     def statement(self) -> Restate | None:
         """What all uploads of this incarnation amount to, if all of them are in the sum."""
-        machine = self.machine
+        machine, date = self.machine, self._summed if self.machine.forgetting.dated else None
         said = machine.member, machine.sequence, self.releases, self.uploaded, machine.known(), machine.form.actions
-        return Restate(*said) if self.all_uploads else None
+        return Restate(*said, date) if self.all_uploads else None
 
     def receive(self, message: Message) -> None:
         """Take a message from the coordinator. What it changes may be lost: the coordinator sends it again."""
@@ -202,6 +228,7 @@ class DurableClient(RestatingNode[ClientMachine]):
         if isinstance(message, Receipt):
             self.note_receipt(message)
         with self.lock:
+            self._pass_time()
             before = self.machine.version, len(self.machine.outbox)
             messages = self.machine.receive(message)
             changed = before != (self.machine.version, len(self.machine.outbox)) or isinstance(message, Threshold)
@@ -226,6 +253,7 @@ class DurableClient(RestatingNode[ClientMachine]):
     def kept(self) -> State:
         """The sum of all uploads, and which tokens were taken."""
         uploaded = {"all": self.all_uploads, "n": self.uploaded.n, "releases": self.releases}
+        uploaded |= {"round": self._summed} if self.machine.forgetting.dated else {}
         redeemed = np.array(list(self.redeemed), dtype=np.int64)
         total = {f"uploaded.{name}": array for name, array in arrays_of(self.uploaded).items()}
         return State({"uploaded": uploaded}, {**total, "redeemed": redeemed})
@@ -240,6 +268,7 @@ class DurableClient(RestatingNode[ClientMachine]):
         uploaded = header["uploaded"]
         self.uploaded = sums_of({name.removeprefix("uploaded."): a for name, a in mine.items()}, uploaded["n"])
         self.all_uploads, self.releases = uploaded["all"], uploaded["releases"]
+        self._summed = uploaded.get("round", 0)
         self.redeemed = dict.fromkeys(mine["redeemed"].tolist())
 
     def replay(self, entry: bytes) -> None:
@@ -257,6 +286,8 @@ class DurableClient(RestatingNode[ClientMachine]):
         elif kind == TOOK:
             self.machine.receive(decode(entry[1:]))
             self.forget_acknowledged()
+        elif kind == _PASSED:
+            self.machine.at(_ROUND.unpack(entry)[1])
         elif kind == _REDEEMED:
             _, number, value = _REWARD.unpack_from(entry)
             self._redeem(number, np.frombuffer(entry, dtype="<f8", offset=_REWARD.size).copy(), value, speak=False)
@@ -288,5 +319,7 @@ class DurableClient(RestatingNode[ClientMachine]):
         super().note_made(message, data)
         assert isinstance(message, Upload)
         if message.sums.n > 0:
-            self.uploaded = add(self.uploaded, message.sums)
+            date = message.round or 0
+            self.uploaded = add(self.machine.forgetting.moved(self.uploaded, self._summed, date), message.sums)
+            self._summed = date
             self.releases += 1

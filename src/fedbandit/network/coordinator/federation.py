@@ -343,6 +343,7 @@ class Federation(ComparedFederation):
                     )
                 record.check_history(envelope, message, data, applied)
                 if message.sequence > applied:
+                    self._check_clock(name, message, at)
                     restated = isinstance(message, FromServer) and message.report
                     n = sum(upload.sums.n for upload in uploads_in(message))
                     self._check_sums(record, n, 0 if restated else record.observations, fault, at)
@@ -350,11 +351,23 @@ class Federation(ComparedFederation):
                 record.check_session(envelope)
                 if message.sequence != envelope.sequence or message.releases > message.sequence:
                     raise Refusal("order", f"Client {name!r} states {message.sequence} of {envelope.sequence} uploads.")
+                self._check_clock(name, message, at)
                 contributions = self.machine.contributions
                 stays = 0 if contributions is None else contributions.n_lost(record.member)
                 self._check_sums(record, message.sums.n, stays, fault, at)
             case _:
                 raise Refusal("malformed", f"A coordinator does not take a {type(message).__name__}.")
+
+    def _check_clock(self, name: str, message: Message, at: float) -> None:
+        """Refuse statistics of a round that is far from having begun: taking them would forget everybody's."""
+        here = self.agreement.round_at(at)
+        for upload in uploads_in(message):
+            if upload.round is not None and upload.round > here + 1:
+                raise Refusal(
+                    "statistics",
+                    f"Client {name!r} has statistics of round {upload.round}, but it is round {here} here; its clock "
+                    "is ahead, and what it has uploaded is taken when that round begins.",
+                )
 
     def _check_sums(self, record: MemberRecord, n: int, own: int, fault: Refusal | None, at: float) -> None:
         """Refuse statistics that cannot be, or are more than a member may contribute that has `own` observations."""

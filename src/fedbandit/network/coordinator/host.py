@@ -23,7 +23,7 @@ from fedbandit.network.coordinator.config import ServerConfig
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.listener import Guard
 from fedbandit.network.coordinator.owners import Owners
-from fedbandit.network.coordinator.pacing import QuietLog, RateLimit
+from fedbandit.network.coordinator.pacing import QuietLog, RateLimit, Requests
 from fedbandit.network.coordinator.streams import SendQueue, same_statistics
 from fedbandit.network.coordinator.sums import SumDesk
 from fedbandit.network.coordinator.timings import Timings, span, timed
@@ -71,6 +71,7 @@ class HostedFederation:
         self._ended: Refusal | None = None
         self.most_streams = most_streams
         self.streams: Counter[str] = Counter()  # open streams by client
+        self.requests = Requests(most_streams)
         self.addresses: dict[str, str] = {}  # from where each client last joined
         self.versions: dict[str, str] = {}  # and with what
         self.timings = Timings()

@@ -44,8 +44,9 @@ class Limits:
     The second is V ⪰ 0 and, by Cauchy–Schwarz in every direction, |⟨a, b⟩|² ≤ n B² aᵀVa. Noise N in V and h in b moves
     eigenvalues by at most ‖N‖ + ‖h‖: `gram` and `reward` bound these two (0 where nothing is noised, as follows from
     the system's privacy part). n, and everybody's n together, are at most the declared horizon, so that whatever was
-    accepted can be added up and sent. With a θ for each action the second holds for each block, the first
-    for all of them together. Where B is not finite, |b| ≤ `RESIDUALS` n L is all that is asked.
+    accepted can be added up and sent. With a θ for each action, or blocks of time, the second holds for
+    each block, the first for all of them together. Where counts are padded, the horizon takes the place of n.
+    Where B is not finite, |b| ≤ `RESIDUALS` n L is all that is asked.
     """
 
     dim: int
@@ -55,7 +56,9 @@ class Limits:
     reward: float = 0.0
     horizon: int = 2**53 - 1
     actions: int = 0
+    dated: bool = False
     ridge: float = 1.0
+    padded: bool = False
 
     @classmethod
     def of(cls, system: System, world: World, reward_bound: float) -> Limits:
@@ -72,7 +75,9 @@ class Limits:
         if isinstance(system.structure, GlobalLocal):
             largest = math.inf
         dim = system.structure.shared_dim(world)
-        return cls(dim, world.bound, largest, gram, reward, world.horizon, world.actions, system.ridge)
+        blocks, most, padded = system.forgetting(world).slots or world.actions, world.horizon, system.privacy.padded
+        sizes = dim, world.bound, largest, gram, reward, most, blocks
+        return cls(*sizes, system.forgets, system.ridge, padded)
 
     def check(self, upload: Upload, before: int = 0) -> None:
         """Refuse an upload that no observations can have led to, or one too many after `before` of everybody."""
@@ -112,6 +117,8 @@ class Limits:
         form = Form(self.dim, self.actions)
         if not form.fits(upload.sums):
             return f"The statistics are {form.said(upload.sums)}."
+        if (upload.round is not None) != self.dated:
+            return f"The statistics are {'not dated' if self.dated else 'dated, but nothing is forgotten here'}."
         if not math.isfinite(upload.known):
             return _NOT_FINITE
         if n > self.horizon:
@@ -139,7 +146,7 @@ class Limits:
     def _impossible(self, sums: Sequence[Sums], streams: Array) -> list[str]:
         """Of each, with the noise of so many times one upload's: why it cannot be, if so."""
         gram, reward = self.gram * streams, self.reward * streams
-        d, n = self.dim, np.array([float(s.n) for s in sums])
+        d, n = self.dim, np.array([float(self.horizon if self.padded else s.n) for s in sums])
         M = np.empty((len(sums), d + 1, d + 1))  # [[V, b], [bᵀ, n B²]]
         V, b = M[:, :d, :d], M[:, d, :d]
         for k, one in enumerate(sums):
