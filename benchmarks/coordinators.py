@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import os
 import subprocess
 import sys
 import tempfile
 import urllib.request
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 from benchmarks.network import LOADS, SENDERS, bare_endpoint, coordinator, started, uploads_a_second, uploads_of
 from benchmarks.postgres import postgres
 from benchmarks.timing import table
+from fedbandit.errors import FedbanditError
 from fedbandit.messages import Join, encode
 from fedbandit.network.client.connection import Address
 from fedbandit.network.envelope import Envelope, seal
@@ -51,7 +52,7 @@ def two_federations(database: Callable[[], str]) -> str:
     found = []
     for names in (["one"], ["one", "two"]):
         store = database()
-        with ExitStack() as stack:
+        with contextlib.ExitStack() as stack:
             loads = []
             for name in names:
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -112,7 +113,10 @@ async def crowd(url: str, first: int, count: int) -> None:
     loop, terms = asyncio.get_running_loop(), b""
     connections = []
     for number in range(first, first + count):
-        answer = Address(url, "load", None, f"idle-{number}", None).ask("GET", "/invitation", 60.0)
+        answer = None
+        while answer is None:
+            with contextlib.suppress(FedbanditError):  # on a busy machine there may be no answer in time
+                answer = Address(url, "load", None, f"idle-{number}", None).ask("GET", "/invitation", 60.0)
         terms = terms or Agreement.of_json(answer["agreement"]).digest
         member = int(answer["member"])
         frame = seal(Envelope(member + 1, 1, 1, 0, 0, terms), encode(Join(member)))

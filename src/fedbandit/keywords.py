@@ -14,7 +14,7 @@ SYSTEMS = {
     "policy": "which arm to pull: ucb (default), igw, lints, linphe, greedy, widest, uniform, squared, my.py:MyPolicy.",
     "discount": "0 < γ ≤ 1: what an observation counts a round later, so that models follow changes. 1 for ever; "
     "changes:3 by D-LinUCB's formula for as many changes.",
-    "window": "≥ 2: the number of rounds whose observations count: γ = 1 − 1/window.",
+    "window": "≥ 2: the number of rounds whose observations count, or adaptive: as many as a test finds no change in.",
     "privacy": "a privacy part: what may leave, and at what cost.",
     # when clients speak
     "gamma_upload": "γ_U ≥ 1: a client uploads when det V(λ) is more than γ_U times what it was after its last upload. "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedbandit.forgetting import scaled
+from fedbandit.forgetting import Forgetting
 from fedbandit.sums import Form, Sums, nothing, place
 from fedbandit.types import Array, Ints
 
@@ -29,7 +29,7 @@ class Members:
     releases: Ints  # (N,) uploads that carried something
     variance: float | None = None  # of an entry of V, where the noise is in one total of everybody's
     changes: int = 0
-    discount: float = 1.0  # γ: what a release counts a round later (`forgetting`)
+    forgetting: Forgetting = field(default_factory=Forgetting)
     round: int = 0  # V and b are in units of this one
     _shares: dict[Hashable, Share] = field(default_factory=dict, repr=False)
 
@@ -44,20 +44,11 @@ class Members:
         self.releases[member] += sums.n > 0
         self.forget_shares()
 
-    def fade(self, round: int | None) -> float:
-        """It is this round, or a later one: what was released before counts less; the factor by which."""
-        if round is None or self.discount == 1.0 or round <= self.round:
-            return 1.0
-        factor = float(self.discount ** (round - self.round))
-        self.V *= factor
-        self.b *= factor
+    def move(self, round: int) -> None:
+        """It is this round now: some of what was released before is forgotten."""
+        self.forgetting.move(self.V, self.b, self.round, round)
         self.round = round
         self.forget_shares()
-        return factor
-
-    def in_units(self, sums: Sums, round: int | None) -> Sums:
-        """Statistics in units of `round` as what they are in units of the latest one."""
-        return sums if round is None else scaled(sums, self.discount ** (self.round - round))
 
     def forget_shares(self) -> None:
         """Statistics have changed."""

@@ -182,6 +182,11 @@ def _check_private_statistics(structure: Structure, protocol: MessageProtocol, p
         refuse(privacy, other, why, "Synchronous with Everyone")
     if privacy.pooled:
         _check_pooled(structure, protocol, privacy)
+    if privacy.padded and not isinstance(protocol, Scheduled):
+        refuse(privacy, protocol, "padded counts are those of a clock, by which every client is called", "Scheduled")
+    if privacy.padded and not isinstance(structure, Everyone | FixedGroups):
+        why = "how much a member knows decides what is made of it, and padded counts do not tell"
+        refuse(privacy, structure, why, "Everyone or FixedGroups")
     if privacy.waits and protocol.says == "gossip":
         refuse(privacy, protocol, "with own='released' peers may not learn from their own data", "own='exact'")
     if privacy.contribution is not None and protocol.period > 1:
@@ -209,7 +214,8 @@ def _check_pooled(structure: Structure, protocol: MessageProtocol, privacy: Priv
         why = "who belongs together is found from what each member has released, and a total tells nothing of that"
         refuse(privacy, structure, why, "trust='nobody'")
     if isinstance(structure, Alone | FixedGroups):  # others' structures say their groups when they know the world
-        refuse(privacy, structure, "a total is one of everybody, and here groups are kept apart", "trust='nobody'")
+        why = "a total is one of everybody, and here groups are kept apart"
+        refuse(privacy, structure, why, "a federation for each group, with a quorum of its own, or trust='nobody'")
     if not protocol.at_once:
         why = "a total of everybody needs everybody at once"
         refuse(privacy, protocol, why, "Synchronous with growth=…, or Scheduled; or trust='nobody'")

@@ -176,7 +176,7 @@ class Others(Sharing):
     disjoint = True
 
     def __init__(self, group_of: Ints, n_clients: int) -> None:
-        labels = np.resize(group_of, n_clients)
+        labels = for_all(group_of, n_clients)
         self._group_of = labels.tolist()
         self._groups = [np.flatnonzero(labels == g).tolist() for g in range(int(labels.max()) + 1)]
         self._totals: dict[int, tuple[int, Array, Array, float]] = {}
@@ -255,6 +255,15 @@ class LocalModel(Model, Growing, Protocol):
         ...
 
 
+def for_all(values: Ints, n_clients: int) -> Ints:
+    """One value a client: as many as there are, over and over. (`np.resize` joins an array a client for that.)
+
+    >>> for_all(np.array([0, 1]), 3).tolist()
+    [0, 1, 0]
+    """
+    return values[np.arange(n_clients) % values.size]
+
+
 class Groups(Sharing):
     """Groups that never change: a member is sent the sum of what its group released. A slot a group.
 
@@ -266,7 +275,7 @@ class Groups(Sharing):
     """Whether without noise a share is the slot as it is."""
 
     def __init__(self, group_of: Ints, n_clients: int) -> None:
-        self.group_of: Ints = np.resize(group_of, n_clients)
+        self.group_of: Ints = for_all(group_of, n_clients)
         self._groups = [np.flatnonzero(self.group_of == g) for g in range(int(self.group_of.max()) + 1)]
 
     def alike(self, noise: Noise | None) -> bool:  # noqa: ARG002 - a member's own part is in the sum

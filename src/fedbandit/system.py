@@ -9,11 +9,12 @@ from functools import partial
 from types import FunctionType
 
 from fedbandit.errors import FedbanditError, number
-from fedbandit.forgetting import check_discount, settled_discount
+from fedbandit.forgetting import ADAPTIVE, Fading, Forgetting, check_discount, check_window, settled_discount
 from fedbandit.model import RidgeModel
 from fedbandit.noisy_totals import NoisyTotals
 from fedbandit.pairs import check_actions, check_forgetting, check_pairs
 from fedbandit.policies import UCB, Policy, Uniform, Widest
+from fedbandit.policies.policy import WidthRule
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
 from fedbandit.privacy.noise import Source
 from fedbandit.protocols import Coordinator, MessageProtocol, Never
@@ -21,6 +22,8 @@ from fedbandit.protocols.pool import Pool
 from fedbandit.sharing import Groups, GroupsWithPrior, LocalModel, Noise, Others, Sharing
 from fedbandit.streams import Purpose, generator
 from fedbandit.structures import Alone, Clustering, Everyone, OnGraph, Structure
+from fedbandit.structures.time_blocks import AdaptiveWindow, SlidingWindow, TimeBlocks
+from fedbandit.structures.window_model import WindowModel
 from fedbandit.world import World
 
 
@@ -43,6 +46,8 @@ class System:
     """The world that it was told, if it was."""
     discount: float | str = 1.0
     """γ: what an observation counts a round later, or a rule for it such as "changes:3" (`forgetting`)."""
+    window: int | str | None = None
+    """The number of rounds whose observations count, or "adaptive": as many as a test finds no change in."""
 
     def __post_init__(self) -> None:
         """Check each part and the pairs."""
@@ -56,16 +61,32 @@ class System:
                 raise FedbanditError(f"The {role} of a system is {part!r}, which is not a {kind.__name__} instance.")
         number(self.ridge, "ridge", "a finite number ≥ 1e-12", at_least=1e-12)
         check_pairs(self.protocol, self.structure, self.privacy)
-        if check_discount(self.discount) != 1.0:
+        discount, window = check_discount(self.discount), check_window(self.window)
+        if discount != 1.0 and window is not None:
+            raise FedbanditError("Both discount and window were given; each says what is forgotten, so give one.")
+        if self.forgets:
             check_forgetting(self.protocol, self.structure, self.privacy)
 
-    def settled_discount(self, world: World) -> float:
-        """γ a round in this world."""
+    @property
+    def forgets(self) -> bool:
+        """Whether observations count less, or not at all, after some rounds."""
+        return self.discount != 1.0 or self.window is not None
+
+    def forgetting(self, world: World) -> Forgetting:
+        """What becomes of statistics as rounds go by, in this world."""
+        if not self.forgets:
+            return Forgetting()
         rounds, models = max(world.horizon // world.per_round, 1), 1
         if self.structure.separate:
             apart = self.protocol.says == "nothing"
             models = world.n_clients if apart else int(self.structure.groups(world).max()) + 1
-        return settled_discount(self.discount, world.parameters, world.horizon / models, rounds)
+        if self.window == ADAPTIVE:  # a model has about as many observations in an epoch as it has parameters
+            length = math.ceil(world.parameters * rounds * models / world.horizon)
+            noise = self.policy.noise if isinstance(self.policy, WidthRule) else None
+            return AdaptiveWindow(length, self.as_seen(world).noise if noise is None else noise)
+        if self.window is not None:
+            return SlidingWindow(int(self.window))
+        return Fading(settled_discount(self.discount, world.parameters, world.horizon / models, rounds))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -113,6 +134,11 @@ class System:
         self._check_sharing(world)
         if world.actions:
             check_actions(self.protocol, self.structure, self.privacy)
+            if self.window is not None:
+                raise FedbanditError(
+                    "window is refused where each action has a θ of its own: their blocks would be kept for each block "
+                    "of time; use discount."
+                )
         seen = world
         spectrum = self.privacy.spectrum(world) or (self.ridge, self.ridge)
         world = replace(world, estimators=self.protocol.period, spectrum=spectrum)
@@ -191,6 +217,9 @@ class System:
         """What a client of a system that was told the world chooses with, before it has heard anything."""
         if self.structure.fresh and self.privacy.waits:
             return RidgeModel(world.dim, self.ridge, fresh=False)
+        forgetting = self.forgetting(world)
+        if isinstance(forgetting, TimeBlocks):
+            return WindowModel(world.dim, self.ridge, forgetting)
         return self.structure.model(self.as_seen(world), member, self.ridge)
 
     @property
@@ -212,7 +241,7 @@ class System:
         dim = self.structure.shared_dim(world)
         machine = self.protocol.coordinator(self.sharing(world), world, dim, self.ridge, self.pool_noise())
         if machine is not None:
-            machine.members.discount = self.settled_discount(world)
+            machine.forget_by(self.forgetting(world))
         if machine is not None and self.privacy.pooled:
             total = self.privacy.total(source or partial(generator, seed, Purpose.NOISE, world.n_clients))
             machine.pool = None if total is None else Pool(total)
@@ -225,6 +254,8 @@ class System:
         flat: dict[str, object] = {"ridge": float(self.ridge)}
         if self.discount != 1.0:
             flat["discount"] = self.discount
+        if self.window is not None:
+            flat["window"] = self.window
         for role in ("policy", "protocol", "structure", "privacy"):
             part = getattr(self, role)
             flat[role] = type(part).__name__

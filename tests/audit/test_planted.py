@@ -33,7 +33,7 @@ from fedbandit.privacy.reward_sums import RewardSums
 from fedbandit.privacy.secure import SecureSource
 from fedbandit.privacy.sum_stream import SumStream
 from fedbandit.privacy.sum_terms import SumTerms
-from fedbandit.protocols import CountTriggered, Growth, Never, Synchronous
+from fedbandit.protocols import CountTriggered, Growth, Never, Scheduled, Synchronous
 from fedbandit.rewards import RewardRule
 from fedbandit.state import State
 from fedbandit.streams import Purpose, generator
@@ -285,6 +285,24 @@ class Shy(ClientMachine):
         return super().speak() if self.model.pending().b.any() else []
 
 
+class Frank(ClientMachine):
+    """Says how many interactions it has observed, where counts are to be padded."""
+
+    def upload(self) -> Upload:
+        observed = self.model.n_pending
+        upload = super().upload()
+        return replace(upload, sums=upload.sums._replace(n=max(observed, 1)))
+
+
+class Idle(ClientMachine):
+    """Releases nothing where nothing was observed, though counts are to be padded."""
+
+    def upload(self) -> Upload:
+        observed = self.model.n_pending
+        upload = super().upload()
+        return upload if observed else replace(upload, sums=self.form.zero())
+
+
 class Hesitant(ClientMachine):
     """Speaks some rounds later if its first reward was low."""
 
@@ -480,6 +498,7 @@ class Fault(NamedTuple):
 
 
 EXACT, CONTENTS, TIMES = "mechanism, exact", "client, contents", "client, times and counts"
+PADDED = fb.System(protocol=Scheduled(growth=1.5, batch=4), privacy=PrivateStatistics(counts="padded"))
 PEERS = fb.feducb(topology="complete")
 TRUSTED = fb.dp_colin(mechanism="sums", gamma_upload=2.0, gamma_download=2.0)
 FAULTS = {
@@ -513,6 +532,8 @@ FAULTS = {
     "a raw determinant in requests": Fault(TIMES, client=Leaky),
     "a count of rewards in uploads": Fault(TIMES, client=Counting),
     "silence while rewards are 0": Fault(TIMES, fb.count_linucb(privacy=PrivateStatistics()), client=Shy),
+    "a padded count that tells how much was observed": Fault(TIMES, PADDED, client=Frank),
+    "an empty upload where nothing was observed, and counts are padded": Fault(TIMES, PADDED, client=Idle),
     "silence after a low reward": Fault(TIMES, fb.dp_linucb(delta=1e-5), client=Hesitant),
     "fresh noise on a retry": Fault("client, retries", client=Renoising),
     "the same data released twice": Fault("client, retries", client=Forgetful),
@@ -601,6 +622,6 @@ def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_without_a_fault_all_of_these_pass() -> None:
     """So none of the faults above is found by accident."""
-    for system in (statistics(lambda right: right), sums(RewardSums()), PEERS, TRUSTED):
+    for system in (statistics(lambda right: right), sums(RewardSums()), PEERS, TRUSTED, PADDED):
         found = audit_system(system, trials=1_000, rounds=100)
         assert found.passed, str(found)

@@ -1,4 +1,6 @@
-"""Weighted least squares from the text of Russac, Vernade & Cappé 2019 (D-LinUCB), from all observations at once."""
+"""Least squares from all observations at once: weighted, from the text of Russac, Vernade & Cappé 2019 (D-LinUCB), and
+of a sliding window, from that of Cheung, Simchi-Levi & Zhu 2019 (SW-UCB).
+"""
 
 from __future__ import annotations
 
@@ -12,3 +14,10 @@ def weighted(
     weights = gamma ** (now - np.array(rounds, dtype=float))
     A = np.array(X)
     return (A * weights[:, None]).T @ A, A.T @ (weights * np.array(y))
+
+
+def sums_since(first: int, rounds: list[int], X: list[np.ndarray], y: list[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Σ_{s ≥ first} X_s X_sᵀ and Σ_{s ≥ first} X_s Y_s (their Eq. 5, λ aside)."""
+    recent = [(x, value) for s, x, value in zip(rounds, X, y, strict=True) if s >= first]
+    A, r = np.array([x for x, _ in recent]), np.array([value for _, value in recent])
+    return A.T @ A, A.T @ r

@@ -104,7 +104,7 @@ def test_copied_clients_cannot_count_twice(system: str, keywords: dict[str, Any]
         assert network.coordinator is not None
         V, _, n = network.coordinator.machine.gathered()
         assert n == len(network.oracle.applied), "an observation counts twice, or not at all"
-        np.testing.assert_allclose(V, network.oracle.V, atol=1e-7)
+        np.testing.assert_allclose(V, network.oracle.total.sums.V, atol=1e-7)
         heard += network.refusals
     assert heard > 0, "no copy was ever refused"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Collection
 from typing import NamedTuple, Protocol
 
@@ -54,12 +55,14 @@ def observe_client(
 
     It asks for an upload after the rounds `calls`, which a coordinator's clock has it ask for; with `ask`, after every
     interaction. It sends nothing, or if `hears` is not None, now and then a download of public numbers (that are said
-    to contain the client's own, or not). After whatever it says the client may `crash`, and another one goes on.
+    to contain the client's own, or not). The reward nan never comes. After whatever it says the client may `crash`, and
+    another one goes on.
     """
     messages: list[tuple[int, Message, bytes]] = []
     epoch = 0
     for t, (x, y) in enumerate(history):
-        sent = client.observe(client.select(x[None]).number, y)
+        choice = client.select(x[None])
+        sent = [] if math.isnan(y) else client.observe(choice.number, y)
         messages += [(t, message, encode(message)) for message in sent]
         if ask or t + 1 in calls or any(isinstance(message, Request) for message in sent):
             epoch += 1

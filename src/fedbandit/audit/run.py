@@ -133,8 +133,18 @@ def _attack(
     hears = not isinstance(told.sharing(world), Others)
     checks += [
         contents_check(make, mechanism, limits, claim, rng, records=records, rounds=rounds, runs=runs, calls=calls),
-        timing_check(make, mechanism, limits, rng, records=records, rounds=rounds, calls=calls, hears=hears),
-        retry_check(make, limits, rng, rounds=rounds, calls=calls),
+        timing_check(
+            make,
+            mechanism,
+            limits,
+            rng,
+            records=records,
+            rounds=rounds,
+            calls=calls,
+            hears=hears,
+            padded=told.privacy.padded,
+        ),
+        retry_check(make, limits, rng, rounds=rounds, calls=calls, padded=told.privacy.padded),
         restart_check(make, limits, rng, rounds=rounds, calls=calls),
         long_life_check(make, mechanism, limits, claim, rng, records=records, rounds=rounds, calls=calls),
         bounds_check(make, mechanism, limits, claim, rounds=min(rounds, 50), calls=calls),

@@ -103,18 +103,9 @@ def _read(options: argparse.Namespace) -> LoggedDecisions:
     missing = [f"--{name}" for name in ("client", "features", "reward") if getattr(options, name) is None]
     if missing:
         raise FedbanditError(f"A table needs {', '.join(missing)}, to say what its columns are.")
-    return log_file(
-        options.log,
-        client=options.client,
-        features=[name for name in options.features.split(",") if name],
-        reward=options.reward,
-        action=options.action,
-        decision=options.decision,
-        chosen=options.chosen,
-        propensity=options.propensity,
-        logged=options.logged,
-        segment=options.segment,
-    )
+    columns = ("client", "reward", "action", "decision", "chosen", "propensity", "logged", "segment")
+    features = [name for name in options.features.split(",") if name]
+    return log_file(options.log, features=features, **{name: getattr(options, name) for name in columns})
 
 
 def _report(found: LogComparison, log: LoggedDecisions, options: argparse.Namespace) -> None:

@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
 
     config = load_config(options.config)
     journals = read_backup(options.file)
-    store = open_store(config.store)
+    store = open_store(config.store, many=True)
     try:
         there = {journal.name for journal in store.dump()}
         both = sorted(there.intersection(journal.name for journal in journals))

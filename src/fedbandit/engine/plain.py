@@ -132,8 +132,8 @@ class PlainLearner:
 
     @property
     def blocks(self) -> Ints | None:
-        """With a θ for each action: how many blocks uploads, and downloads, had in all."""
-        return self.federation.blocks if isinstance(self.federation, Link) and self.federation.world.actions else None
+        """With a θ for each action, or a window: how many blocks uploads, and downloads, had in all."""
+        return self.federation.blocks if isinstance(self.federation, Link) and self.federation.in_blocks else None
 
     @property
     def control_messages(self) -> int:

@@ -3,46 +3,22 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from fedbandit.environments.logged import LoggedDecisions, from_frame
 from fedbandit.errors import FedbanditError, needs
 
 
-def log_file(
-    path: Path,
-    *,
-    client: str,
-    features: Sequence[str],
-    reward: str,
-    action: str | None = None,
-    decision: str | None = None,
-    chosen: str | None = None,
-    propensity: str | None = None,
-    logged: Literal["unknown", "uniform"] = "unknown",
-    segment: str | None = None,
-) -> LoggedDecisions:
+def log_file(path: Path, **columns: Any) -> LoggedDecisions:
     """The decisions in a file that ends in .csv or .parquet; keywords are those of `environments.from_frame`."""
     if not path.is_file():
         raise FedbanditError(f"There is no file {str(path)!r}.")
     if path.suffix not in (".csv", ".parquet"):
         raise FedbanditError(f"{str(path)!r} must end in .csv or .parquet.")
     frame, place = (_csv if path.suffix == ".csv" else _parquet)(path)
-    return from_frame(
-        frame,
-        client,
-        features,
-        reward,
-        action=action,
-        decision=decision,
-        chosen=chosen,
-        propensity=propensity,
-        logged=logged,
-        segment=segment,
-        place=place,
-    )
+    return from_frame(frame, place=place, **columns)
 
 
 def _csv(path: Path) -> tuple[dict[str, list[str]], Callable[[int], str]]:

@@ -1,19 +1,20 @@
-"""A model that forgets as rounds go by; what has faded is found out when somebody looks."""
+"""A model that forgets as rounds go by; what is forgotten is found out when somebody looks."""
 
 from __future__ import annotations
 
+from fedbandit.forgetting import Fading, Forgetting
 from fedbandit.model import RidgeModel
 from fedbandit.sharing import LocalModel
 from fedbandit.structures.action_model import ActionModel
+from fedbandit.structures.window_model import WindowModel
 
 
 class Dated:
     """A model, and the round in whose units it is (`forgetting`). Where nothing is forgotten, rounds do nothing."""
 
-    def __init__(self, model: LocalModel, discount: float) -> None:
+    def __init__(self, model: LocalModel, forgetting: Forgetting) -> None:
         self._model = model
-        self.discount = discount
-        """γ: what an observation counts a round later."""
+        self.forgetting = forgetting
         self.now = self._looked = 0  # the round, and that in whose units the model is
 
     def at(self, round: int) -> None:
@@ -23,14 +24,19 @@ class Dated:
     @property
     def date(self) -> int | None:
         """The round that messages with statistics carry, where models forget."""
-        return self.now if self.discount < 1 else None
+        return self.now if self.forgetting.dated else None
 
     def fade(self) -> None:
         """Let the model forget what it has to by now."""
-        if self.discount < 1 and self._looked < self.now:
+        if not self.forgetting.dated or self._looked >= self.now:
+            return
+        if isinstance(self._model, WindowModel):
+            self._model.slide(self.now)
+        else:
             assert isinstance(self._model, RidgeModel | ActionModel)
-            self._model.forget(self.discount ** (self.now - self._looked))
-            self._looked = self.now
+            assert isinstance(self.forgetting, Fading)
+            self._model.forget(self.forgetting.factor(self._looked, self.now))
+        self._looked = self.now
 
     def go_on_at(self, round: int) -> None:
         """After a restart: the model is in units of this round."""

@@ -30,7 +30,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError, require
-from fedbandit.forgetting import scaled
 from fedbandit.machines.dated import Dated
 from fedbandit.machines.doubt import doubted
 from fedbandit.machines.mixing import mix
@@ -82,10 +81,10 @@ class Exchange(Dated):
         number: int | None = None,
         source: Callable[[int], Source] | None = None,
     ) -> None:
-        super().__init__(model, system.settled_discount(world))
+        super().__init__(model, system.forgetting(world))
         self.member = member
         self.dim = system.structure.shared_dim(world)
-        self.form = Form(self.dim, world.actions)
+        self.form = Form(self.dim, self.forgetting.slots or world.actions)
         self.ridge = system.ridge
         self.protocol = system.protocol
         self.exploring = False
@@ -105,7 +104,7 @@ class Exchange(Dated):
         self._counts_only = system.counts_only
         self._doubts = system.structure.by_member
         self._unread: Download | None = None
-        self.on_top = OnTop(self.form, self.discount)
+        self.on_top = OnTop(self.form, self.forgetting)
         self._epoch = 0
         self._told = self.form.zero()  # what a peer has told the others itself
         # Observations uploaded and log det when it was last served; None where triggers look at what is pending.
@@ -113,6 +112,7 @@ class Exchange(Dated):
         since_served = system.protocol.since_served or (system.privacy.pooled and system.privacy.site == "client")
         self._served: tuple[int, float] | None = (0, 0.0) if since_served else None
         drawn = source or partial(generator, seed, Purpose.NOISE, member if number is None else number)
+        self._nominal = partial(system.protocol.actions_by, world) if system.privacy.padded else None
         self._keeps_own = system.privacy.keeps_own or system.privacy.perturbs != "statistics"
         self._pooled = system.privacy.pooled
         trusted = system.privacy.site == "coordinator" and not system.privacy.pooled
@@ -143,7 +143,7 @@ class Exchange(Dated):
 
     def known(self) -> float:
         """How much coordinator and model have in common, as uploads say it."""
-        return known_by(self.model, self.protocol, self._counts_only)
+        return 0.0 if self._nominal else known_by(self.model, self.protocol, self._counts_only)
 
     def speak(self) -> list[Message]:
         """What to send now, if the trigger says so and the privacy budget allows it."""
@@ -179,13 +179,15 @@ class Exchange(Dated):
             sums = self.form.zero()
             self.exhausted = True
         else:
-            if self.stream is not None and sums.n > 0:
+            if self.stream is not None and (sums.n > 0 or self._nominal is not None):
                 sums = self.stream.release(sums)
-            elif self.factors and self._exact and self.discount == 1:
+            elif self.factors and self._exact and not self.forgetting.dated:
                 sums = factored(sums)
             model.mark_sent()
         self.sequence += 1
-        known = known_by(model, self.protocol, self._counts_only)
+        if self._nominal is not None:  # a release at each call, of as many interactions as the clock has
+            sums = sums._replace(n=self._nominal(self.sequence) - self._nominal(self.sequence - 1))
+        known = 0.0 if self._nominal else known_by(model, self.protocol, self._counts_only)
         upload = Upload(self.member, self.sequence, sums, known, self.form.actions, self.date)
         self.outbox[self.sequence] = upload
         self.on_top.keep(upload)
@@ -209,7 +211,8 @@ class Exchange(Dated):
             model.mark_sent()
         else:
             sums, self.exhausted = self.form.zero(), True
-        n, words = stream.contributed + sums.n, stream.contribute(epoch, included, sums)
+        n = stream.contributed + sums.n if self._nominal is None else self._nominal(epoch)
+        words = stream.contribute(epoch, included, sums)
         return [Contribution(self.member, epoch, n, words, stream.excess)]
 
     def repeat(self, upload: Upload) -> None:
@@ -287,9 +290,9 @@ class Exchange(Dated):
                 self._served = self._model.n_own, self._model.logdet
             return
         sums = message.sums
-        if self.discount < 1:
+        if message.round is not None:
             self.fade()
-            sums = scaled(sums, self.discount ** (self.now - (message.round or 0)))
+            sums = self.forgetting.moved(sums, message.round, self.now)
         self._model.adopt(self.on_top.added_to(sums, self.now), message.slack, message.version)
         if self._served is not None:
             self._served = self._model.n_own - self._model.n_pending, self._model.shared_logdet
@@ -305,6 +308,7 @@ class Exchange(Dated):
             return self.form.zero(), message.sums
         if isinstance(stream, SumStream):
             assert part is not None
+            part = part if self._nominal is None else part._replace(n=self._nominal(message.acknowledged))
             return stream.own, without(message.sums, part)
         if self._pooled and isinstance(stream, ReleaseStream):
             part = stream.own
@@ -327,7 +331,7 @@ class Exchange(Dated):
             "unacknowledged": list(self.outbox),
             "not_downloaded": list(self.on_top.uploads),
             "settled": self.on_top.header(),
-            **({"now": self.now} if self.discount < 1 else {}),
+            **({"now": self.now} if self.forgetting.dated else {}),
             "exploring": self.exploring,
             "exhausted": self.exhausted,
             "threshold": [self.threshold, self._agreed],
@@ -352,8 +356,9 @@ class Exchange(Dated):
     def varying(self) -> Varying:
         """The arrays of a state that depend on what has happened."""
         uploads: Varying = {"upload.*": None}  # matrices or factors
-        if isinstance(self._model, ActionModel):  # how much there is depends on how many actions were observed
-            kept = {"model": self._model.varying(), "settled": self.form.varying("s")}
+        if self.form.actions:  # how much there is depends on how many actions, or epochs, were observed
+            model = self._model.varying() if isinstance(self._model, ActionModel) else {}
+            kept = {"model": model, "settled": self.form.varying("s")}
             blocks = {f"{part}.{name}": rule for part, rules in kept.items() for name, rule in rules.items()}
             uploads = {**uploads, **blocks}
         # A stream that an older version began may have another memory: it knows what to do.

@@ -61,7 +61,8 @@ class Carrier(Generic[Client]):
         self.clients: dict[int, Client] = {}
         self.uploads = self.downloads = self.control_messages = 0
         self.blocks: Ints = np.zeros(2, dtype=np.int64)
-        """With a θ for each action: how many blocks uploads, and downloads, had in all."""
+        """With a θ for each action, or a window: how many blocks uploads, and downloads, had in all."""
+        self.in_blocks = world.actions > 0 or self.system.forgetting(world).slots > 0
         self._counted: tuple[Sums | None, int] = None, 0  # of the last download: many members are sent the same
         self.sent_by: Counter[int] = Counter()
         self.received_by: Counter[int] = Counter()
@@ -187,7 +188,7 @@ class Carrier(Generic[Client]):
         header = {
             "joined": sorted(self._joined),
             "counts": [self.uploads, self.downloads, self.control_messages],
-            **({"blocks": self.blocks.tolist()} if self.world.actions else {}),
+            **({"blocks": self.blocks.tolist()} if self.in_blocks else {}),
             "clients": sorted(self.clients),
         }
         states = {f"client.{i}": client.state() for i, client in self.clients.items()}
@@ -199,7 +200,7 @@ class Carrier(Generic[Client]):
         """Go on from there."""
         self._joined = set(state.header["joined"])
         self.uploads, self.downloads, self.control_messages = state.header["counts"]
-        if self.world.actions:
+        if self.in_blocks:
             self.blocks = np.array(state.header["blocks"], dtype=np.int64)
         parts = parts_of(state)
         self.clients = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fedbandit.forgetting import scaled
+from fedbandit.forgetting import Forgetting
 from fedbandit.messages import Upload
 from fedbandit.state import named
 from fedbandit.sums import Form, Sums, add, arrays_of, sums_of
@@ -21,8 +21,8 @@ ON_TOP = 8
 class OnTop:
     """The last uploads, and the sum of those before them, in units of the round of the last of these."""
 
-    def __init__(self, form: Form, discount: float) -> None:
-        self.form, self.discount = form, discount
+    def __init__(self, form: Form, forgetting: Forgetting) -> None:
+        self.form, self.forgetting = form, forgetting
         self.uploads: dict[int, Upload] = {}
         self.settled = form.nothing()
         self.settled_to = 0
@@ -53,24 +53,28 @@ class OnTop:
 
     def added_to(self, sums: Sums, now: int) -> Sums:
         """These sums and all that is on top, in units of the round `now`."""
-        if self.settled.n > 0:
-            sums = add(sums, self._at(self.settled, self._round, now))
-        for upload in self.uploads.values():
-            sums = add(sums, self._at(upload.sums, upload.round or 0, now))
+        if self.settled.n > 0 or self.uploads:
+            for part in self.parts_at(now):
+                sums = add(sums, part)
         return sums
 
     def parts(self) -> list[Sums]:
         """The running sum, and each upload's."""
         return [self.settled, *(upload.sums for upload in self.uploads.values())]
 
+    def parts_at(self, now: int) -> list[Sums]:
+        """The same in units of the round `now`."""
+        rounds = [self._round, *(upload.round or 0 for upload in self.uploads.values())]
+        return [self._at(sums, round, now) for sums, round in zip(self.parts(), rounds, strict=True)]
+
     def _at(self, sums: Sums, of: int, to: int) -> Sums:
-        return sums if self.discount == 1.0 else scaled(sums, self.discount ** (to - of))
+        return self.forgetting.moved(sums, of, to)
 
     # How it is kept
 
     def header(self) -> list[int]:
         """The last number in the running sum, its observations, and its round where there is one."""
-        return [self.settled_to, self.settled.n, *([self._round] if self.discount < 1 else [])]
+        return [self.settled_to, self.settled.n, *([self._round] if self.forgetting.dated else [])]
 
     def arrays(self) -> dict[str, Any]:
         """The running sum; uploads are kept as the bytes that are sent."""

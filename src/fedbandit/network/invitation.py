@@ -40,7 +40,8 @@ class Agreement:
     `system` is the name of a preset, called with `keywords`; |reward| ≤ `reward_bound`. A privacy part is a table,
     {"noises": "statistics", "epsilon": 1.0, …}, or with "rewards" or the name of any privacy part. `schema` says what
     the features are (`Schema`), None that clients see to it themselves. Where each action has a θ of its own,
-    `action_names` are their names in order; without any they are numbers.
+    `action_names` are their names in order; without any they are numbers. `period` is how long a round is, in seconds,
+    where models forget (`forgetting`), None where they do not.
 
     >>> agreement = Agreement("async-linucb", {"gamma_upload": 2.0}, World(n_clients=3, dim=2, horizon=100))
     >>> agreement.build().protocol.gamma_upload, Agreement.of_json(agreement.as_json()) == agreement
@@ -54,9 +55,12 @@ class Agreement:
     reward_bound: float = 1.0
     schema: Schema | None = None
     action_names: tuple[str, ...] = ()
+    period: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no federation can agree on."""
+        if self.period is not None:
+            number(self.period, "period", "a number of seconds ≥ 1", at_least=1.0)
         whole_number("seed", self.seed, 0)
         number(self.reward_bound, "reward_bound", "a finite number ≥ 0", at_least=0.0)
         if self.schema is not None:
@@ -93,6 +97,10 @@ class Agreement:
         except (TypeError, ValueError) as error:
             raise FedbanditError(f"{self.system} cannot be made with {dict(self.keywords)}: {error}.") from None
 
+    def round_at(self, seconds: float) -> int:
+        """The round at a time in seconds since 1970; 0 where models do not forget."""
+        return 0 if self.period is None else max(int(seconds // self.period), 0)
+
     @property
     def servers(self) -> Ints | None:
         """The local server of each user, if it is local servers that take part; None if it is clients."""
@@ -111,8 +119,8 @@ class Agreement:
             {**dataclasses.asdict(replace(self, schema=None)), "keywords": dict(self.keywords), "schema": schema}
         )
         plain["world"] = {key: value for key, value in plain["world"].items() if key not in _FOUND_OUT}
-        absent: tuple[tuple[str, Any], ...] = (("schema", None), ("action_names", []))  # left out, as they always were
-        return {key: value for key, value in plain.items() if (key, value) not in absent}
+        absent: dict[str, Any] = {"schema": None, "action_names": [], "period": None}  # left out, as they always were
+        return {key: value for key, value in plain.items() if key not in absent or value != absent[key]}
 
     @property
     def digest(self) -> bytes:
@@ -161,7 +169,7 @@ class Agreement:
             raise _unsound(
                 what, ours, theirs, "members have released under it, with noise calibrated for all their life"
             )
-        for part in ("structure", "privacy", "ridge"):
+        for part in ("structure", "privacy", "ridge", "discount", "window"):
             kept = _alike(old, other) if part == "structure" else part == "privacy" and private
             if getattr(old, part) != getattr(other, part) and not kept:
                 raise _unsound("keywords", dict(self.keywords), dict(new.keywords), f"it changes the {part}")
@@ -250,6 +258,7 @@ _UNSOUND = {
     "schema": "features would mean something else",
     "bound": "contexts would be scaled otherwise",
     "graph": "other users would share",
+    "period": "rounds would be others",
 }
 """Fields that no federation can change while it runs, with the reason; see `fedbandit migrate`."""
 

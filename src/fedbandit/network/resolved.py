@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedbandit.errors import FedbanditError, shown
+from fedbandit.forgetting import Fading, Forgetting
 from fedbandit.machines.client import ClientMachine
 from fedbandit.model import RidgeModel
 from fedbandit.network.invitation import Agreement
@@ -26,6 +27,7 @@ from fedbandit.protocols.protocol import says_what_it_knows
 from fedbandit.sharing import LocalModel, Share, prior_share
 from fedbandit.streams import policy_key
 from fedbandit.structures.action_model import ActionModel
+from fedbandit.structures.time_blocks import LEVEL, LEVELS, AdaptiveWindow, SlidingWindow
 from fedbandit.structures.two_part_model import TwoPartModel
 from fedbandit.types import Ints
 
@@ -58,7 +60,9 @@ def client_terms(agreement: Agreement, member: int) -> dict[str, Any]:
     known = "nothing"
     if says_what_it_knows(system.protocol):
         known = "log-count" if system.counts_only else "log-det"
+    forgetting = _forgetting(machine.forgetting, agreement.period)
     needed = {policy["kind"], trigger["kind"], model["kind"], says, privacy["kind"]} - {"none"}
+    needed |= {"forgetting"} if forgetting else set()
     if machine.exploring:
         needed |= {"exploring", explorer["kind"]}
     if system.protocol.one_by_one:
@@ -90,6 +94,7 @@ def client_terms(agreement: Agreement, member: int) -> dict[str, Any]:
             "known": known,
             "privacy": privacy,
             "prior": None if prior is None else _share(prior),
+            **({"forgetting": forgetting} if forgetting else {}),
         }
     )
     return plain
@@ -200,6 +205,18 @@ def _model(model: LocalModel) -> dict[str, Any]:
                 "starting": model.starting,
             }
     return {"kind": name_of(type(model))}
+
+
+def _forgetting(forgetting: Forgetting, period: float | None) -> dict[str, Any]:
+    match forgetting:
+        case Fading():
+            return {"kind": "fading", "period": period, "discount": forgetting.discount}
+        case SlidingWindow():
+            return {"kind": "sliding", "period": period, "epoch": forgetting.length, "slots": forgetting.slots}
+        case AdaptiveWindow():
+            sizes = {"epoch": forgetting.length, "slots": forgetting.slots, "levels": LEVELS}
+            return {"kind": "adaptive", "period": period, **sizes, "level": LEVEL, "noise": forgetting.sigma}
+    return {}
 
 
 def _share(share: Share) -> dict[str, Any]:

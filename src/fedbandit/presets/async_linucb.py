@@ -10,7 +10,7 @@ from fedbandit.errors import FedbanditError, shown
 from fedbandit.policies import Uniform
 from fedbandit.presets.compose import PRESETS, Common, compose, preset, trusting
 from fedbandit.privacy import Privacy
-from fedbandit.privacy.private_statistics import Own, Trust
+from fedbandit.privacy.trust import Own, Trust
 from fedbandit.protocols import CountTriggered, EventTriggered, Factor, MessageProtocol, Never, Scheduled, Synchronous
 from fedbandit.structures import Central, Everyone
 from fedbandit.system import System

@@ -8,12 +8,11 @@ from dataclasses import replace
 from functools import cache, wraps
 from typing import Any, NamedTuple, ParamSpec, TypedDict, Unpack, get_args, get_type_hints
 
-from fedbandit.errors import FedbanditError, shown, unknown, whole_number
-from fedbandit.forgetting import discount_of
+from fedbandit.errors import FedbanditError, shown, unknown
 from fedbandit.parts import build_part, kind_named
 from fedbandit.policies import POLICIES, Policy
 from fedbandit.privacy import NoPrivacy, Privacy, PrivateStatistics
-from fedbandit.privacy.private_statistics import Own, Trust
+from fedbandit.privacy.trust import Own, Trust
 from fedbandit.protocols import MessageProtocol
 from fedbandit.structures import Structure
 from fedbandit.system import System
@@ -49,11 +48,11 @@ class Common(Basic, total=False):
     """Keywords that every learning preset takes.
 
     discount: γ, what an observation counts a round later, or "changes:3" for as many changes (by default 1: for ever).
-    window: the same, as the number of rounds that count: γ = 1 − 1/window.
+    window: the number of rounds whose observations count, or "adaptive": as many as a test finds no change in.
     """
 
     discount: float | str
-    window: int
+    window: int | str | None
 
 
 def preset(function: Callable[P, System]) -> Callable[P, System]:
@@ -150,7 +149,6 @@ def compose(
     ridge, policy = common.get("ridge", 0.1), common.get("policy", "ucb")
     if privacy is not None and privacy.pooled and policy == "ucb" and not common.keys() & {"noise", "confidence"}:
         common.setdefault("alpha", POOLED_WIDTH)
-    discount = _discount(common)
     width: dict[str, Any] = {key: value for key, value in common.items() if key in ("noise", "confidence", "alpha")}
     unexpected = sorted(set(common) - set(Common.__annotations__))
     if unexpected:
@@ -170,14 +168,5 @@ def compose(
         )
     else:
         chosen = policy
-    return System(chosen, protocol, structure, privacy or NoPrivacy(), ridge, discount=discount)
-
-
-def _discount(common: Common) -> float | str:
-    """γ by itself, or as a window."""
-    window = common.get("window")
-    if window is None:
-        return common.get("discount", 1.0)
-    if "discount" in common:
-        raise FedbanditError("Both discount and window were given; they say the same, so give one.")
-    return discount_of(whole_number("window", window, 2))
+    forgotten: dict[str, Any] = {key: value for key, value in common.items() if key in ("discount", "window")}
+    return System(chosen, protocol, structure, privacy or NoPrivacy(), ridge, **forgotten)

@@ -21,7 +21,7 @@ def composed(
     privacy: str = "no-privacy",
     ridge: float = 0.1,
 ) -> System:
-    """Any four parts by name, such as --protocol "count-triggered(factor_upload=1.5)" --structure evidence-clusters.
+    """Any four parts by name: --protocol "count-triggered(batch=5)" --structure "evidence-clusters(recluster=2)".
 
     A part in a file of yours: --structure my.py:MyClusters. What there is: `fedbandit list structures`.
 

@@ -24,7 +24,8 @@ from typing import Literal, Unpack
 from fedbandit.errors import require, unknown
 from fedbandit.presets.compose import Common, compose, preset
 from fedbandit.privacy import Privacy, PrivateStatistics, PublishedClusters
-from fedbandit.privacy.private_statistics import Calibration, Own, Trust
+from fedbandit.privacy.private_statistics import Calibration
+from fedbandit.privacy.trust import Own, Trust
 from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Never, always
 from fedbandit.structures import PhasedClusters, PrunedGraph, ReleasedPhases, Servers, SplitAndMerge, Structure
 from fedbandit.system import System

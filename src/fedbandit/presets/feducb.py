@@ -8,8 +8,9 @@ from typing import Unpack
 from fedbandit.errors import require, unknown
 from fedbandit.presets.compose import Common, compose, preset
 from fedbandit.privacy import NoisyRewards, Privacy, PrivateStatistics
-from fedbandit.privacy.private_statistics import CALIBRATIONS, Calibration, Epsilon, Own, Trust
+from fedbandit.privacy.private_statistics import CALIBRATIONS, Calibration, Epsilon
 from fedbandit.privacy.published_sums import SeparateSums
+from fedbandit.privacy.trust import Own, Trust
 from fedbandit.protocols import CountTriggered, Gossip, MessageProtocol, Never, Synchronous
 from fedbandit.protocols.topology import Topology
 from fedbandit.structures import Alone, Everyone

@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 from fedbandit.presets.compose import Basic, Common, compose, preset, trusting
 from fedbandit.privacy import Privacy
-from fedbandit.privacy.private_statistics import Own, Trust
+from fedbandit.privacy.trust import Own, Trust
 from fedbandit.protocols import (
     CountTriggered,
     EventTriggered,

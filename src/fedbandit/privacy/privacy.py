@@ -92,6 +92,11 @@ class Privacy(Protocol):
         return False
 
     @property
+    def padded(self) -> bool:
+        """Whether the counts that are sent are those of a clock, whatever was observed."""
+        return False
+
+    @property
     def contribution(self) -> int | None:
         """How many interactions a client may contribute in all, where that is what is protected."""
         return None

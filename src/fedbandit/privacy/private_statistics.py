@@ -31,6 +31,7 @@ from fedbandit.privacy.published_total import PublishedTotal
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.privacy.sum_stream import OpenedTotal, SumStream
 from fedbandit.privacy.sum_terms import SumTerms, terms_of_sums
+from fedbandit.privacy.trust import MANY, OWN, PROOFS, PUBLIC, TRUSTS, Own, Trust, against, neighbours
 from fedbandit.rewards import AS_THEY_ARE, RewardRule
 from fedbandit.sharing import Share
 from fedbandit.world import World
@@ -40,17 +41,6 @@ Epsilon = float | Sequence[float]
 
 Calibration = Literal["proven", "published"]
 CALIBRATIONS = ("proven", "published")
-
-Trust = Literal["nobody", "sums", "coordinator"]
-TRUSTS = ("nobody", "sums", "coordinator")
-Own = Literal["exact", "released"]
-OWN = ("exact", "released")
-
-MANY = 100
-"""Clients from which on choosing by releases alone costs little, if they share one client's noise."""
-
-PROOFS = {"nobody": "Noise on statistics", "sums": "Secure sums", "coordinator": "A trusted coordinator"}
-"""Headings of docs/privacy-proofs.md."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +52,8 @@ class PrivateStatistics(Privacy):
     own: what a client chooses by. "exact": its own data as they are, and what was released of the others'. "released":
         releases alone. By default "released" where that costs little: with `trust` other than "nobody" from
         100 clients on.
+    counts: "public", or "padded": at each call of a clock (`Scheduled`) a client releases as many interactions as the
+        clock has, whatever it observed, so that whether there was an interaction is protected, too.
     honest, colluding: for sums. Each sum has at least `honest` clients (by default 0.8 N) that do not tell anybody
         their noise, if at most `colluding` (0.05 N) do: so it is opened if honest + colluding clients are in it, and
         more than half of all clients. Noise is that of one client, however many more are in a sum.
@@ -102,6 +94,7 @@ class PrivateStatistics(Privacy):
     mixing: Literal["worth", "bound"] = "worth"
     trust: Trust = "nobody"
     own: Own | None = None
+    counts: Literal["public", "padded"] = "public"
     honest: int | None = None
     colluding: int | None = None
     portions: tuple[int, ...] = field(default=(), repr=False)
@@ -147,8 +140,13 @@ class PrivateStatistics(Privacy):
             require(len(self._budgets) == 1, "epsilon", self.epsilon, "one number where one total is noised for all")
         if self.trust == "sums":
             require(self.kind != "endless", "kind", self.kind, "one with a number of releases, for secure sums")
-        if self.trust == "coordinator":
-            require(self.contribution is None, "contribution", self.contribution, "None with trust='coordinator'")
+        require(self.counts in ("public", "padded"), "counts", self.counts, "'public' or 'padded'")
+        if self.trust == "coordinator" or self.padded:
+            keyword = "counts='padded'" if self.padded else "trust='coordinator'"
+            require(self.contribution is None, "contribution", self.contribution, f"None with {keyword}")
+        if self.padded:
+            require(self.trust != "coordinator", "trust", self.trust, "'nobody' or 'sums' with padded counts")
+            require(self.calibration == "proven", "calibration", self.calibration, "'proven' with padded counts")
 
     @property
     def site(self) -> Site:
@@ -159,6 +157,11 @@ class PrivateStatistics(Privacy):
     def pooled(self) -> bool:
         """Whether one total has all the noise; without noise there is nothing to hide in it."""
         return self.trust != "nobody" and not math.isinf(min(self._budgets))
+
+    @property
+    def padded(self) -> bool:
+        """Whether the counts that are sent are those of a clock; without noise there is nothing to hide."""
+        return self.counts == "padded" and not math.isinf(min(self._budgets))
 
     @property
     def waits(self) -> bool:
@@ -241,26 +244,11 @@ class PrivateStatistics(Privacy):
 
     def _mechanism(self, epsilon: float, releases: int, world: World) -> Mechanism:
         records: float = 1 if self.contribution is None else self.contribution
-        if self.calibration == "published":
-            mechanism = feducb_privatiser(
-                epsilon,
-                self.delta,
-                releases,
-                world.dim,
-                context_bound=world.bound,
-                reward_bound=self.reward_bound,
-            )
-        else:
-            mechanism = gram_mechanism(
-                epsilon,
-                self.delta,
-                releases,
-                world.dim,
-                context_bound=world.bound,
-                reward_bound=self.reward_bound,
-                reward_weight=self.reward_weight,
-                kind=self.kind,
-            )
+        make: Callable[..., Mechanism] = feducb_privatiser
+        if self.calibration == "proven":
+            make = partial(gram_mechanism, reward_weight=self.reward_weight, kind=self.kind)
+        bounds = {"context_bound": world.bound, "reward_bound": self.reward_bound}
+        mechanism = make(epsilon, self.delta, releases, world.dim, **bounds)
         if self.portions:
             records = self._load(mechanism)
         return replace(mechanism, scale=records * mechanism.scale, sensitivity=records * mechanism.sensitivity)
@@ -359,8 +347,8 @@ class PrivateStatistics(Privacy):
         return Guarantee(
             basis="as published" if published else "proven",
             protects="contexts and rewards",
-            against=self._against,
-            neighbours="replace one interaction" if self.contribution is None else "replace a client's interactions",
+            against=against(self.trust, self.honest),
+            neighbours=neighbours(padded=self.padded, contribution=self.contribution),
             epsilon=epsilon,
             delta=self.delta,
             unit="one interaction" if self.contribution is None else f"a client ({self.contribution} interactions)",
@@ -369,7 +357,7 @@ class PrivateStatistics(Privacy):
             definition="given later records" if self.keeps_own or published else "joint",
             trust=self.trust,
             own="exact" if self.keeps_own else "released",
-            public=("that and when it took part", "how many rewards it observed"),
+            public=PUBLIC[:1] if self.padded else PUBLIC,
             mu=None if weakest is None else distance(weakest),
             context_bound=None if self.world is None else self.world.bound,
             reward_bound=self.reward_bound,
@@ -377,13 +365,3 @@ class PrivateStatistics(Privacy):
             releases=self.releases,
             proof="" if published else PROOFS[self.trust],
         )
-
-    @property
-    def _against(self) -> str:
-        if self.trust == "coordinator":
-            return "all other clients, the coordinator being trusted"
-        everybody = "the coordinator and all other clients"
-        if self.trust == "nobody":
-            return everybody
-        honest = "0.8 N" if self.honest is None else self.honest
-        return f"{everybody}, while each sum has {honest} honest clients or more"

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
-from fedbandit.forgetting import scaled
+from fedbandit.forgetting import Forgetting
 from fedbandit.messages import Message, Restate, Upload
 from fedbandit.sharing import Groups, Members, Noise, Sharing, no_members
 from fedbandit.sums import Form, Sums, nothing, place
@@ -47,12 +47,11 @@ class Contributions:
         """A member has released these."""
         self.own.add(member, member, sums)
 
-    def fade(self, factor: float) -> None:
-        """All that was released counts so many times what it did."""
+    def move(self, forgetting: Forgetting, of: int, to: int) -> None:
+        """It is a later round: some of what was released is forgotten."""
         for part in (self.own, self.gone):
-            part.V *= factor
-            part.b *= factor
-        self._lost = {i: scaled(sums, factor) for i, sums in self._lost.items()}
+            forgetting.move(part.V, part.b, of, to)
+        self._lost = {i: forgetting.moved(sums, of, to) for i, sums in self._lost.items()}
 
     def sums_of(self, member: int) -> Sums:
         """All that a member has uploaded, whether it is set aside or not."""
@@ -166,22 +165,31 @@ class Contributing(typing.Protocol):
         """Send each of these members its share."""
         ...
 
-    def in_units(self, sums: Sums, round: int | None) -> Sums:
-        """Statistics of a round as what they count now; what came before counts less, if this one is later."""
-        factor = self.members.fade(round)
-        if factor < 1:
-            self.faded(factor)
-        return self.members.in_units(sums, round)
+    def forget_by(self, forgetting: Forgetting) -> None:
+        """Before anything has happened: statistics are dated, and perhaps kept in blocks of time."""
+        if forgetting.slots:
+            self.form = Form(self.form.dim, forgetting.slots)
+            self.members = no_members(self.slot_of.size, self.form, len(self.members.V))
+        self.members.forgetting = forgetting
 
-    def faded(self, factor: float) -> None:
-        """All that was released counts so many times what it did."""
+    def in_units(self, sums: Sums, round: int | None) -> Sums:
+        """Statistics of a round as what they are now; what came before is moved, if this one is later."""
+        if round is None or not self.members.forgetting.dated:
+            return sums
+        if round > self.members.round:
+            self.move(self.members.round, round)
+        return self.members.forgetting.moved(sums, round, self.members.round)
+
+    def move(self, of: int, to: int) -> None:
+        """A later round has begun: some of what was released is forgotten."""
+        self.members.move(to)
         if self.contributions is not None:
-            self.contributions.fade(factor)
+            self.contributions.move(self.members.forgetting, of, to)
 
     @property
     def date(self) -> int | None:
         """The round that downloads carry, where models forget."""
-        return self.members.round if self.members.discount < 1 else None
+        return self.members.round if self.members.forgetting.dated else None
 
     def keep_contributions(self) -> Contributions:
         """From now on, keep each member's sums apart too."""

@@ -322,7 +322,7 @@ class Coordinator(Contributing):
 
     def logdet(self, share: Share) -> float:
         """log det V(λ)/det λI of a share, as a model that adopts it has it."""
-        return self._logdet(share.sums.V) + share.slack.offset
+        return self._logdet(self.members.forgetting.total(share.sums, self.members.round)) + share.slack.offset
 
     # How it is kept
 

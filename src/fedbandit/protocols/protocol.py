@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Protocol, runtime_checkable
 
+from fedbandit.errors import FedbanditError
 from fedbandit.model import Growing
 from fedbandit.protocols.coordinator import NOTHING_COUNTED, Coordinator
 from fedbandit.protocols.trigger import Joining, Reads, Says, Silence, Trigger
@@ -60,6 +61,10 @@ class MessageProtocol(Protocol):
     def trigger(self) -> Trigger:
         """The condition that clients check."""
         return Silence()
+
+    def actions_by(self, world: World, calls: int) -> int:  # noqa: ARG002 - there is no clock
+        """How often a client has acted by the last of so many calls, of a protocol that calls by a clock."""
+        raise FedbanditError(f"{type(self).__name__} does not call by a clock.")
 
     def releases(self, world: World) -> int:
         """The most uploads that one client can make in this world: the number of releases to calibrate noise for."""

@@ -46,6 +46,19 @@ class Scheduled(MessageProtocol):
         """After `done` rounds: the round at whose end everybody is called next."""
         return next_growth(done, self.batch, self.growth, self.batch, world)
 
+    def actions_by(self, world: World, calls: int) -> int:
+        """How often a client has acted by the last of so many calls, if each acts once a round: by the clock alone.
+
+        Beyond the horizon it is once a call.
+
+        >>> [Scheduled(growth=2.0).actions_by(World(n_clients=3, dim=2, horizon=30), k) for k in range(7)]
+        [0, 1, 2, 4, 8, 9, 10]
+        """
+        done = k = 0
+        while k < calls and (following := self.next_time(done, world)) * world.per_round <= world.horizon:
+            done, k = following, k + 1
+        return done * world.per_round // world.n_clients + calls - k
+
     def releases(self, world: World) -> int:
         """As many as there are synchronisations."""
         count, done = 0, self.next_time(0, world)

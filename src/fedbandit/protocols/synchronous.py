@@ -143,7 +143,6 @@ class SynchronousCoordinator(Coordinator):
         super().__init__(sharing, world, dim, ridge, noise)
         self.warm = warm
         self.regrouping = False
-        self._empty = Sums(np.zeros_like(self.members.V[0]), np.zeros_like(self.members.b[0]), 0)
 
     def receive(self, message: Message) -> Messages:
         """Apply a Join, a Request or an Upload."""
@@ -188,7 +187,8 @@ class SynchronousCoordinator(Coordinator):
             return self.send_shares(members)
         sent = self.send_shares(i for i in members if self.joined[i])
         absent = (i for i in members if not self.joined[i])
-        empty = Download(0, self.version, 0, self._empty, actions=self.form.actions, round=self.date)
+        nothing = Sums(np.zeros_like(self.members.V[0]), np.zeros_like(self.members.b[0]), 0)
+        empty = Download(0, self.version, 0, nothing, actions=self.form.actions, round=self.date)
         return sent + [replace(empty, member=i, acknowledged=self.applied.get(i, 0)) for i in absent]
 
     def state(self) -> State:

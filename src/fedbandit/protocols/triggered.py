@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError, whole_number
+from fedbandit.forgetting import Fading
 from fedbandit.messages import Join, Message, Receipt, Upload
 from fedbandit.model import TIE
 from fedbandit.protocols.coordinator import NOTHING_COUNTED, Coordinator, Messages, not_taken
@@ -32,6 +33,9 @@ from fedbandit.state import State
 from fedbandit.sums import Sums
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
+
+OVER = 1e-6
+"""Log det by which a member has more than there is: more than rounding, on two machines, makes of it."""
 
 NOT_THEIRS = -sys.float_info.max
 """How much a member has whose data are those of another group: less than nothing. Finite, since log γ_D may be ∞."""
@@ -209,9 +213,8 @@ class Star(Coordinator):
                 if not self.add(message):
                     return [Receipt(member, self.applied[member])]
                 self.known[member] = known
-                if message.round is not None and message.round < self.members.round:  # it was some time ago
-                    late = self.members.discount ** (self.members.round - message.round)
-                    self.known[member] = self._fading(np.asarray(known), late)
+                if message.round is not None:  # it may have been some time ago
+                    self.known[member] = self._moved(np.asarray(known), message.round, self.members.round)
                 self.joined[member] = True
                 called = self.is_awaited(member)
                 answers = self.answered(member)
@@ -225,19 +228,30 @@ class Star(Coordinator):
             case _:
                 raise not_taken(message)
 
-    def faded(self, factor: float) -> None:
+    def move(self, of: int, to: int) -> None:
+        """Members forget too: with windows, as much of log det as is forgotten here."""
+        forgetting = self.members.forgetting
+        groups = [np.array(group) for group in self.sharing.groups()] if forgetting.slots else []
+        before = [self.logdet(self.share(int(group[0]))) for group in groups] if forgetting.moves(of, to) else []
+        super().move(of, to)
+        for group, had in zip(groups, before, strict=False):
+            lost = had - self.logdet(self.share(int(group[0])))
+            self.known[group] = np.maximum(self.known[group] - lost, 0.0)
+        self.known = self.known if forgetting.slots else self._moved(self.known, of, to)
+        self._fresh.clear()
+
+    def _moved(self, known: Array, of: int, to: int) -> Array:
         """What members have fades as what there is: Σ log(1 + v/λ) over eigenvalues v that are g times as large.
 
         All that is known of them is that sum. It is least, for given log det, if they are all the same (a log-moment
-        generating function is convex), and so members are sent a download rather too early than too late.
+        generating function is convex), and so members are sent a download rather too early than too late. With windows
+        whoever is late counts as one that knows nothing.
         """
-        super().faded(factor)
-        self.known = self._fading(self.known, factor)
-        self._fresh.clear()
-
-    def _fading(self, known: Array, factor: float) -> Array:
+        forgetting = self.members.forgetting
+        if not isinstance(forgetting, Fading):
+            return 0.0 * known if forgetting.moves(of, to) else known
         d = self.form.dim * max(self.form.actions, 1)
-        return np.asarray(d * np.log1p(factor * np.expm1(np.maximum(known, 0.0) / d)))
+        return np.asarray(d * np.log1p(forgetting.factor(of, to) * np.expm1(np.maximum(known, 0.0) / d)))
 
     def _forget(self, member: int) -> Messages:
         self.known[member] = NOTHING_COUNTED if self.counting else 0.0
@@ -281,7 +295,11 @@ class Star(Coordinator):
         first, limits = int(group[0]), self.known[group] + self.log_gamma[group] + TIE
         if self.sharing.alike(self.noise):
             share = self.share(first)
-            return self.send(group[self._measure(first, share) > limits], share)
+            measure = self._measure(first, share)
+            stale = measure > limits
+            if self.members.forgetting.slots:  # whoever has more than there is has what is over
+                stale |= self.known[group] > measure + OVER
+            return self.send(group[stale], share)
         if self.counting and self.sharing.disjoint:  # all of them would have as many
             few = _log_count(int(self.members.n[self.sharing.affected(first)].sum())) <= limits
             group, limits = group[~few], limits[~few]

@@ -210,7 +210,8 @@ class FaultyNetwork:
 
     def open_node(self, node: Node) -> None:
         """Start a client's process, from its store."""
-        node.live = DurableClient(node.store, self.agreement, node.member, self.entropy)
+        clock = lambda: float(self.time)  # noqa: E731
+        node.live = DurableClient(node.store, self.agreement, node.member, self.entropy, clock=clock)
         node.live.machine.factors = self.factors
 
     def entropy(self) -> int:
@@ -264,7 +265,7 @@ class FaultyNetwork:
     def make_oracle(self) -> Oracle:
         """Whoever knows what should be."""
         assert self.coordinator is not None
-        return Oracle(self.coordinator.dim)
+        return Oracle(self.coordinator.machine.form, self.coordinator.machine.members.forgetting)
 
     def _federation(self) -> Federation:
         store, patience = self.coordinator_store, self.patience
@@ -348,7 +349,7 @@ class FaultyNetwork:
         """After `drain`, restored or not: the coordinator has what all uploads that were ever made amount to, once."""
         assert self.coordinator is not None
         V, b, n = self.coordinator.machine.gathered()
-        made = self.oracle.made
+        made = self.oracle.made.at(self.coordinator.machine.members.round)
         assert n == made.n == sum(node.observed - len(node.pending) for node in self.nodes.values())
         np.testing.assert_allclose(V, made.V, rtol=1e-7, atol=1e-7)
         np.testing.assert_allclose(b, made.b, rtol=1e-7, atol=1e-7)

@@ -17,6 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedbandit.forgetting import Forgetting
 from fedbandit.machines.cluster_server import ClusterServer
 from fedbandit.machines.servers_coordinator import ServersCoordinator
 from fedbandit.messages import Upload, decode
@@ -25,6 +26,7 @@ from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.envelope import unseal
 from fedbandit.server_messages import FromServer
+from fedbandit.sums import Form
 from fedbandit.testing.crashing import CrashingStore
 from fedbandit.testing.oracle import Node, Oracle
 from fedbandit.testing.take_overs import TakeOvers
@@ -152,7 +154,7 @@ class FaultyServers(TakeOvers):
 
     def make_oracle(self) -> ServerOracle:
         """That of local servers."""
-        return ServerOracle(self.agreement.world.dim)
+        return ServerOracle(Form(self.agreement.world.dim), Forgetting())
 
     def open_node(self, node: Node) -> None:
         """Start a local server's process. Noise drawn anew would be other noise."""

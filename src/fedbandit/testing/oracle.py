@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fedbandit.forgetting import Forgetting, scaled
 from fedbandit.messages import Download, Restate, Upload, decode, encode
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.envelope import unseal
-from fedbandit.sums import add, zero_sums
+from fedbandit.sums import Form, Sums, add
 from fedbandit.testing.crashing import CrashingStore
 
 
@@ -52,13 +53,34 @@ class Node:
         return self.client != self.name
 
 
+class Account:
+    """Sums of uploads, each moved from its round to the latest one of them, where models forget."""
+
+    def __init__(self, form: Form, forgetting: Forgetting) -> None:
+        self.forgetting, self.round = forgetting, 0
+        shape = *form.blocks, form.dim
+        self.sums = Sums(np.zeros((*shape, form.dim)), np.zeros(shape), 0)
+
+    def add(self, upload: Upload, sign: int = 1) -> None:
+        """One more, or one less."""
+        date = upload.round or 0
+        latest = max(self.round, date)
+        V, b, n = add(self.at(latest), scaled(self.forgetting.moved(upload.sums, date, latest), sign))
+        self.sums, self.round = Sums(V, b, n if sign > 0 else n - 2 * upload.sums.n), latest
+
+    def at(self, round: int) -> Sums:
+        """In units of a later round."""
+        return self.forgetting.moved(self.sums, self.round, round)
+
+
 class Oracle:
     """Knows every observation by number: those made, those in each upload, those applied. `check` compares."""
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, form: Form, forgetting: Forgetting) -> None:
         self.applied: set[int] = set()
-        self.V, self.b = np.zeros((dim, dim)), np.zeros(dim)
-        self.made = zero_sums(dim)
+        self.total = Account(form, forgetting)
+        """What all uploads amount to that were applied."""
+        self.made = Account(form, forgetting)
         """What all uploads amount to that were ever made."""
         self._observations = 0
         self._of: dict[str, list[bytes]] = {}  # client → its uploads that were applied
@@ -91,7 +113,7 @@ class Oracle:
             upload = machine.outbox[machine.sequence]
             assert upload.sums.n == len(node.pending), f"{node.name} released {upload.sums.n}, not {len(node.pending)}"
             node.releases += upload.sums.n > 0
-            self.made = add(self.made, upload.sums)
+            self.made.add(upload)
             node.made[machine.sequence] = encode(upload)
             self._inside[node.made[machine.sequence]] = node.pending
             node.pending = []
@@ -120,8 +142,7 @@ class Oracle:
         assert not twice, f"observations {sorted(twice)} were applied twice"
         self.applied.update(numbers)
         self._numbers[data] = numbers
-        self.V += upload.sums.V
-        self.b += upload.sums.b
+        self.total.add(upload)
 
     def note_erased(self, node: Node) -> None:
         """All that this client has uploaded is to be gone."""
@@ -129,15 +150,15 @@ class Oracle:
             upload = decode(data)
             assert isinstance(upload, Upload)
             self.applied.difference_update(self._numbers.pop(data))
-            self.V -= upload.sums.V
-            self.b -= upload.sums.b
+            self.total.add(upload, -1)
 
     def check(self, coordinator: Federation, nodes: list[Node]) -> None:
         """Raise AssertionError unless both sides of the federation agree with this account."""
         V, b, n = coordinator.machine.gathered()
         assert n == len(self.applied), f"{n} observations applied, expected {len(self.applied)}"
-        np.testing.assert_allclose(V, self.V, rtol=1e-7, atol=1e-7)
-        np.testing.assert_allclose(b, self.b, rtol=1e-7, atol=1e-7)
+        total = self.total.at(coordinator.machine.members.round)
+        np.testing.assert_allclose(V, total.V, rtol=1e-7, atol=1e-7)
+        np.testing.assert_allclose(b, total.b, rtol=1e-7, atol=1e-7)
         for node in nodes:
             if node.live is not None and not node.copied:
                 _check_client(coordinator, node, node.live)
@@ -157,12 +178,16 @@ def _check_client(coordinator: Federation, node: Node, live: DurableClient) -> N
     if machine.stream is not None:
         assert machine.stream.spent == node.releases, f"the ledger of {node.name} has {machine.stream.spent}"
         return  # its model mixes downloads with its own exact data: nothing to compare with
-    parts = machine.on_top.parts()
+    machine.fade()
+    parts = machine.on_top.parts_at(machine.now)
     if machine.version:
-        parts.append(node.downloads[machine.version].sums)
+        download = node.downloads[machine.version]
+        parts.append(machine.forgetting.moved(download.sums, download.round or 0, machine.now))
         node.downloads = {v: download for v, download in node.downloads.items() if v >= machine.version}
     shared = machine.model.in_common()
-    zero = np.zeros_like(shared.V), np.zeros_like(shared.b)
-    np.testing.assert_allclose(shared.V, sum((sums.V for sums in parts), zero[0]), rtol=1e-7, atol=1e-7)
-    np.testing.assert_allclose(shared.b, sum((sums.b for sums in parts), zero[1]), rtol=1e-7, atol=1e-7)
+    expected = Sums(np.zeros_like(shared.V), np.zeros_like(shared.b), 0)
+    for part in parts:
+        expected = add(expected, part)
+    np.testing.assert_allclose(shared.V, expected.V, rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(shared.b, expected.b, rtol=1e-7, atol=1e-7)
     assert shared.n == sum(sums.n for sums in parts)

@@ -12,6 +12,7 @@ from fedbandit.engine.plain import make_federation
 from fedbandit.network.coordinator.config import FederationConfig, ServerConfig, on_a_network
 from fedbandit.network.coordinator.host import Host
 from fedbandit.network.stores import MemoryStore
+from tests.cli.command_line import refusal, report
 from tests.network.servers import AGREEMENT, served
 
 WORLD = fb.World(n_clients=6, dim=3, horizon=6000, server_of=(0, 0, 0, 1, 1, 1))
@@ -64,6 +65,16 @@ def test_wrong_members_are_told_so() -> None:
         fb.LocalServer()
     with pytest.raises(fb.FedbanditError, match="has a coordinator"):
         fb.LocalServer(agreement=fb.Agreement("fclub-dc", {}, WORLD))
+
+
+def test_the_command_serves_users(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with served(make_host("fclub-dc", upload=1.2, download=1.2)) as url:
+        words = ["local-server", url, "--federation", "f", "--state", str(tmp_path / "north"), "--interactions", "20"]
+        for times in (1, 2):  # the second time it goes on where it was
+            told = report(capsys, *words, "--name", "north")
+            assert (told["server"], told["interactions"], told["delivered"], told["problem"]) == (0, 60, True, None)
+            assert told["uploads"] > 2 * times
+        assert "use fb.Client" in refusal(capsys, "local-server", url, "--federation", "shops", "--name", "north")
 
 
 @pytest.mark.parametrize("system", ["club", "sclub"])

@@ -259,6 +259,8 @@ def test_who_may(tmp_path: Path) -> None:
         assert ask("one", "two")[0] == 403
         assert ask("one", "one")[1]["client"] == "one"
         assert ask("boss", "two")[1]["by"] == "boss"
+        assert [ask("one", "one")[0] for _ in range(6)] == [200] * 3 + [429] * 3, "each writes the whole store anew"
+        assert [ask("boss", "one")[0] for _ in range(3)] == [200] * 3
         assert ask("boss", "three") == (403, {"error": "Client 'three' is not a member; it must ask for an invitation "
                                                        "first.", "kind": "identity"})  # fmt: skip
 

@@ -101,3 +101,23 @@ def test_a_factor_is_judged_as_its_matrix_is() -> None:
             (fault,) = limits.faults([Upload(0, 1, sums, 0.0)])
             assert (fault is None) == (not wrong)
             assert wrong in str(fault)
+
+
+@pytest.mark.parametrize(
+    ("horizon", "reward_bound", "ridge"), [(2 * 10**9, 1.0, 1.0), (100_000, 100.0, 1.0), (10**7, 1.0, 0.01)]
+)
+def test_what_is_allowed_for_rounding_never_adds_up_to_the_ridge(
+    horizon: int, reward_bound: float, ridge: float
+) -> None:
+    """One upload of all observations there can be, with the most negative eigenvalue that is accepted."""
+    world = fb.World(n_clients=2, dim=3, horizon=horizon)
+    limits = Limits.of(fb.async_linucb(ridge=ridge).told(world), world, reward_bound)
+    for n in (1, 7, horizon // 3, horizon):
+        for size in 10.0 ** np.arange(-16, 2):
+            upload = Upload(0, 1, Sums(np.diag([-size, 1.0, 0.0]), np.zeros(3), n), 0.0)
+            assert limits.faults([upload])[0] is not None or size <= ridge * max(n / horizon, 1e-9) / 2
+    X = np.random.default_rng(0).uniform(-0.5, 0.5, (4000, 3))
+    honest = Upload(0, 1, Sums(X.T @ X, X.T @ np.full(4000, reward_bound), 4000), 0.0)
+    assert limits.faults([honest]) == [None]
+    one = Upload(0, 1, Sums(np.outer(X[0], X[0]), reward_bound * X[0], 1), 0.0)
+    assert limits.faults([one]) == [None]

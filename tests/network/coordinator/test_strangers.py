@@ -87,6 +87,53 @@ def test_connections_that_say_nothing_take_nothing_from_others(monkeypatch: pyte
     assert not guard.open
 
 
+def test_six_hundred_idle_sockets_and_slow_headers_from_elsewhere_are_nothing_to_honest_clients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One client is connected before, another comes in the middle; by hand: 5,000 sockets (docs/network.md)."""
+    monkeypatch.setattr(listener, "QUIET_SECONDS", 0.5)
+    guard, over = Guard(most=200, most_per_address=100), threading.Event()
+    beginnings = (
+        b"",
+        b"G",
+        b"GET /healthz HTTP/1.1\r\nX-Slow: ",
+        b"POST /v1/shops/messages HTTP/1.1\r\nContent-Length: 9\r\n",
+    )
+    with guarded(make_host(), guard) as port, contextlib.ExitStack() as stack:
+        before = stack.enter_context(Client(f"http://127.0.0.1:{port}", federation="shops", name="a"))
+        before.observe(0.5, before.select(np.eye(3)))
+        assert before.flush(60.0)
+        slow = []
+        for k in range(600):
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.2", 0)))
+            with contextlib.suppress(OSError):
+                one.send(beginnings[k % 4])
+            slow += [one] if k % 4 == 2 else []
+
+        def drip() -> None:
+            while not over.wait(0.05):
+                for one in slow:
+                    with contextlib.suppress(OSError):
+                        one.send(b"x")
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        try:
+            during = stack.enter_context(Client(f"http://127.0.0.1:{port}", federation="shops", name="b"))
+            for client in (before, during):
+                for _ in range(5):
+                    client.observe(0.5, client.select(np.eye(3)))
+                assert client.flush(60.0)
+                assert client.problem is None
+            while guard.per_address["127.0.0.2"]:
+                time.sleep(0.05)
+        finally:
+            over.set()
+            dripping.join()
+        assert before.connected
+        assert guard.refused >= 400
+
+
 def test_tls_handshakes_that_stall_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "QUIET_SECONDS", 0.5)
     keys, guard = tmp_path / "keys", Guard(most=30, most_per_address=30)
@@ -121,6 +168,35 @@ def test_one_client_has_so_many_streams() -> None:
         with pytest.raises(WebSocketDenialResponse) as denied:
             http.websocket_connect(url, headers=dict(headers)).__enter__()
         assert denied.value.status_code == 429
+
+
+def test_bodies_that_come_slowly_take_four_connections_of_one_client_and_no_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """With a token, and from as many addresses as there are."""
+    head = b"POST /v1/shops/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Fedbandit-Name: a\r\nContent-Length: 99\r\n"
+    guard = Guard(most=100, most_per_address=100)
+    with guarded(make_host(), guard) as port, contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60)) for _ in range(20)]
+        for one in slow:
+            one.sendall(head + b"Content-Type: application/octet-stream\r\n\r\nx")
+        while len(slow) > 4:
+            slow = [one for one in slow if not _answer(one)]
+            time.sleep(0.02)
+        with Client(f"http://127.0.0.1:{port}", federation="shops", name="b") as client:
+            client.observe(0.5, client.select(np.eye(3)))
+            assert client.flush(60.0)
+        assert [_answer(one) for one in slow] == [b""] * 4, "these are still awaited"
+    assert "Traceback" not in caplog.text, "whoever leaves in the middle of a body is no fault of the coordinator"
+
+
+def _answer(one: socket.socket) -> bytes:
+    one.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        answer = one.recv(4096)
+        assert answer.startswith(b"HTTP/1.1 429")
+        return answer
+    return b""
 
 
 FOREIGN = {"origin": "https://evil.test"}

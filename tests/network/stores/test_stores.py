@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -65,6 +66,23 @@ def test_one_process_at_a_time(tmp_path: Path, postgres_url: str) -> None:
     held.close()
     assert other.read("j") == (None, [b"1"])
     other.close()
+
+
+def test_a_file_with_small_pages_is_gone_on_with(tmp_path: Path) -> None:
+    """A coordinator's file of an earlier version, or a client's."""
+    for many in (False, True):
+        store = open_store(tmp_path / "old.db", many=many)
+        store.append("f", [b"x" * 50_000])
+        store.close()
+    large = open_store(tmp_path / "new.db", many=True)
+    large.append("f", [b"x"])
+    large.close()
+    for name, size in (("old.db", 4096), ("new.db", 32_768)):
+        with contextlib.closing(sqlite3.connect(tmp_path / name)) as db:
+            assert db.execute("PRAGMA page_size").fetchone() == (size,)
+    store = open_store(tmp_path / "old.db", many=True)
+    assert [len(entry) for entry in store.read("f")[1]] == [50_000] * 2
+    store.close()
 
 
 def test_a_newer_store_is_refused(tmp_path: Path, postgres_url: str) -> None:

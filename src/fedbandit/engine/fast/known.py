@@ -68,7 +68,7 @@ def _unknown_pair(system: System) -> str | None:
     """Parts that have kernels, but not together."""
     if system.world is not None and system.world.actions:
         return "worlds in which each action has a θ of its own"
-    if system.discount != 1.0:
+    if system.forgets:
         return "models that forget (discount, window)"
     policy, structure = type(system.policy).__name__, type(system.structure).__name__
     if isinstance(system.structure, Laplacian | WeightedGraph) and not system.structure.separate:

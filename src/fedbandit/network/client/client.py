@@ -109,7 +109,8 @@ class Client(Member):
                 world.dim, world.bound, intercept=intercept, longest=longest, out_of_range=out_of_range
             )
             source = noise_source(agreed.build(), report=report, lasts=state is not None)
-            self._durable = DurableClient(self._store, agreed, member, lambda: secrets.randbits(63), source)
+            entropy = lambda: secrets.randbits(63)  # noqa: E731
+            self._durable = DurableClient(self._store, agreed, member, entropy, source, time.time)
             if require is not None or self.guarantee.private:
                 (require or Require()).check(self.guarantee, world)
             keys = self._sum_keys(state, certificate, ca, federation)

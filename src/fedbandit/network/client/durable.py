@@ -18,6 +18,7 @@ the caller runs one at a time.
 | 5 took     | the message as it came                                                |
 | 6 redeemed | number (u64), perceived reward (f64), context: the choice was a token |
 | 7 sending  | number (u64) of the last upload that may be sent                      |
+| 8 round    | the round (u64) that it is from here on, where models forget          |
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ from fedbandit.types import Array
 
 _CHOICE = struct.Struct("<BQQ")  # kind, number, arms chosen so far
 _REWARD = struct.Struct("<BQd")
-_CHOSEN, _REWARDED, _GONE, _REDEEMED = 1, 2, 3, 6
+_ROUND = struct.Struct("<BQ")
+_CHOSEN, _REWARDED, _GONE, _REDEEMED, _PASSED = 1, 2, 3, 6, 8
 MOST_REDEEMED = 50_000
 """Tokens that are remembered, so that none of them is taken twice."""
 
@@ -67,21 +69,33 @@ MOST_REDEEMED = 50_000
 class DurableClient(DurableNode[ClientMachine]):
     """A member of a federation that goes on where its store left off.
 
-    `entropy` draws 64-bit numbers, `source` noise; without a source, noise is that of a simulation.
+    `entropy` draws 64-bit numbers, `source` noise; without a source, noise is that of a simulation. `clock` tells
+    the seconds since 1970, for federations that forget.
     """
 
     kind: ClassVar[str] = KIND
 
     def __init__(
-        self, store: Store, agreement: Agreement, member: int, entropy: Callable[[], int], source: Source | None = None
+        self,
+        store: Store,
+        agreement: Agreement,
+        member: int,
+        entropy: Callable[[], int],
+        source: Source | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
-        self._source = source
+        self._source, self._clock = source, clock or (lambda: 0.0)
+        if agreement.build().forgets and (agreement.period is None or clock is None):
+            raise FedbanditError(
+                f"{agreement.system} forgets as rounds go by; say how long a round is: `period` of the agreement."
+            )
         machine = ClientMachine(member, agreement.build(), agreement.world, agreement.seed, source=source)
         machine.rehearse()
         self.called: Collect | None = None
         """The call to a secure sum that it has not answered."""
         self.uploaded = machine.form.zero()
         """The sum of all uploads of this incarnation, if `all_uploads` are in it (not in states of format 1)."""
+        self._summed = 0  # the round in whose units it is
         self.all_uploads = True
         self.releases = 0
         """Uploads that carried something."""
@@ -107,6 +121,13 @@ class DurableClient(DurableNode[ClientMachine]):
             self.journal.defer()
         self.journal.replace(durable=True)
 
+    def _pass_time(self) -> None:
+        """Rounds go by with the clock, and never back; an entry, so that a restart forgets at the same places."""
+        round = self.agreement.round_at(self._clock())
+        if round > self.machine.now:
+            self.machine.at(round)
+            self.journal.add(_ROUND.pack(_PASSED, round))
+
     # What the service asks
 
     def select(self, arms: ArrayLike, explore: float = 0.0) -> Choice:
@@ -117,11 +138,13 @@ class DurableClient(DurableNode[ClientMachine]):
     def rank(self, arms: Array, explore: float = 0.0) -> tuple[Choice, Array, Array]:
         """Choose an arm; the probability of each of them, and the reward that is expected of it."""
         with self.lock:
+            self._pass_time()
             p, means = self.machine.propensities(arms), self.machine.model.means(self.machine.checked(arms))
             choice = self._select(arms, explore)
         return choice, explore / len(p) + (1 - explore) * p, means
 
     def _select(self, arms: ArrayLike, explore: float) -> Choice:
+        self._pass_time()
         choice = self.machine.select(arms, explore=explore, propensity=True)
         x = self.machine.waits_for(choice.number)
         assert x is not None
@@ -134,6 +157,7 @@ class DurableClient(DurableNode[ClientMachine]):
         with self.lock:
             if self.machine.waits_for(choice) is None:
                 raise not_waiting(choice)
+            self._pass_time()
             perceived = self.machine.perceive(reward)  # the journal has the noised reward: noise is drawn once
             self.journal.add(_REWARD.pack(_REWARDED, choice, perceived))
             self.note(self.machine.take(choice, perceived))
@@ -146,6 +170,7 @@ class DurableClient(DurableNode[ClientMachine]):
         with self.lock:
             if choice in self.redeemed:
                 raise FedbanditError(f"The reward of choice {choice:016x} has been learnt here already.")
+            self._pass_time()
             perceived = self.machine.perceive(reward)
             self.journal.add(_REWARD.pack(_REDEEMED, choice, perceived) + x.tobytes())
             self.note(self._redeem(choice, x, perceived))
@@ -171,6 +196,7 @@ class DurableClient(DurableNode[ClientMachine]):
         """Learn from past logs: a warm start. Uploads follow when the trigger says so."""
         X, y = checked_log(self.machine, contexts, rewards, self.agreement.reward_bound)
         with self.lock:
+            self._pass_time()
             self.journal.defer()  # one snapshot instead of an entry each
         for x, reward in zip(X, y, strict=True):
             with self.lock:
@@ -191,7 +217,8 @@ class DurableClient(DurableNode[ClientMachine]):
             if self.machine.sequence > self._safe:
                 self._make_safe()
             machine, total = self.machine, self.uploaded
-            said = machine.member, machine.sequence, self.releases, total, machine.known(), machine.form.actions
+            date = self._summed if machine.forgetting.dated else None
+            said = machine.member, machine.sequence, self.releases, total, machine.known(), machine.form.actions, date
             stated, self._stated = Restate(*said), machine.sequence
             return [Frame(self._seal(self.chain, encode(stated)), machine.sequence)]
         return super().outgoing(most)
@@ -210,6 +237,7 @@ class DurableClient(DurableNode[ClientMachine]):
         if isinstance(message, Receipt) and message.sequence >= self._stated:
             self._restating = False
         with self.lock:
+            self._pass_time()
             before = self.machine.version, len(self.machine.outbox)
             messages = self.machine.receive(message)
             changed = before != (self.machine.version, len(self.machine.outbox)) or isinstance(message, Threshold)
@@ -234,6 +262,7 @@ class DurableClient(DurableNode[ClientMachine]):
     def kept(self) -> State:
         """The sum of all uploads, and which tokens were taken."""
         uploaded = {"all": self.all_uploads, "n": self.uploaded.n, "releases": self.releases}
+        uploaded |= {"round": self._summed} if self.machine.forgetting.dated else {}
         redeemed = np.array(list(self.redeemed), dtype=np.int64)
         total = {f"uploaded.{name}": array for name, array in arrays_of(self.uploaded).items()}
         return State({"uploaded": uploaded}, {**total, "redeemed": redeemed})
@@ -248,6 +277,7 @@ class DurableClient(DurableNode[ClientMachine]):
         uploaded = header["uploaded"]
         self.uploaded = sums_of({name.removeprefix("uploaded."): a for name, a in mine.items()}, uploaded["n"])
         self.all_uploads, self.releases = uploaded["all"], uploaded["releases"]
+        self._summed = uploaded.get("round", 0)
         self.redeemed = dict.fromkeys(mine["redeemed"].tolist())
 
     def replay(self, entry: bytes) -> None:
@@ -265,6 +295,8 @@ class DurableClient(DurableNode[ClientMachine]):
         elif kind == TOOK:
             self.machine.receive(decode(entry[1:]))
             self.forget_acknowledged()
+        elif kind == _PASSED:
+            self.machine.at(_ROUND.unpack(entry)[1])
         elif kind == _REDEEMED:
             _, number, value = _REWARD.unpack_from(entry)
             self._redeem(number, np.frombuffer(entry, dtype="<f8", offset=_REWARD.size).copy(), value, speak=False)
@@ -296,5 +328,7 @@ class DurableClient(DurableNode[ClientMachine]):
         super().note_made(message, data)
         assert isinstance(message, Upload)
         if message.sums.n > 0:
-            self.uploaded = add(self.uploaded, message.sums)
+            date = message.round or 0
+            self.uploaded = add(self.machine.forgetting.moved(self.uploaded, self._summed, date), message.sums)
+            self._summed = date
             self.releases += 1

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -58,9 +59,12 @@ _SERVER: dict[str, type | tuple[type, ...]] = {
     "hosts": list,
     "origins": list,
 }
+_SAID: dict[type | tuple[type, ...], str] = {
+    str: "a text", int: "a whole number", (int, float): "a number", list: "a list of texts",
+}  # fmt: skip
 _NEEDED = ("system", "clients", "dim", "horizon")
 _OPTIONAL = ("actions", "noise", "bound", "reward_bound", "seed", "round_seconds", "patience", "keywords", "schema",
-             "servers", "retract", "weight", "client_rate", "robust", "erasure", "certified")  # fmt: skip
+             "servers", "retract", "weight", "client_rate", "robust", "erasure", "certified", "period")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -166,7 +170,10 @@ def load_config(path: Path) -> ServerConfig:
     for key, kinds in _SERVER.items():
         value = settings.get(key)
         if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
-            raise FedbanditError(f"{key} of [server] is {value!r}, which is of the wrong type.")
+            raise FedbanditError(f"{key} of [server] is {value!r}, but must be {_SAID[kinds]}.")
+        if isinstance(value, list):
+            for one in value:
+                require(isinstance(one, str), f"one of {key} of [server]", one, "a text")
     if "keys" in settings:
         settings["keys"] = path.parent / settings["keys"]
     settings |= {key: tuple(settings[key]) for key in ("hosts", "origins") if key in settings}
@@ -244,6 +251,7 @@ def _federation(name: str, table: dict[str, Any], folder: Path) -> FederationCon
             table.get("reward_bound", 1.0),
             schema,
             tuple(names),
+            None if table.get("period") is None else seconds_of(table["period"]),
         )
         known = "servers" not in table or agreement.servers is not None
         require(known, "servers", table.get("servers"), f"left out: {agreement.system} has no local servers")
@@ -282,8 +290,15 @@ def on_a_network(agreement: Agreement) -> Agreement:
         raise FedbanditError(
             f"{name} has models that several users share at one place, so there are no clients; {hint}."
         )
-    if system.discount != 1.0:
-        raise FedbanditError(f"{name} forgets (discount, window), which clients on a network do not yet; simulate it.")
+    if system.forgets and agreement.period is None:
+        raise FedbanditError(f"{name} forgets as rounds go by; say how long a round is, such as period = '1d'.")
+    if not system.forgets and agreement.period is not None:
+        raise FedbanditError(f"period is given, but {name} forgets nothing; leave it out, or give discount or window.")
+    if isinstance(system.discount, str):
+        raise FedbanditError(
+            f"discount is {system.discount!r}, which needs the number of rounds, and on a network nobody knows that; "
+            "give a number, or window='adaptive'."
+        )
     if servers is not None and agreement.world.actions:
         raise FedbanditError(f"{name} on local servers has one θ for all actions; leave actions out.")
     if servers is not None and system.privacy.pooled:
@@ -306,6 +321,26 @@ def on_a_network(agreement: Agreement) -> Agreement:
     if not machine.clocked:
         return agreement
     return replace(agreement, world=replace(agreement.world, per_round=agreement.world.n_clients))
+
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+
+
+def seconds_of(period: object) -> float:
+    """A period of time in seconds: a number, or one with a unit.
+
+    >>> seconds_of("1d"), seconds_of(90)
+    (86400.0, 90.0)
+    """
+    said = "a number of seconds ≥ 1, or such as '30m', '6h', '1d', '2w'"
+    if not isinstance(period, str):
+        return number(period, "period", said, at_least=1.0)
+    try:
+        value = float(period[:-1]) * _UNITS[period[-1:]]
+    except (ValueError, KeyError):
+        value = 0.0
+    require(1.0 <= value < math.inf, "period", period, said)
+    return value
 
 
 def _servers(value: object, clients: int) -> tuple[int, ...]:

@@ -343,6 +343,7 @@ class Federation(ComparedFederation):
                     )
                 record.check_history(envelope, message, data, applied)
                 if message.sequence > applied:
+                    self._check_clock(name, message, at)
                     restated = isinstance(message, FromServer) and message.report
                     n = sum(upload.sums.n for upload in uploads_in(message))
                     self._check_sums(record, n, 0 if restated else record.observations, fault, at)
@@ -350,11 +351,23 @@ class Federation(ComparedFederation):
                 record.check_session(envelope)
                 if message.sequence != envelope.sequence or message.releases > message.sequence:
                     raise Refusal("order", f"Client {name!r} states {message.sequence} of {envelope.sequence} uploads.")
+                self._check_clock(name, message, at)
                 contributions = self.machine.contributions
                 stays = 0 if contributions is None else contributions.n_lost(record.member)
                 self._check_sums(record, message.sums.n, stays, fault, at)
             case _:
                 raise Refusal("malformed", f"A coordinator does not take a {type(message).__name__}.")
+
+    def _check_clock(self, name: str, message: Message, at: float) -> None:
+        """Refuse statistics of a round that is far from having begun: taking them would forget everybody's."""
+        here = self.agreement.round_at(at)
+        for upload in uploads_in(message):
+            if upload.round is not None and upload.round > here + 1:
+                raise Refusal(
+                    "statistics",
+                    f"Client {name!r} has statistics of round {upload.round}, but it is round {here} here; its clock "
+                    "is ahead, and what it has uploaded is taken when that round begins.",
+                )
 
     def _check_sums(self, record: MemberRecord, n: int, own: int, fault: Refusal | None, at: float) -> None:
         """Refuse statistics that cannot be, or are more than a member may contribute that has `own` observations."""
@@ -367,18 +380,17 @@ class Federation(ComparedFederation):
     def _observations(self) -> int:
         """Of everybody, whether they are set aside or not; counted once for many uploads."""
         if self._counted is None:
-            contributions = self.machine.contributions
-            aside = 0 if contributions is None else int(contributions.own.n[contributions.aside].sum())
+            aside = 0 if (kept := self.machine.contributions) is None else int(kept.own.n[kept.aside].sum())
             self._counted = int(self.machine.members.n.sum()) + aside
         return self._counted
 
     def _catch_up_with_store(self) -> None:
         """After a write has failed: back to what the store has."""
-        if self.journal.behind:
-            try:
+        try:
+            if self.journal.behind:
                 self.recover()
-            except StoreError as error:
-                raise self._unavailable(error) from None
+        except StoreError as error:
+            raise self._unavailable(error) from None
 
     def _unavailable(self, error: StoreError) -> Refusal:
         """What clients are told: not why, which is an operator's to know; but where to go if another is the owner."""

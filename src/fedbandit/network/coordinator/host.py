@@ -22,7 +22,7 @@ from fedbandit.network.coordinator.config import ServerConfig
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.listener import Guard
 from fedbandit.network.coordinator.owners import Owners
-from fedbandit.network.coordinator.pacing import QuietLog, RateLimit
+from fedbandit.network.coordinator.pacing import QuietLog, RateLimit, Requests
 from fedbandit.network.coordinator.streams import SendQueue, same_statistics
 from fedbandit.network.coordinator.sums import SumDesk
 from fedbandit.network.coordinator.timings import Timings, span, timed
@@ -70,6 +70,7 @@ class HostedFederation:
         self._ended: Refusal | None = None
         self.most_streams = most_streams
         self.streams: Counter[str] = Counter()  # open streams by client
+        self.requests = Requests(most_streams)
         self.addresses: dict[str, str] = {}  # from where each client last joined
         self.versions: dict[str, str] = {}  # and with what
         self.timings = Timings()
@@ -305,7 +306,7 @@ class Host:
         self.address = config.advertise or address
         """Where others are told to find the federations of this coordinator."""
         self.credentials = Credentials(config.keys) if credentials is None else credentials
-        self.store = timed(open_store(config.store, config.lease) if store is None else store)
+        self.store = timed(open_store(config.store, config.lease, many=True) if store is None else store)
         self.begun = now()
         self.unauthenticated = 0
         """Requests with no credentials, or wrong ones."""

@@ -44,8 +44,9 @@ class Limits:
     The second is V ⪰ 0 and, by Cauchy–Schwarz in every direction, |⟨a, b⟩|² ≤ n B² aᵀVa. Noise N in V and h in b moves
     eigenvalues by at most ‖N‖ + ‖h‖: `gram` and `reward` bound these two (0 where nothing is noised, as follows from
     the system's privacy part). n, and everybody's n together, are at most the declared horizon, so that whatever was
-    accepted can be added up and sent. With a θ for each action the second holds for each block, the first
-    for all of them together. Where B is not finite, |b| ≤ `RESIDUALS` n L is all that is asked.
+    accepted can be added up and sent. With a θ for each action, or blocks of time, the second holds for
+    each block, the first for all of them together. Where counts are padded, the horizon takes the place of n.
+    Where B is not finite, |b| ≤ `RESIDUALS` n L is all that is asked.
     """
 
     dim: int
@@ -55,6 +56,9 @@ class Limits:
     reward: float = 0.0
     horizon: int = 2**53 - 1
     actions: int = 0
+    dated: bool = False
+    ridge: float = 1.0
+    padded: bool = False
 
     @classmethod
     def of(cls, system: System, world: World, reward_bound: float) -> Limits:
@@ -71,7 +75,9 @@ class Limits:
         if isinstance(system.structure, GlobalLocal):
             largest = math.inf
         dim = system.structure.shared_dim(world)
-        return cls(dim, world.bound, largest, gram, reward, world.horizon, world.actions)
+        blocks, most, padded = system.forgetting(world).slots or world.actions, world.horizon, system.privacy.padded
+        sizes = dim, world.bound, largest, gram, reward, most, blocks
+        return cls(*sizes, system.forgets, system.ridge, padded)
 
     def check(self, upload: Upload, before: int = 0) -> None:
         """Refuse an upload that no observations can have led to, or one too many after `before` of everybody."""
@@ -109,6 +115,8 @@ class Limits:
         form = Form(self.dim, self.actions)
         if not form.fits(upload.sums):
             return f"The statistics are {form.said(upload.sums)}."
+        if (upload.round is not None) != self.dated:
+            return f"The statistics are {'not dated' if self.dated else 'dated, but nothing is forgotten here'}."
         if not math.isfinite(upload.known):
             return _NOT_FINITE
         if n > self.horizon:
@@ -134,13 +142,13 @@ class Limits:
         return ""
 
     def _impossible(self, sums: Sequence[Sums]) -> list[str]:
-        d, n = self.dim, np.array([float(s.n) for s in sums])
+        d, n = self.dim, np.array([float(self.horizon if self.padded else s.n) for s in sums])
         M = np.empty((len(sums), d + 1, d + 1))  # [[V, b], [bᵀ, n B²]]
         V, b = M[:, :d, :d], M[:, d, :d]
         for k, one in enumerate(sums):
             V[k], b[k] = one.V, one.b
         most = n * self.bound**2
-        rounding = 1e-9 * np.maximum(1.0, most)
+        rounding = self._rounding(n)
         trace = np.einsum("kii->k", V) + 0.0
         sentences = [""] * len(sums)
 
@@ -151,7 +159,7 @@ class Limits:
         with np.errstate(over="ignore", invalid="ignore"):
             say(~np.isfinite(M[:, :, :d].sum(axis=(1, 2))), lambda _: _NOT_FINITE)
         say(
-            trace > most + self.dim * self.gram + rounding,
+            trace > most + self.dim * self.gram + 1e-9 * np.maximum(1.0, most),
             lambda k: f"The trace is {trace[k]:.6g}, but {sums[k].n} contexts allow at most {most[k]:.6g}.",
         )
         if math.isinf(self.reward_bound):
@@ -160,9 +168,9 @@ class Limits:
             b[:], largest, noise = 0.0, np.ones(len(sums)), self.gram
         else:
             largest, noise = n * self.reward_bound**2, self.gram + self.reward
-        slack = noise + 1e-9 * np.maximum(np.maximum(1.0, most), largest)
-        M[:, :d, d], M[:, d, d] = b, largest
-        np.einsum("kii->ki", M)[:] += slack[:, None]
+        slack = noise + rounding
+        M[:, :d, d], M[:, d, d] = b, largest + noise + 1e-9 * np.maximum(np.maximum(1.0, most), largest)
+        np.einsum("kii->ki", V)[:] += slack[:, None]
         lowest = -self.gram - rounding
         for k in () if _are_definite(M) else range(len(sums)):
             if not sentences[k] and not _are_definite(M[k]):
@@ -173,6 +181,15 @@ class Limits:
         if self.gram > 0 and self.reward > 0:
             say(np.linalg.eigvalsh(V)[:, 0] - slack < lowest, lambda _: _INDEFINITE)
         return sentences
+
+    def _rounding(self, n: Array) -> Array:
+        """How far below 0 an eigenvalue of V may be.
+
+        All uploads together, which have no more than `horizon` observations, must stay above −λ, or somebody could make
+        V(λ) of everybody singular by many small lies, or by one of many observations.
+        """
+        scale = np.maximum(1.0, n * self.bound**2)
+        return np.minimum(1e-9 * scale, np.maximum(0.25 * self.ridge * n / self.horizon, 1e-13 * scale))
 
 
 def _blocks(sums: Sums) -> list[Sums]:

@@ -68,6 +68,8 @@ def _check(old: Federation, target: Federation, features: Sequence[int | None]) 
             "A private federation is not migrated: its noise was calibrated for the terms under which clients spent "
             "their budgets."
         )
+    if old.system.forgets or target.system.forgets:
+        raise FedbanditError("A federation that forgets is not migrated: what it knew of other features fades anyway.")
     if old.machine.contributions is None or target.machine.contributions is None:
         raise FedbanditError("A federation without members' own sums (retract = false) is not migrated.")
     if old.agreement.world.actions != target.agreement.world.actions:

@@ -1,26 +1,60 @@
-"""Not too much of the same: messages of a client, and lines of a log."""
+"""Not too much of the same: messages and requests of a client, and lines of a log."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fedbandit.network.refusal import Refusal
 
 
 class RateLimit:
-    """A token bucket: `rate` a second, with bursts of as many as one second allows."""
+    """A token bucket: `rate` a second, with bursts of as many as one second allows, or of `burst`."""
 
-    def __init__(self, rate: float) -> None:
+    def __init__(self, rate: float, burst: float | None = None) -> None:
         self.rate = rate
-        self.level = rate
+        self.level = self.most = rate if burst is None else burst
         self.at = time.monotonic()
 
     def take(self) -> bool:
         """Whether one more is allowed now."""
         before, self.at = self.at, time.monotonic()
-        self.level = min(self.rate, self.level + (self.at - before) * self.rate)
+        self.level = min(self.most, self.level + (self.at - before) * self.rate)
         if self.level < 1.0:
             return False
         self.level -= 1.0
         return True
+
+
+class Requests:
+    """How many requests of one client are under way – a body may come as slowly as it likes – and how often it may ask
+    to be erased, which writes all there is anew.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._under_way: Counter[str] = Counter()
+        self._erasures: dict[str, RateLimit] = {}
+
+    @contextmanager
+    def one(self, name: str) -> Iterator[None]:
+        """While one is under way; one too many is refused."""
+        if self._under_way[name] >= self.most:
+            raise Refusal("rate", f"Client {name!r} has {self.most} requests under way already.")
+        self._under_way[name] += 1
+        try:
+            yield
+        finally:
+            self._under_way[name] -= 1
+            if not self._under_way[name]:
+                del self._under_way[name]
+
+    def erase(self, name: str) -> None:
+        """Refuse a client that wants to be erased again and again."""
+        if not self._erasures.setdefault(name, RateLimit(1 / 60, burst=4)).take():
+            raise Refusal("rate", f"Client {name!r} was erased several times just now; ask again in a minute.")
 
 
 class QuietLog:

@@ -328,7 +328,7 @@ class RecordedFederation:
         messages = [m for m in known if records[m.member].verified and not records[m.member].quarantined]
         downloads = [download for message in messages for download in downloads_in(message)]
         blocks = count_blocks(downloads[0][1].sums) if downloads and downloads[0][1].actions else None
-        size = encoded_size(Download, self.dim, blocks)
+        size = encoded_size(Download, self.dim, blocks, dated=self.system.forgets)
         for member, _ in downloads:
             records[member].downloads += 1
             records[member].bytes_down += size
@@ -358,8 +358,9 @@ def coordinator_of(agreement: Agreement, source: Source | None = None) -> Coordi
 
 def most_bytes(agreement: Agreement, dim: int) -> int:
     """Of the longest message: an upload, or a report of so many local clusters as a local server has users."""
-    dated, servers = agreement.build().discount != 1.0, agreement.servers
-    size = encoded_size(Upload, dim, agreement.world.actions or None, dated=dated)
+    system, servers = agreement.build(), agreement.servers
+    blocks = system.forgetting(agreement.world).slots or agreement.world.actions or None
+    size = encoded_size(Upload, dim, blocks, dated=system.forgets)
     return size if servers is None else encoded_size(Join, 0) + int(np.bincount(servers).max()) * (size + 4)
 
 

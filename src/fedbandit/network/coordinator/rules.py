@@ -106,6 +106,11 @@ class Rules:
                 "robust is refused: members are compared by one θ, and here each action has its own; leave robust or "
                 "actions out."
             )
+        if system.forgets:
+            raise FedbanditError(
+                "robust is refused: members are compared by all they have ever sent, and here models forget; leave "
+                "robust or discount and window out."
+            )
         if system.privacy.perturbs != "nothing":
             raise FedbanditError(
                 "robust is refused: a single client's uploads are hidden by noise in this federation, so that nobody "

@@ -35,7 +35,7 @@ import anyio
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
@@ -89,7 +89,8 @@ def make_app(host: Host) -> Starlette:
         identity = identify(request, "client")
         hosted = host.hosted(request.path_params["federation"])
         try:
-            frame = await body_of(request, hosted.federation.most_bytes, "application/octet-stream")
+            with hosted.requests.one(identity.name):
+                frame = await body_of(request, hosted.federation.most_bytes, "application/octet-stream")
         except Refusal as refusal:
             hosted.refuse(identity.name, refusal)
             raise
@@ -100,7 +101,8 @@ def make_app(host: Host) -> Starlette:
     async def sums(request: Request) -> Response:
         identity = identify(request, "client")
         hosted = host.hosted(request.path_params["federation"])
-        sent = await body_of(request, hosted.sums.most_bytes, "application/octet-stream")
+        with hosted.requests.one(identity.name):
+            sent = await body_of(request, hosted.sums.most_bytes, "application/octet-stream")
         steps = await hosted.take_step(identity, sent, request.headers.get(SESSION_HEADER, ""))
         body = b"".join(_LENGTH.pack(len(step)) + step for step in steps)
         return Response(body, media_type="application/octet-stream")
@@ -131,6 +133,8 @@ def make_app(host: Host) -> Starlette:
         if by.role == "client" and by.name != client:
             raise Refusal("role", f"{by.name!r} can erase itself, but not {client!r}.")
         hosted = host.hosted(request.path_params["federation"])
+        if by.role == "client":
+            hosted.requests.erase(by.name)
         answers, receipt = await hosted.do(hosted.federation.erase, client, now(), by.name)
         hosted.disconnect(client, "the client was erased")
         hosted.push(answers)
@@ -249,6 +253,8 @@ async def body_of(request: Request, most: int, kind: str) -> bytes:
                 parts.append(part)
     except TimeoutError:
         raise Refusal("malformed", f"The body did not come within {BODY_SECONDS:g} s.") from None
+    except ClientDisconnect:  # nobody hears this, and nobody's log has a traceback
+        raise Refusal("malformed", "The connection ended before the body did.") from None
     return b"".join(parts)
 
 

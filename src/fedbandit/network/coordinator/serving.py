@@ -25,6 +25,7 @@ def uvicorn_config(app: Starlette, most_bytes: int, tls: Mapping[str, Any], uds:
         uds=uds,
         log_config=None,
         access_log=False,
+        http="h11",  # bounds headers, which httptools, the default where it is installed, does not
         ws="websockets-sansio",
         ws_max_size=max(most_bytes, 4096),
         ws_per_message_deflate=False,

@@ -11,10 +11,11 @@ from fedbandit.network.stores.store import Journal, MemoryStore, NotOwner, Owner
 __all__ = ["Journal", "MemoryStore", "NotOwner", "Owner", "Store", "StoreError", "copy_to", "open_store", "put"]
 
 
-def open_store(where: str | os.PathLike[str] | None, lease: float | None = None) -> Store:
+def open_store(where: str | os.PathLike[str] | None, lease: float | None = None, *, many: bool = False) -> Store:
     """The store at a path or at a `postgresql://` URL; None keeps everything in memory.
 
     `lease` is for how many seconds an owner in PostgreSQL may give no sign of life before another can follow it.
+    `many` is for a file of many members' uploads (a coordinator's): large entries, many at a time.
 
     >>> type(open_store(None)).__name__
     'MemoryStore'
@@ -25,9 +26,9 @@ def open_store(where: str | os.PathLike[str] | None, lease: float | None = None)
         from fedbandit.network.stores.postgres import LEASE, PostgresStore
 
         return PostgresStore(os.fspath(where), lease=LEASE if lease is None else lease)
-    from fedbandit.network.stores.sqlite import SQLiteStore
+    from fedbandit.network.stores.sqlite import COORDINATORS_PAGES, SQLiteStore
 
-    return SQLiteStore(where)
+    return SQLiteStore(where, COORDINATORS_PAGES) if many else SQLiteStore(where)
 
 
 def put(store: Store, journal: Journal) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 
 from fedbandit import environments
 from fedbandit.presets import feducb, linucb
-from fedbandit.privacy.private_statistics import Own, Trust
+from fedbandit.privacy.trust import Own, Trust
 from fedbandit.studies import Below, Experiment, Point, Scale, Sweep, Trend
 
 below = partial(Below, measure="per_client_regret", ours=True)
@@ -54,9 +54,7 @@ EXPERIMENT = Experiment(
     ),
     scales={
         "quick": Scale(_points({10: 1000, 50: 300}, (1.0, 8.0)), seeds=1),
-        "paper": Scale(
-            _points({10: 4000, 50: 2000, 200: 1000, 1000: 500}, (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)), seeds=5
-        ),
+        "paper": Scale(_points({10: 4000, 50: 2000, 200: 1000, 1000: 500}, (0.25, 1.0, 4.0)), seeds=3),
     },
     panels=_panels((10, 50, 200, 1000)),
     measures=("per_client_regret", "messages"),

@@ -1,0 +1,250 @@
+"""Models that forget, on a network: dated uploads, whatever the network does, and the simulator's arms and messages."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedbandit as fb
+from fedbandit.engine.learner import draw_reward
+from fedbandit.environments.block import world_of
+from fedbandit.errors import FedbanditError
+from fedbandit.messages import Download, decode, encode
+from fedbandit.model import RidgeModel
+from fedbandit.network.client.durable import DurableClient
+from fedbandit.network.coordinator.config import FederationConfig, ServerConfig, on_a_network, seconds_of
+from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.coordinator.host import Host
+from fedbandit.network.invitation import Agreement
+from fedbandit.network.refusal import Refusal
+from fedbandit.network.resolved import accept, client_terms, invitation
+from fedbandit.network.stores import MemoryStore
+from fedbandit.testing.faulty import NONE, Faults, FaultyNetwork
+from tests.network.servers import served
+
+WORLD = fb.World(n_clients=4, dim=2, horizon=10_000)
+SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "fading": ("async-linucb", {"gamma_upload": 1.2, "gamma_download": 1.3, "discount": 0.99}),
+    "fading, all at once": ("sync-linucb", {"threshold": 0.5, "discount": 0.99}),
+    "sliding": ("async-linucb", {"gamma_upload": 1.2, "gamma_download": 1.3, "window": 60}),
+    "adaptive": ("async-linucb", {"gamma_upload": 1.2, "gamma_download": 1.3, "window": "adaptive"}),
+}
+
+
+def agreement_of(name: str, world: fb.World = WORLD, seed: int = 0, period: float = 1.0) -> Agreement:
+    system, keywords = SYSTEMS[name]
+    return on_a_network(Agreement(system, keywords, world, seed, 3.0, period=period))
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("restores", [False, True])
+def test_invariants_hold_under_faults(name: str, restores: bool) -> None:
+    faults = Faults(backup=0.02, restore=0.01) if restores else None
+    network = FaultyNetwork(agreement_of(name, period=20.0), 7, faults)
+    for step in range(1200):
+        network.step()
+        if step % 100 == 0:
+            network.check()
+    assert network.crashes > 0
+    assert (network.restored > 0) == restores
+    network.drain()
+    network.check()
+    network.check_all()
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_without_faults_it_is_the_simulation(name: str) -> None:
+    env = fb.environments.homogeneous(n_clients=3, dim=3, n_arms=5, rewards="gaussian", drift=(100,))
+    agreement = agreement_of(name, world_of(env, 200), seed=3)
+    result = fb.simulate(agreement.build(), env, 200, seed=3, engine="plain")
+    network, block = FaultyNetwork(agreement, 0, NONE), env.open(3).block(0, 200)
+    names, joined, arms = list(network.nodes), set[int](), []
+    for s, i in enumerate(block.clients.tolist()):
+        network.time, node = s, network.nodes[names[i]]
+        if s % 40 == 39:  # a restart changes nothing
+            node.live = None
+            network.restart(node)
+            network.restart_coordinator()
+        if i not in joined or s % 40 == 39:
+            joined.add(i)
+            network.say(node)
+            while network.deliver():
+                pass
+        assert node.live is not None
+        choice = node.live.select(block.X[block.arms[s, : block.counts[s]]])
+        network.oracle.note_observation(node)
+        node.live.observe(choice.number, draw_reward(block, s, choice.arm))
+        network.oracle.note_uploads(node)
+        arms.append(choice.arm)
+        network.speak(node)
+        while network.deliver():
+            pass
+    assert arms == result.arms.tolist()
+    assert network.coordinator is not None
+    records = network.coordinator.register.by_number
+    if name != "fading, all at once":  # whoever has not joined is not called on a network
+        assert sum(record.uploads for record in records) == result.communication.uploads
+        assert sum(record.downloads for record in records) == result.communication.downloads
+
+
+@pytest.mark.parametrize("name", ["fading", "adaptive"])
+def test_clients_over_http_are_the_simulation(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = fb.environments.homogeneous(n_clients=3, dim=3, n_arms=5, rewards="gaussian", drift=(40,))
+    agreement = agreement_of(name, world_of(env, 80), seed=3)
+    result = fb.simulate(agreement.build(), env, 80, seed=3, engine="plain")
+    block, now, arms = env.open(3).block(0, 80), [0.0], []
+    host = Host(ServerConfig({"shops": FederationConfig(agreement)}, rate=1e6), MemoryStore())
+    federation = host.federations["shops"].federation
+    clients: dict[int, fb.Client] = {}
+    monkeypatch.setattr("fedbandit.network.client.client.time", SimpleNamespace(time=lambda: now[0]))
+
+    def settled() -> bool:
+        machine = federation.machine
+        sent = all(
+            not c.status()["outbox"] and c.status()["version"] == machine.sent[c.status()["member"]]
+            for c in clients.values()
+        )
+        return sent and all(bool(machine.joined[c.status()["member"]]) for c in clients.values())
+
+    with served(host) as url:
+        for s, i in enumerate(block.clients.tolist()):
+            now[0] = float(s)
+            if i not in clients:
+                clients[i] = fb.Client(url, federation="shops", name=f"shop-{i}")
+            while not settled():
+                time.sleep(0.002)
+            arm = clients[i].select(block.X[block.arms[s, : block.counts[s]]])
+            clients[i].observe(draw_reward(block, s, int(arm)), arm)
+            arms.append(int(arm))
+            while not settled():
+                time.sleep(0.002)
+        for client in clients.values():
+            client.close()
+    assert arms == result.arms.tolist()
+    records = federation.register.present
+    assert sum(record.uploads for record in records) == result.communication.uploads
+    assert sum(record.downloads for record in records) == result.communication.downloads
+
+
+class Life:
+    """Two clients with clocks of their own, and a coordinator."""
+
+    def __init__(self, agreement: Agreement) -> None:
+        self.federation = Federation("f", agreement, MemoryStore())
+        self.clocks = [0.0, 0.0]
+        self.clients = []
+        for i in range(2):
+            self.federation.invite(f"client-{i}", 0.0)
+            numbers = iter(range(50 * i + 1, 9999))
+            self.clients.append(
+                DurableClient(MemoryStore(), agreement, i, numbers.__next__, clock=partial(self.now, i))
+            )
+
+    def now(self, i: int) -> float:
+        return self.clocks[i]
+
+    def weight(self, i: int) -> float:
+        """What the observations of a client's model amount to: each has a context of norm one."""
+        model = self.clients[i].machine.model
+        assert isinstance(model, RidgeModel)
+        return float(np.trace(model.V))
+
+    def visit(self, i: int) -> None:
+        choice = self.clients[i].select([[1.0, 0.0], [0.0, 1.0]])
+        self.clients[i].observe(choice.number, 0.5)
+
+    def talk(self, i: int, at: float) -> list[Refusal]:
+        refused = []
+        frames = [greeting] if (greeting := self.clients[i].greeting()) else []
+        while frames:
+            (outcome,) = self.federation.receive([(f"client-{i}", frames[0])], at)
+            if isinstance(outcome, Refusal):
+                refused.append(outcome)
+                break
+            for message in outcome:
+                self.clients[message.member].receive(decode(encode(message)))
+            frames = [frame.data for frame in self.clients[i].outgoing()]
+        return refused
+
+
+def test_a_client_that_was_offline_discounts_its_own_and_is_discounted() -> None:
+    life = Life(on_a_network(Agreement("async-linucb", {"gamma_upload": 1.0, "gamma_download": 1.0, "discount": 0.5},
+                                       fb.World(n_clients=2, dim=2, horizon=100), period=86_400.0)))  # fmt: skip
+    day = 86_400.0
+    life.visit(0)  # on day 0, offline
+    assert life.weight(0) == 1.0
+    life.clocks = [0.0, 2 * day]
+    life.talk(1, 2 * day)
+    life.visit(1)
+    assert not life.talk(1, 2 * day)
+    life.clocks[0] = 2 * day
+    assert not life.talk(0, 2 * day)  # the upload is one of day 0
+    total = life.federation.machine.gathered()
+    assert (np.trace(total.V), total.n, life.federation.machine.members.round) == (1.25, 2, 2)
+    life.clocks[0] = 3 * day
+    life.clients[0].select([[1.0, 0.0]])
+    life.clocks[0] = 1 * day  # a clock that was set back stands still
+    life.clients[0].select([[1.0, 0.0]])
+    assert life.weight(0) == pytest.approx(0.625)
+
+
+def test_a_clock_that_is_ahead_waits_and_harms_nobody() -> None:
+    life = Life(agreement_of("fading", fb.World(n_clients=2, dim=2, horizon=100), period=3600.0))
+    life.clocks[0] = 50 * 3600.0
+    life.visit(0)
+    (refusal,) = life.talk(0, 3600.0)
+    assert "statistics of round 50, but it is round 1 here; its clock is ahead" in str(refusal)
+    assert life.federation.machine.members.round == 0
+    assert not life.talk(0, 49 * 3600.0)
+    assert life.federation.machine.gathered().n == 1
+
+
+def test_what_an_invitation_says_and_who_cannot_take_part() -> None:
+    for name, kind in (("fading", "fading"), ("sliding", "sliding"), ("adaptive", "adaptive")):
+        agreement = agreement_of(name, period=60.0)
+        terms = client_terms(agreement, 0)
+        assert "forgetting" in terms["capabilities"]
+        assert terms["forgetting"]["kind"] == kind
+        assert terms["forgetting"]["period"] == 60.0
+        said = invitation(agreement, "f", 0, "a")
+        assert accept(said)[0] == agreement
+        assert Agreement.of_json(agreement.as_json()) == agreement
+    old = {**said, "client": {**said["client"], "capabilities": [*said["client"]["capabilities"], "dreaming"]}}
+    with pytest.raises(FedbanditError, match="clients that can do dreaming"):
+        accept(old)
+    plain = Agreement("async-linucb", {}, WORLD)
+    assert "period" not in plain.as_json()
+    assert "forgetting" not in client_terms(plain, 0)
+
+
+def test_periods_are_asked_for_and_read() -> None:
+    assert (seconds_of("1d"), seconds_of("30m"), seconds_of(5)) == (86_400.0, 1800.0, 5.0)
+    for keywords, period, sentence in (
+        ({"discount": 0.9}, None, "say how long a round is, such as period = '1d'"),
+        ({}, 60.0, "period is given, but async-linucb forgets nothing"),
+        ({"discount": "changes:3"}, 60.0, "needs the number of rounds"),
+    ):
+        with pytest.raises(FedbanditError, match=sentence):
+            on_a_network(Agreement("async-linucb", keywords, WORLD, period=period))
+    for wrong in ("1x", "d", "", 0.1, None, "-1d"):
+        with pytest.raises(FedbanditError, match="period is"):
+            seconds_of(wrong)
+    with pytest.raises(FedbanditError, match="say how long a round is"):
+        fb.Client(None, agreement=Agreement("linucb", {"discount": 0.9}, fb.World(n_clients=1, dim=2, horizon=9)))
+    with pytest.raises(FedbanditError, match="cannot change while it runs"):
+        agreement_of("fading").require_sound_change(agreement_of("fading", period=2.0), ())
+
+
+def test_undated_statistics_are_refused() -> None:
+    life = Life(agreement_of("fading", fb.World(n_clients=2, dim=2, horizon=100)))
+    life.visit(0)
+    upload = next(iter(life.clients[0].machine.outbox.values()))
+    assert upload.round == 0
+    (fault,) = life.federation.limits.faults([fb.messages.Upload(0, 1, upload.sums, 0.0)])
+    assert "not dated" in str(fault)
+    assert isinstance(decode(encode(Download(0, 1, 0, upload.sums, round=4))), Download)
