@@ -1,17 +1,29 @@
-"""What `fedbandit client` insists on."""
+"""What clients, gateways and local servers insist on by flags."""
 
 from __future__ import annotations
 
 import argparse
+from types import ModuleType
 
-from fedbandit.cli.client import _require, add_flags
+import pytest
+
+from fedbandit.cli import client, gateway, local_server
+from fedbandit.cli.arguments import required
 from fedbandit.privacy.guarantee import Require
 
 
-def test_flags_say_what_clients_require() -> None:
+@pytest.mark.parametrize(
+    ("command", "usual"),
+    [
+        (client, ["http://127.0.0.1:1", "--federation", "shops"]),
+        (gateway, ["--coordinator", "http://127.0.0.1:1", "--federation", "shops"]),
+        (local_server, ["http://127.0.0.1:1", "--federation", "shops"]),
+    ],
+)
+def test_flags_say_what_members_require(command: ModuleType, usual: list[str]) -> None:
     parser = argparse.ArgumentParser()
-    add_flags(parser)
-    usual = ["http://127.0.0.1:1", "--federation", "shops"]
-    assert _require(parser.parse_args(usual)) is None, "clients insist by themselves where privacy is claimed"
-    given = parser.parse_args([*usual, "--require-epsilon", "1", "--require-trust", "sums"])
-    assert _require(given) == Require(epsilon=1.0, trust="sums")
+    command.add_flags(parser)
+    assert required(parser.parse_args(usual)) is None, "members insist by themselves where privacy is claimed"
+    flags = ["--require-epsilon", "1", "--require-trust", "sums", "--require-definition", "joint"]
+    given = parser.parse_args([*usual, *flags, "--require-unit", "one interaction"])
+    assert required(given) == Require(epsilon=1.0, trust="sums", definition="joint", unit="one interaction")

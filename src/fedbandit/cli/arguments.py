@@ -9,9 +9,12 @@ import argparse
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from fedbandit.errors import FedbanditError, unknown
+
+if TYPE_CHECKING:
+    from fedbandit.privacy.guarantee import Require
 
 DEFAULTS = """
 Unless said otherwise an environment has 100 clients, 25 dimensions and 25 arms, and runs for 30,000
@@ -151,6 +154,39 @@ def unexpected(word: str, command: argparse.ArgumentParser) -> FedbanditError:
         return FedbanditError(f"{word!r} is one argument too many; name all systems together, before the flags.")
     known = [flag for action in command._actions for flag in action.option_strings]
     return unknown("flag", word.partition("=")[0], known)
+
+
+_REQUIRED = ("epsilon", "delta", "trust", "unit", "definition")
+
+
+def add_require_flags(command: argparse.ArgumentParser) -> None:
+    """What a member insists on where privacy is claimed."""
+    command.add_argument(
+        "--require-epsilon", type=float, metavar="ε", help="refuse a federation that claims a larger ε"
+    )
+    command.add_argument("--require-delta", type=float, metavar="δ", help="refuse a federation that claims a larger δ")
+    command.add_argument(
+        "--require-trust",
+        choices=("nobody", "sums", "coordinator"),
+        help="refuse a federation that trusts anybody else",
+    )
+    command.add_argument(
+        "--require-unit", choices=("one interaction", "a client"), help="refuse a federation that protects another unit"
+    )
+    command.add_argument(
+        "--require-definition",
+        choices=("joint", "local", "given later records"),
+        help="refuse a federation that claims another definition",
+    )
+
+
+def required(options: argparse.Namespace) -> Require | None:
+    """What a member insists on; None for what it does by itself, where privacy is claimed."""
+    from fedbandit.privacy.guarantee import Require
+
+    given = {name: getattr(options, f"require_{name}") for name in _REQUIRED}
+    given = {name: value for name, value in given.items() if value is not None}
+    return Require(**given) if given else None
 
 
 def token_in(path: Path | None) -> str | None:

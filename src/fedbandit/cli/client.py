@@ -7,12 +7,9 @@ import contextlib
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from fedbandit.cli.arguments import add_require_flags, required, token_in
 from fedbandit.errors import FedbanditError, whole_number
-
-if TYPE_CHECKING:
-    from fedbandit.privacy.guarantee import Require
 
 SUMMARY = "Drive simulated users against a coordinator."
 
@@ -33,30 +30,12 @@ def add_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--spread", type=float, default=0.2, metavar="S", help="how much tastes differ (default: 0.2)")
     command.add_argument("--seed", type=int, default=0, metavar="S", help="default: 0")
     command.add_argument("--first", type=int, default=0, metavar="I", help="number of the first user (default: 0)")
-    command.add_argument(
-        "--require-epsilon", type=float, metavar="ε", help="refuse a federation that claims a larger ε"
-    )
-    command.add_argument("--require-delta", type=float, metavar="δ", help="refuse a federation that claims a larger δ")
-    command.add_argument(
-        "--require-trust",
-        choices=("nobody", "sums", "coordinator"),
-        help="refuse a federation that trusts anybody else",
-    )
+    add_require_flags(command)
     command.add_argument("--report", action="store_true", help="tell the live page about reward and regret")
-
-
-def _require(options: argparse.Namespace) -> Require | None:
-    """What clients insist on; None for what they do by themselves, where privacy is claimed."""
-    from fedbandit.privacy.guarantee import Require
-
-    given = {name: getattr(options, f"require_{name}") for name in ("epsilon", "delta", "trust")}
-    given = {name: value for name, value in given.items() if value is not None}
-    return Require(**given) if given else None
 
 
 def run(options: argparse.Namespace) -> int:
     """Serve users, each so many times; print the result."""
-    from fedbandit.cli.arguments import token_in
     from fedbandit.cli.population import User
     from fedbandit.network.client.client import Client
 
@@ -82,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
                     ca=options.ca,
                     certificate=options.certificate,
                     report=options.report,
-                    require=_require(options),
+                    require=required(options),
                 )
             )
             for i in numbers

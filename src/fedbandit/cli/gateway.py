@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedbandit.cli.arguments import token_in
+from fedbandit.cli.arguments import add_require_flags, required, token_in
 from fedbandit.errors import FedbanditError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def add_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--token-file", type=Path, metavar="FILE", help="the token for the coordinator")
     command.add_argument("--name", metavar="NAME", help="of the gateway among the clients, where there are no tokens")
     command.add_argument("--ca", metavar="FILE.pem", help="the authority that signed the coordinator's certificate")
+    command.add_argument("--certificate", metavar="FILE", help="of the gateway's key, for secure sums")
     command.add_argument("--state", type=Path, metavar="FILE.db", help="where everything is kept (default: in memory)")
     command.add_argument("--features", type=Path, metavar="FILE", help=".json or .toml: what columns there are")
     command.add_argument("--dim", type=int, metavar="D", help="alone, without --features: numbers of an action")
@@ -44,6 +45,7 @@ def add_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--host", default="127.0.0.1", metavar="H", help="default: 127.0.0.1")
     command.add_argument("--port", type=int, default=8770, metavar="P", help="default: 8770; 0: any that is free")
     command.add_argument("--access-token-file", type=Path, metavar="FILE", help="what applications have to show")
+    add_require_flags(command)
     command.add_argument("--workers", type=int, default=8, metavar="N", help="threads (default: 8)")
 
 
@@ -104,7 +106,8 @@ def open_gateway(options: argparse.Namespace) -> Gateway:
         raise FedbanditError("A coordinator may have several federations: name one by --federation.")
     else:
         keywords |= {"federation": options.federation, "name": options.name, "ca": options.ca}
-        keywords["token"] = token_in(options.token_file)
+        keywords |= {"token": token_in(options.token_file), "certificate": options.certificate}
+        keywords["require"] = required(options)
     events = Events(options.state)  # first: it says if another gateway has the state
     try:
         client = Client(options.coordinator, **keywords)

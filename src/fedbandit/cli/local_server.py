@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedbandit.cli.arguments import add_require_flags, required, token_in
 from fedbandit.errors import whole_number
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def add_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--spread", type=float, default=0.2, metavar="S", help="how much tastes differ (default: 0.2)")
     command.add_argument("--groups", type=int, default=1, metavar="G", help="of users with a taste each (default: 1)")
     command.add_argument("--seed", type=int, default=0, metavar="S", help="default: 0")
+    add_require_flags(command)
 
 
 class _Served:
@@ -53,7 +55,6 @@ class _Served:
 
 def run(options: argparse.Namespace) -> int:
     """Serve users, each so many times; print the result."""
-    from fedbandit.cli.arguments import token_in
     from fedbandit.cli.population import User
     from fedbandit.network.client.local_server import LocalServer
 
@@ -68,6 +69,7 @@ def run(options: argparse.Namespace) -> int:
         name=options.name,
         state=options.state,
         ca=options.ca,
+        require=required(options),
     ) as server:
         world, bound = server.agreement.world, server.agreement.reward_bound
         users = [User(i, world, options.arms, options.spread, options.seed + i % groups, bound) for i in server.users]

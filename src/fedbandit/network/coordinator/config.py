@@ -59,6 +59,9 @@ _SERVER: dict[str, type | tuple[type, ...]] = {
     "hosts": list,
     "origins": list,
 }
+_SAID: dict[type | tuple[type, ...], str] = {
+    str: "a text", int: "a whole number", (int, float): "a number", list: "a list of texts",
+}  # fmt: skip
 _NEEDED = ("system", "clients", "dim", "horizon")
 _OPTIONAL = ("actions", "noise", "bound", "reward_bound", "seed", "round_seconds", "patience", "keywords", "schema",
              "servers", "retract", "weight", "client_rate", "robust", "erasure", "certified", "period")  # fmt: skip
@@ -167,7 +170,10 @@ def load_config(path: Path) -> ServerConfig:
     for key, kinds in _SERVER.items():
         value = settings.get(key)
         if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
-            raise FedbanditError(f"{key} of [server] is {value!r}, which is of the wrong type.")
+            raise FedbanditError(f"{key} of [server] is {value!r}, but must be {_SAID[kinds]}.")
+        if isinstance(value, list):
+            for one in value:
+                require(isinstance(one, str), f"one of {key} of [server]", one, "a text")
     if "keys" in settings:
         settings["keys"] = path.parent / settings["keys"]
     settings |= {key: tuple(settings[key]) for key in ("hosts", "origins") if key in settings}
