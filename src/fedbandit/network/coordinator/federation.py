@@ -380,18 +380,17 @@ class Federation(ComparedFederation):
     def _observations(self) -> int:
         """Of everybody, whether they are set aside or not; counted once for many uploads."""
         if self._counted is None:
-            contributions = self.machine.contributions
-            aside = 0 if contributions is None else int(contributions.own.n[contributions.aside].sum())
+            aside = 0 if (kept := self.machine.contributions) is None else int(kept.own.n[kept.aside].sum())
             self._counted = int(self.machine.members.n.sum()) + aside
         return self._counted
 
     def _catch_up_with_store(self) -> None:
         """After a write has failed: back to what the store has."""
-        if self.journal.behind:
-            try:
+        try:
+            if self.journal.behind:
                 self.recover()
-            except StoreError as error:
-                raise self._unavailable(error) from None
+        except StoreError as error:
+            raise self._unavailable(error) from None
 
     def _unavailable(self, error: StoreError) -> Refusal:
         """What clients are told: not why, which is an operator's to know; but where to go if another is the owner."""
