@@ -24,6 +24,8 @@ pictures: $(VENV)/dev.stamp
 audit: $(VENV)/run.stamp
 	$(BIN)/fedbandit audit
 	$(BIN)/fedbandit audit dp-linucb --delta 1e-5
+	$(BIN)/fedbandit audit feducb --trust sums --own released
+	$(BIN)/fedbandit audit feducb --trust coordinator --own released
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

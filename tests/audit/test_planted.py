@@ -21,7 +21,7 @@ from fedbandit.audit.neighbours import Limits
 from fedbandit.audit.total_attack import total_checks
 from fedbandit.machines.client import ClientMachine
 from fedbandit.machines.peer import PeerMachine
-from fedbandit.messages import Message, Request, Tell, Upload
+from fedbandit.messages import Contribution, Message, Request, Tell, Upload
 from fedbandit.model import RidgeModel
 from fedbandit.network.client import options as network_noise
 from fedbandit.privacy import NoisyRewards, PrivateStatistics
@@ -278,6 +278,14 @@ class Counting(ClientMachine):
         return replace(upload, sums=upload.sums._replace(n=upload.sums.n + self.positive))
 
 
+class CountingInSums(Counting):
+    """Contributions to secure sums say how many rewards were positive."""
+
+    def contribute(self, epoch: int, included: int) -> list[Message]:
+        said = super().contribute(epoch, included)
+        return [replace(m, n=m.n + self.positive) if isinstance(m, Contribution) else m for m in said]
+
+
 class Shy(ClientMachine):
     """Nothing is said while all pending rewards are 0."""
 
@@ -531,6 +539,7 @@ FAULTS = {
     "a raw determinant after the first download": Fault(TIMES, client=LaterTalkative),
     "a raw determinant in requests": Fault(TIMES, client=Leaky),
     "a count of rewards in uploads": Fault(TIMES, client=Counting),
+    "a count of rewards in contributions to sums": Fault(TIMES, fb.feducb(trust="sums"), client=CountingInSums),
     "silence while rewards are 0": Fault(TIMES, fb.count_linucb(privacy=PrivateStatistics()), client=Shy),
     "a padded count that tells how much was observed": Fault(TIMES, PADDED, client=Frank),
     "an empty upload where nothing was observed, and counts are padded": Fault(TIMES, PADDED, client=Idle),
@@ -542,6 +551,12 @@ FAULTS = {
     "an upload forgotten in a crash": Fault("client, restarts", client=Hasty),
     "a release that the ledger forgets": Fault("client, ledger", client=Unbooked),
     "choices by exact data": Fault("client, choices", fb.dp_linucb(delta=1e-5), client=Peeking),
+    "choices by exact data, where sums are released": Fault(
+        "client, choices", fb.feducb(trust="sums", own="released"), client=Peeking
+    ),
+    "choices by exact data, where a trusted coordinator publishes": Fault(
+        "client, choices", fb.feducb(trust="coordinator", own="released"), client=Peeking
+    ),
     "a peer that answers by its raw determinant": Fault("peers, times and counts", PEERS, peer=Answering),
     "a raw determinant in a peer's answers": Fault("peers, times and counts", PEERS, peer=Confiding),
     "a peer that tells large rewards at once": Fault("peers, times and counts", PEERS, peer=Urging),
@@ -622,6 +637,13 @@ def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_without_a_fault_all_of_these_pass() -> None:
     """So none of the faults above is found by accident."""
-    for system in (statistics(lambda right: right), sums(RewardSums()), PEERS, TRUSTED, PADDED):
+    for system in (
+        statistics(lambda right: right),
+        sums(RewardSums()),
+        PEERS,
+        TRUSTED,
+        PADDED,
+        fb.feducb(trust="sums"),
+    ):
         found = audit_system(system, trials=1_000, rounds=100)
         assert found.passed, str(found)

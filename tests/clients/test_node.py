@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import http.server
 import json
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -23,7 +21,18 @@ from fedbandit.network.coordinator.host import Host
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import MemoryStore
 from tests.clients.test_mixed import node
-from tests.clients.test_typescript import CHROMIUM, FOLDER, browsing, built, ended, page_server, pytestmark, visiting
+from tests.clients.test_typescript import (
+    CHROMIUM,
+    FOLDER,
+    Quiet,
+    answering,
+    browsing,
+    built,
+    ended,
+    page_server,
+    pytestmark,
+    visiting,
+)
 from tests.network.servers import AGREEMENT, make_host, served
 
 __all__ = ["built", "pytestmark"]
@@ -34,34 +43,19 @@ def elsewhere(owner: str) -> Iterator[tuple[str, list[str]]]:
     """A coordinator that owns nothing and names the owner, and the paths that it was asked for."""
     asked: list[str] = []
 
-    class Handler(http.server.BaseHTTPRequestHandler):
+    allowed = {f"Access_Control_Allow_{name}": "*" for name in ("Origin", "Headers")}
+
+    class Handler(Quiet):
         def do_GET(self) -> None:
             asked.append(self.path)
-            body = json.dumps({"error": "Another owns it.", "kind": "elsewhere", "owner": owner}).encode()
-            self._answer(421, body)
+            body = {"error": "Another owns it.", "kind": "elsewhere", "owner": owner}
+            self.answer(json.dumps(body).encode(), 421, **allowed)
 
         def do_OPTIONS(self) -> None:
-            self._answer(204, b"")
+            self.answer(b"", 204, **allowed)
 
-        def _answer(self, status: int, body: bytes) -> None:
-            self.send_response(status)
-            for name in ("Origin", "Headers", "Private-Network"):
-                self.send_header(f"Access-Control-Allow-{name}", "true" if name == "Private-Network" else "*")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: Any) -> None:
-            """Nothing."""
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", asked
-        finally:
-            server.shutdown()
-            thread.join()
+    with answering(Handler) as address:
+        yield address, asked
 
 
 def test_the_bundle_is_small(built: Path) -> None:

@@ -144,6 +144,33 @@ def test_the_corpus_passes_in_a_browser(built: Path, tmp_path: Path) -> None:
     assert sum(line.endswith(": passed") for line in told) > 15
 
 
+class Quiet(http.server.BaseHTTPRequestHandler):
+    """Answers requests, and logs nothing."""
+
+    def answer(self, body: bytes, status: int = 200, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+@contextlib.contextmanager
+def answering(handler: type[Quiet]) -> Iterator[str]:
+    """A server on loopback: its address."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 @contextlib.contextmanager
 def page_server(
     text: str, files: Mapping[str, str] | None = None, commands: queue.Queue[Any] | None = None
@@ -151,36 +178,21 @@ def page_server(
     """A page on loopback with its scripts, and what it posts back; `/next` is the next command for it."""
     told: queue.Queue[Any] = queue.Queue()
 
-    class Handler(http.server.BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_GET(self) -> None:
             if commands is not None and self.path == "/next":
-                self._answer(json.dumps(commands.get()).encode(), "application/json")
+                self.answer(json.dumps(commands.get()).encode(), Content_Type="application/json")
                 return
             script = (files or {}).get(self.path)
-            self._answer((script or text).encode(), "text/html" if script is None else "text/javascript")
+            kind = "text/html" if script is None else "text/javascript"
+            self.answer((script or text).encode(), Content_Type=f"{kind}; charset=utf-8")
 
         def do_POST(self) -> None:
             told.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self._answer(b"")
+            self.answer(b"")
 
-        def _answer(self, body: bytes, kind: str = "text/html") -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", f"{kind}; charset=utf-8")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: Any) -> None:
-            """Nothing."""
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", told
-        finally:
-            server.shutdown()
-            thread.join()
+    with answering(Handler) as address:
+        yield address, told
 
 
 @contextlib.contextmanager

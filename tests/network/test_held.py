@@ -91,6 +91,7 @@ def _model(client: fb.Client) -> tuple[int, int]:
 @pytest.mark.parametrize(
     ("text", "more", "sentence"),
     [
+        ("class NearEstimates: ...", "", "which is not a Structure; see CONTRIBUTING"),
         (CLUSTERS.replace("by_member: ClassVar[bool] = True", ""), "", "looks for no groups while running"),
         (
             CLUSTERS.replace(

@@ -63,6 +63,8 @@ class Life:
         self.choices = self.openings = 0
         self.reaches = True  # whether what is sent arrives
         self.inbox: list[Message] = []
+        self.history: list[tuple[int, Any, int, float]] = []
+        """What both clients did in `act`: who, arms, the chosen one, reward."""
 
     # Events
 
@@ -109,7 +111,9 @@ class Life:
         """Choose, learn, and exchange what is due; the other client acts, too."""
         for _ in range(times):
             label, X, arm = self.select()
-            self.observe(label, self._reward(X[arm]))
+            reward = self._reward(X[arm])
+            self.observe(label, reward)
+            self.history.append((0, X, arm, round(reward, 3)))
             self.pump()
             self._other_acts()
             self.pump()
@@ -156,7 +160,9 @@ class Life:
     def _other_acts(self) -> None:
         X = self._arms()
         choice = self.other.select(X)
-        self.other.observe(choice.number, round(self._reward(X[choice.arm]), 3))
+        reward = round(self._reward(X[choice.arm]), 3)
+        self.other.observe(choice.number, reward)
+        self.history.append((1, X, choice.arm, reward))
         self._talk()
 
     def _talk(self) -> None:
@@ -187,18 +193,24 @@ def agreed(system: str, dim: int = 3, *, actions: int = 0, **keywords: Any) -> A
     return Agreement(system, keywords, world, seed=7, reward_bound=1.0)
 
 
+POLICIES = ("ucb", "greedy", "lints", "linphe", "igw", "uniform")
+
+
+def asynchronous_life(policy: str) -> Life:
+    """A life in Async-LinUCB."""
+    what = f"An asynchronous federation whose clients choose by {policy}."
+    life = Life(f"async-{policy}", what, agreed("async-linucb", gamma_upload=1.5, gamma_download=1.5, policy=policy))
+    life.open()
+    life.connect()
+    life.act(14)
+    life.check()
+    return life
+
+
 def asynchronous() -> None:
     """Async-LinUCB with each policy."""
-    for policy in ("ucb", "greedy", "lints", "linphe", "igw", "uniform"):
-        what = f"An asynchronous federation whose clients choose by {policy}."
-        life = Life(
-            f"async-{policy}", what, agreed("async-linucb", gamma_upload=1.5, gamma_download=1.5, policy=policy)
-        )
-        life.open()
-        life.connect()
-        life.act(14)
-        life.check()
-        life.write()
+    for policy in POLICIES:
+        asynchronous_life(policy).write()
 
 
 def counting() -> None:

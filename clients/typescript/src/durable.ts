@@ -10,7 +10,7 @@ import { type Message, decode, encode, fromHex, seal, toHex } from "./messages.j
 import type { Store } from "./store.js";
 import { type Terms, readInvitation } from "./terms.js";
 
-const FORMAT = 1;
+export const FORMAT = 1;
 const COMPACT_AFTER = 2 ** 18; // characters of lines after which a snapshot is written
 
 export interface Entropy {

@@ -37,6 +37,22 @@ test("a changed byte in what is expected is noticed", async () => {
   }
 });
 
+test("a changed digit of any message, or of the chain, is noticed", async () => {
+  for (const [name, rows, cells] of [["messages.json", "messages", ["hex"]], ["blocks.json", "messages", ["hex"]], ["chain.json", "uploads", ["upload", "chain"]]] as const) {
+    const vector = read(name);
+    for (const row of vector[rows]) {
+      for (const cell of cells) {
+        const right: string = row[cell];
+        for (let k = 0; k < right.length; k++) {
+          row[cell] = right.slice(0, k) + (parseInt(right[k], 16) ^ 1).toString(16) + right.slice(k + 1);
+          await assert.rejects(run(vector), `${name}: digit ${k}`);
+        }
+        row[cell] = right;
+      }
+    }
+  }
+});
+
 test("what an invitation asks for and this client cannot do is named", () => {
   const changes: [(said: any) => void, RegExp][] = [
     [(said) => (said.versions = [2, 3]), /speaks versions \[2,3\] of the protocol; this client, 1/],

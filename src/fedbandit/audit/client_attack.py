@@ -109,7 +109,7 @@ def timing_check(
     records: int,
     rounds: int,
     calls: Collection[int] = (),
-    hears: bool = True,
+    hears: bool | None = True,
     padded: bool = False,
 ) -> Check:
     """Whether anything that is not noised depends on a record: times, kinds and numbers of messages, other fields.

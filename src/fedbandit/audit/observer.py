@@ -12,7 +12,7 @@ import numpy as np
 from fedbandit.audit.neighbours import History
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.client import ClientMachine
-from fedbandit.messages import Collect, Download, Message, Request, Upload, encode
+from fedbandit.messages import Collect, Contribution, Download, Message, Request, Upload, encode
 from fedbandit.model import RidgeModel
 from fedbandit.privacy.noise import Source
 from fedbandit.sums import Sums
@@ -95,6 +95,8 @@ def _download(client: ClientMachine, t: int, *, own: bool) -> Download:
 def _plain(message: Message) -> tuple[object, ...]:
     if isinstance(message, Upload):
         return message.sequence, message.known, message.sums.n
+    if isinstance(message, Contribution):
+        return message.epoch, message.n, message.words.shape, message.excess.shape
     return dataclasses.astuple(message)
 
 

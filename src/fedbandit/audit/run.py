@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -104,7 +105,15 @@ def _attack(
     if told.privacy.pooled:
         if not isinstance(told.privacy, PrivateStatistics):
             return [skip("total", f"nobody knows how to attack the total of {type(told.privacy).__name__}")], None
-        return [*total_checks(told.privacy, limits, claim), *_secure_sums(system, told.privacy, world, limits)], None
+        make = partial(_make, makers.client, system, world, 0, seed)
+        how: dict[str, Any] = {"rounds": rounds, "calls": _calls(told, world, rounds)}
+        mechanism, padded = told.privacy.mechanisms[0], told.privacy.padded
+        of_client = [
+            timing_check(make, mechanism, limits, rng, records=1, hears=None, padded=padded, **how),
+            choices_check(make, None, limits, claim, rng, **how),
+        ]
+        checks = [*total_checks(told.privacy, limits, claim), *of_client]
+        return [*checks, *_secure_sums(system, told.privacy, world, limits)], None
     by_client = _mechanisms(told, world.n_clients)
     if not by_client:
         return _noised_rewards(system, told, world, rounds, trials, seed, makers, rng)

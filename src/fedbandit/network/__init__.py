@@ -13,6 +13,7 @@
 | `refusal`      | why a message is refused: a sentence, a kind, an HTTP status                                     |
 | `credentials`  | tokens and roles                                                                                 |
 | `certificates` | a certificate authority of one's own                                                             |
+| `certified`    | certificates of the keys by which clients know one another in secure sums                        |
 | `addresses`    | hosts, ports, loopback, listening sockets                                                        |
 | `logs`         | structured logs on standard error                                                                |
 | `jsonable`     | numbers that JSON does not have                                                                  |

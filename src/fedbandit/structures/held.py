@@ -68,6 +68,8 @@ def hold(text: str, folder: Path) -> str:
     file, _, part = text.partition(".py:")
     path = (folder / f"{file}.py").resolve()
     structure: Structure = build_part("structure", f"{path}:{part}", {})
+    if not isinstance(structure, Structure):
+        raise FedbanditError(f"structure is {text!r}, which is not a Structure; see CONTRIBUTING.md.")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:32]
     if _LOADED.setdefault(path, digest) != digest:
         raise FedbanditError(f"{str(path)!r} has changed since it was loaded; start the coordinator again.")

@@ -386,11 +386,11 @@ class Federation(ComparedFederation):
 
     def _catch_up_with_store(self) -> None:
         """After a write has failed: back to what the store has."""
-        if self.journal.behind:
-            try:
+        try:
+            if self.journal.behind:
                 self.recover()
-            except StoreError as error:
-                raise self._unavailable(error) from None
+        except StoreError as error:
+            raise self._unavailable(error) from None
 
     def _unavailable(self, error: StoreError) -> Refusal:
         """What clients are told: not why, which is an operator's to know; but where to go if another is the owner."""
