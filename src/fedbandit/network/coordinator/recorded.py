@@ -18,6 +18,7 @@ from fedbandit.errors import FedbanditError, shown
 from fedbandit.machines.servers_coordinator import ServersCoordinator
 from fedbandit.machines.sums.server import OpenedSum
 from fedbandit.messages import (
+    RELAYED_SIZE,
     Collect,
     Download,
     Join,
@@ -363,7 +364,7 @@ def most_bytes(agreement: Agreement, dim: int) -> int:
     """Of the longest message: an upload, or a report of so many local clusters as a local server has users."""
     system, servers = agreement.build(), agreement.servers
     blocks = system.forgetting(agreement.world).slots or agreement.world.actions or None
-    size = encoded_size(Upload, dim, blocks, dated=system.forgets)
+    size = encoded_size(Upload, dim, blocks, dated=system.forgets) + RELAYED_SIZE
     return size if servers is None else encoded_size(Join, 0) + int(np.bincount(servers).max()) * (size + 4)
 
 
