@@ -43,7 +43,7 @@ bench: $(VENV)/dev.stamp
 # A million steps on a network that loses, repeats, delays and crashes (make test does 100,000), twenty kills on each store,
 # and a coordinator that is stopped for thirty seconds.
 soak: $(VENV)/dev.stamp
-	FEDBANDIT_STEPS=1000000 FEDBANDIT_KILLS=20 FEDBANDIT_STOPPED=30 $(BIN)/python -m pytest -q -n auto tests/testing/test_faulty.py tests/testing/test_faulty_sums.py tests/testing/test_take_overs.py tests/testing/test_faulty_servers.py tests/network/test_kill.py tests/network/test_coordinators.py
+	FEDBANDIT_STEPS=1000000 FEDBANDIT_KILLS=20 FEDBANDIT_STOPPED=30 $(BIN)/python -m pytest -q -n auto tests/testing/test_faulty.py tests/testing/test_faulty_sums.py tests/testing/test_take_overs.py tests/testing/test_faulty_servers.py tests/testing/test_faulty_relay.py tests/network/test_kill.py tests/network/test_coordinators.py
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "fedbandit needs Python 3.11 or newer, found " + sys.version.split()[0])'

@@ -24,7 +24,8 @@ import numpy as np
 
 import fedbandit as fb
 from benchmarks.timing import table
-from fedbandit.messages import Download, Join, Receipt, Upload, encode, encoded_size, is_a
+from fedbandit.encoded_messages import is_a
+from fedbandit.messages import Download, Join, Receipt, Upload, encode, encoded_size
 from fedbandit.network.envelope import Envelope, extend, seal
 from fedbandit.sums import Sums
 

@@ -15,6 +15,7 @@ from fedbandit.engine.simulation import Simulation
 from fedbandit.errors import FedbanditError
 from fedbandit.gateway.events import FORMAT as GATEWAY_FORMAT
 from fedbandit.gateway.events import Events
+from fedbandit.messages import Receipt
 from fedbandit.network.client.journal import KIND as JOURNAL
 from fedbandit.network.stores import MemoryStore
 from fedbandit.state import READERS
@@ -28,11 +29,13 @@ from tests.fixtures.make_formats import (
     facts_of_gateway,
     facts_of_local_server,
     facts_of_peer,
+    facts_of_relay,
     open_client,
     open_coordinator,
     open_gateway,
     open_local_server,
     open_peer,
+    open_relay,
     open_simulation,
     read_journal,
 )
@@ -104,6 +107,20 @@ def test_local_servers(path: Path) -> None:
     before = server.machine.server.observed
     server.observe(server.select(1, np.eye(3)).number, 0.5)
     assert open_local_server(store).machine.server.observed == before + 1
+
+
+@pytest.mark.parametrize("path", files("relay"), ids=lambda path: path.stem)
+def test_relays(path: Path) -> None:
+    store, below = store_of(path, "relay"), store_of(path.with_name(f"below-{path.name}"), "f")
+    store.journals |= below.journals
+    relay = open_relay(store)
+    assert_facts(facts_of_relay(relay), path)
+    assert relay.relaying.below.n > relay.node.machine.sent.n > 0 < relay.relaying.others.n
+    relay.node.receive(Receipt(0, relay.node.machine.sequence))
+    relay.look(now=True)
+    again = open_relay(store)
+    assert again.relaying.pending.n == 0
+    assert again.node.machine.sent.n == relay.relaying.below.n
 
 
 @pytest.mark.parametrize("path", files("peer"), ids=lambda path: path.stem)

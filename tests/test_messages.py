@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedbandit.encoded_messages import is_a
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import (
     Collect,
@@ -20,7 +21,6 @@ from fedbandit.messages import (
     decode,
     encode,
     encoded_size,
-    is_a,
 )
 from fedbandit.sums import FactoredSums, Sums, factored
 

@@ -8,7 +8,8 @@ a given dimension d, so that a simulation can count the bytes it did not send:
     six numbers of `Slack`; in contributions n and d(d+3)/2 whole numbers modulo 2⁶⁴
 
 With `IN_BLOCKS` added to the kind, statistics are those of some actions, each with a θ of its own, and as long as there
-are blocks that are not zero; with `DATED`, the round in whose units they are (u64) stands before them.
+are blocks that are not zero; with `DATED`, the round in whose units they are (u64) stands before them. Of a relay whose
+clients noise what leaves them (`RELAYED`), two numbers that say how much noise there is (f64, u64) stand before them.
 
 Messages of a local server (`server_messages`) carry messages of its users' models, each after its length.
 
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, TypeAlias
 
 import numpy as np
@@ -45,7 +46,7 @@ from fedbandit.encoded_sums import (
 )
 from fedbandit.errors import FedbanditError
 from fedbandit.server_messages import FromServer, ToServer, joined_parts, parts_inside
-from fedbandit.sums import EXACT, FactoredSums, Slack, Sums
+from fedbandit.sums import EXACT, FactoredSums, Relayed, Slack, Sums
 
 FORMAT = 3
 READABLE = (2, 3)
@@ -53,6 +54,8 @@ READABLE = (2, 3)
 _HEADER = struct.Struct("<2sBBIQQQd")
 IN_BLOCKS, DATED, FACTORED = 32, 64, 128
 """Added to the kind of a message: what its statistics look like."""
+_RELAYED = struct.Struct("<dQ")
+RELAYED_SIZE = _RELAYED.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ class Upload:
     downloads need), so that the coordinator keeps no matrix per client.
 
     actions: how many actions have a θ of their own, 0 if all arms share one. round: where models forget, the round in
-    whose units the statistics are.
+    whose units the statistics are. relayed: of a relay whose clients noise what leaves them, how much noise that is.
     """
 
     kind: ClassVar[int] = 2
@@ -88,6 +91,7 @@ class Upload:
     known: float
     actions: int = 0
     round: int | None = None
+    relayed: Relayed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +221,7 @@ class Restate:
     known: float
     actions: int = 0
     round: int | None = None
+    relayed: Relayed | None = None
 
 
 Plain: TypeAlias = (
@@ -233,6 +238,8 @@ KINDS: dict[int, type[Message]] = {
 
 
 _MARKED = (Upload, Download, Restate)
+RELAYED: dict[type[Message], int] = {Upload: 24, Restate: 25}
+"""Kinds of what a relay sends whose clients noise what leaves them; before the statistics, the amount of noise."""
 
 
 def encoded_size(kind: type[Message], dim: int, blocks: int | None = None, *, dated: bool = False) -> int:
@@ -307,6 +314,8 @@ def decode(data: bytes) -> Message:
         return ToServer(member, first, tuple(inside), real == 1.0)  # type: ignore[arg-type]
     if kind == Upload.kind + FACTORED:
         return _decode_factored(data, dim, member, first, second, real)
+    if kind in RELAYED.values() and len(data) >= _HEADER.size + _RELAYED.size:
+        return _decode_relayed(data)
     in_blocks, dated, marked = bool(kind & IN_BLOCKS), bool(kind & DATED), kind
     kind &= ~(IN_BLOCKS | DATED)
     if kind not in KINDS or (marked != kind and KINDS[kind] not in _MARKED):
@@ -333,46 +342,23 @@ def decode(data: bytes) -> Message:
         return Upload(member, first, sums, real, actions, at)
     if kind == Download.kind:
         return Download(member, first, second, sums, decode_slack(data), real == 1.0, actions, at)
-    if kind == Receipt.kind:
-        return Receipt(member, first)
-    if kind == Collect.kind:
-        return Collect(member, first, second)
     if kind == Contribution.kind:
         (n,) = COUNT.unpack_from(data, _HEADER.size)
         rows = np.frombuffer(data, "<u8", offset=_HEADER.size + COUNT.size).reshape(1 + second, -1).astype(np.uint64)
         return Contribution(member, first, n, rows[0], rows[1:])
-    if kind == Threshold.kind:
-        return Threshold(member, real)
-    if kind == Recall.kind:
-        return Recall(member, first)
     if kind == Restate.kind:
         return Restate(member, first, second, sums, real, actions, at)
-    return Join(member, first, second) if kind == Join.kind else Request(member, real)
-
-
-def readdressed(data: bytes, message: Download) -> bytes:
-    """The encoded download `data` for another member who is sent the same statistics, without encoding them again.
-
-    >>> from fedbandit.sums import zero_sums
-    >>> one, two = (Download(i, 7, 2 * i, zero_sums(2)) for i in (3, 4))
-    >>> readdressed(encode(one), two) == encode(two)
-    True
-    """
-    numbers = struct.pack("<QQQ", message.member, message.version, message.acknowledged)
-    return b"".join((data[:8], numbers, data[8 + len(numbers) :]))
-
-
-def is_a(kind: type[Message], data: bytes) -> bool:
-    """Whether the header of an encoded message says that it is of this kind.
-
-    >>> is_a(Join, encode(Join(3))), is_a(Join, encode(Receipt(3, 1)))
-    (True, False)
-    """
-    return len(data) > 3 and data[3] & ~(IN_BLOCKS | DATED | FACTORED) == kind.kind
+    if kind in (Join.kind, Collect.kind):
+        return (Join if kind == Join.kind else Collect)(member, first, second)
+    if kind in (Receipt.kind, Recall.kind):
+        return (Receipt if kind == Receipt.kind else Recall)(member, first)
+    return (Threshold if kind == Threshold.kind else Request)(member, real)
 
 
 def _header(message: Message, member: int, first: int = 0, second: int = 0, real: float = 0.0, dim: int = 0) -> bytes:
-    return _HEADER.pack(b"FB", FORMAT, message.kind + _marks(message), dim, member, first, second, real)
+    relayed = isinstance(message, Upload | Restate) and message.relayed is not None
+    kind = RELAYED[type(message)] if relayed else message.kind + _marks(message)
+    return _HEADER.pack(b"FB", FORMAT, kind, dim, member, first, second, real)
 
 
 def _marks(message: Message) -> int:
@@ -387,6 +373,8 @@ def _statistics(message: Upload | Download | Restate) -> bytes:
     if isinstance(message, Upload) and isinstance(message.sums, FactoredSums):
         return encode_factor(message.sums)
     date = b"" if message.round is None else COUNT.pack(message.round)
+    if not isinstance(message, Download) and message.relayed is not None:
+        date = _RELAYED.pack(*message.relayed)
     return date + encode_sums(message.sums, message.actions)
 
 
@@ -394,3 +382,14 @@ def _decode_factored(data: bytes, dim: int, member: int, sequence: int, rank: in
     if not 0 < rank <= dim or len(data) != _HEADER.size + factor_size(dim, rank):
         raise FedbanditError(f"An Upload of dimension {dim} and rank {rank} cannot have {len(data)} bytes.")
     return Upload(member, sequence, decode_factor(data, dim, rank, _HEADER.size), known)
+
+
+def _decode_relayed(data: bytes) -> Upload | Restate:
+    """The message without the amount of noise, and that."""
+    kind, start = next(k.kind for k, number in RELAYED.items() if number == data[3]), _HEADER.size
+    message = decode(data[:3] + bytes([kind]) + data[4:start] + data[start + _RELAYED.size :])
+    relayed = Relayed(*_RELAYED.unpack_from(data, start))
+    assert isinstance(message, Upload | Restate)
+    if not 0 <= relayed.variance < math.inf or relayed.releases > message.sums.n:
+        raise FedbanditError(f"The message has noise of variance {relayed.variance} in {relayed.releases} releases.")
+    return replace(message, relayed=relayed)

@@ -26,7 +26,7 @@ class NoisyTotals(Groups):
                 return Share(sums, EXACT, own=False)
             variance = members.variance
             if variance is None:  # everybody noises for itself
-                variance = sum(noise.variance(int(i), int(members.releases[i])) for i in who)
+                variance = sum(members.noise_in(int(i), noise) for i in who)
             return Share(sums, noise.known(variance), own=False)
 
         return members.once((g, noise is None), share)

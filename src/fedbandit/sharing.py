@@ -99,7 +99,7 @@ def share_of(member: int, members: Members, group: Sequence[int], noise: Noise |
         return summed(members, group, noise, ridge)
     who = np.array([j for j in group if noise.with_own or j != member], dtype=np.int64)
     sums = Sums(members.V[who].sum(axis=0), members.b[who].sum(axis=0), int(members.n[who].sum()))
-    variance = sum(noise.variance(int(j), int(members.releases[j])) for j in who)
+    variance = sum(members.noise_in(int(j), noise) for j in who)
     return Share(sums, noise.known(variance), own=False)
 
 
@@ -195,14 +195,14 @@ class Others(Sharing):
         sums = Sums(V - members.V[member], b - members.b[member], n - int(members.n[member]))
         if noise is None:
             return Share(sums, own=False)
-        mine = noise.variance(member, int(members.releases[member]))
+        mine = members.noise_in(member, noise)
         return Share(sums, noise.known(max(variance - mine, 0.0)), own=False)
 
     def _total(self, g: int, members: Members, noise: Noise | None) -> tuple[Array, Array, int, float]:
         """The sums of a group, computed once after each change."""
         who, stamp = self._groups[g], members.changes
         if g not in self._totals or self._totals[g][0] != stamp:
-            variance = 0.0 if noise is None else sum(noise.variance(i, int(members.releases[i])) for i in who)
+            variance = 0.0 if noise is None else sum(members.noise_in(i, noise) for i in who)
             self._totals[g] = stamp, members.V[who].sum(axis=0), members.b[who].sum(axis=0), variance
         _, V, b, variance = self._totals[g]
         return V, b, int(members.n[who].sum()), variance

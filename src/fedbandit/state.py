@@ -73,6 +73,10 @@ KINDS = {
         "The local server's state",
         "keep the file and {remedy}: a local server with a new file has lost what its users taught it, and its ledger",
     ),
+    "relay": Kind(
+        "The relay's state",
+        "keep the file and {remedy}: a relay with a new file has lost what its clients have sent and it had not",
+    ),
     "peer": Kind(
         "The peer's state",
         "keep the file and {remedy}: a peer with a new file has lost its privacy ledger, and its neighbours refuse it",
@@ -136,6 +140,7 @@ READERS: dict[tuple[str, int], Reader] = {
     ("coordinator", 1): Reader(),  # converted by network/coordinator/register.py
     ("coordinator", 2): Reader(),
     ("local-server", 1): Reader(),
+    ("relay", 1): Reader(),
     ("peer", 1): Reader(_running_sums),
     ("peer", 2): Reader(),
     ("peer", 3): Reader(),  # with entries since the snapshot

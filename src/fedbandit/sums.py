@@ -38,6 +38,17 @@ class Slack(NamedTuple):
 EXACT = Slack()
 
 
+class Relayed(NamedTuple):
+    """What a relay says about the noise in what it forwards, where its clients noise what leaves them.
+
+    variance: of an entry of V, off the diagonal, in all that it has forwarded so far.
+    releases: how many of its clients' releases are in this upload.
+    """
+
+    variance: float
+    releases: int
+
+
 class Sums(NamedTuple):
     """Sufficient statistics as they travel: V = Σ x xᵀ (without ridge), b = Σ x y, and how many observations.
 

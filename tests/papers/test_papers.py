@@ -27,7 +27,7 @@ FIGURES = {
     "private-collaborative": ("fig1a", "fig1b", "fig1c", "fig2", "table1"),
     "feducb": ("fig1a", "fig1b", "fig1c"),
     "async-linucb": ("fig2a", "fig2b", "fig3", "fig4a", "fig4b", "fig4c", "fig5", "table2", "low-communication"),
-    "beyond": ("private-async", "clustered-local-privacy", "tight-noise", "peer-to-peer", "trust"),
+    "beyond": ("private-async", "clustered-local-privacy", "tight-noise", "peer-to-peer", "trust", "forgetting"),
 }
 WANTED = [f"{paper}/{figure}" for paper, figures in FIGURES.items() for figure in figures]
 MOST_AT_QUICK = 6_000_000

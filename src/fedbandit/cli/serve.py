@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import dataclasses
 import json
 import math
 import signal
 import socket
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from fedbandit.network.coordinator.config import ServerConfig
     from fedbandit.network.coordinator.host import Host
+    from fedbandit.network.credentials import Credentials
 
 SUMMARY = "Run a coordinator: federations on a network, with a live page."
 
@@ -36,22 +39,20 @@ def add_flags(command: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> int:
-    """Serve until interrupted."""
+@contextlib.contextmanager
+def needs_server() -> Iterator[None]:
+    """Around imports of what a coordinator needs: what is missing is said in a sentence."""
     try:
-        import uvicorn
-        from threadpoolctl import threadpool_limits
-
-        from fedbandit.network.addresses import bind
-        from fedbandit.network.coordinator.config import load_config
-        from fedbandit.network.coordinator.host import Host
-        from fedbandit.network.coordinator.listener import Guard, Listener
-        from fedbandit.network.coordinator.service import make_app
-        from fedbandit.network.coordinator.serving import follow_certificate, tls_files, uvicorn_config
-        from fedbandit.network.credentials import Credentials
-        from fedbandit.network.logs import log_to_stderr
+        yield
     except ImportError as error:
         raise FedbanditError(f"A coordinator needs {error.name}: pip install 'fedbandit[server]'.") from None
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until interrupted."""
+    with needs_server():
+        from fedbandit.network.coordinator.config import load_config
+        from fedbandit.network.coordinator.host import Host
 
     def configuration() -> ServerConfig:
         given = {"port": options.port, "store": options.store, "fronts": options.fronts}
@@ -59,6 +60,34 @@ def run(options: argparse.Namespace) -> int:
         return dataclasses.replace(load_config(options.config), **chosen)
 
     config = configuration()
+    return listen(
+        config,
+        lambda credentials, address: Host(config, credentials=credentials, address=address),
+        as_json=options.json,
+        title=f"Serving {', '.join(config.federations)}",
+        reload=configuration,
+    )
+
+
+def listen(
+    config: ServerConfig,
+    make_host: Callable[[Credentials, str], Host],
+    *,
+    as_json: bool,
+    title: str,
+    reload: Callable[[], ServerConfig] | None = None,
+) -> int:
+    """Serve a host on a socket until interrupted; it is made when the port is bound."""
+    with needs_server():
+        import uvicorn
+        from threadpoolctl import threadpool_limits
+
+        from fedbandit.network.addresses import bind
+        from fedbandit.network.coordinator.listener import Guard, Listener
+        from fedbandit.network.coordinator.service import make_app
+        from fedbandit.network.coordinator.serving import follow_certificate, tls_files, uvicorn_config
+        from fedbandit.network.credentials import Credentials
+        from fedbandit.network.logs import log_to_stderr
     # Keys are looked for before the port is bound, and the port is bound before the store is opened, since a second
     # coordinator would wait there for the first one's lock.
     tls, credentials = tls_files(config), Credentials(config.keys)
@@ -68,13 +97,13 @@ def run(options: argparse.Namespace) -> int:
     shown = f"[{config.host}]" if ":" in config.host else config.host
     address = f"http{'s' if tls else ''}://{shown}:{listener.getsockname()[1]}"
     try:
-        host = Host(config, credentials=credentials, address=address)
+        host = make_host(credentials, address)
     except BaseException:
         listener.close()
         raise
     log_to_stderr()
     report = {"address": address, "federations": list(config.federations)}
-    print(json.dumps(report) if options.json else f"Serving {', '.join(config.federations)} on {address}", flush=True)
+    print(json.dumps(report) if as_json else f"{title} on {address}", flush=True)
     most = host.owners.most_bytes()
 
     class Server(uvicorn.Server):
@@ -82,9 +111,9 @@ def run(options: argparse.Namespace) -> int:
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            if hasattr(signal, "SIGHUP"):
+            if hasattr(signal, "SIGHUP") and reload is not None:
                 loop = asyncio.get_running_loop()
-                loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(host.owners.reload_from(configuration)))
+                loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(host.owners.reload_from(reload)))
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             await host.owners.give_up()

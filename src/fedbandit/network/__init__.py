@@ -4,6 +4,7 @@
 |----------------|--------------------------------------------------------------------------------------------------|
 | `client/`      | the client that a service embeds: durable, offline-first, one connection in the background       |
 | `coordinator/` | federations, their members and limits, the host that serves them, and its configuration          |
+| `relay/`       | a coordinator to the clients below, one member above                                             |
 | `peer/`        | peers without a coordinator, in rounds                                                           |
 | `stores/`      | journals in SQLite, PostgreSQL or memory                                                         |
 | `envelope`     | who sends a frame: incarnation, epoch, nonce, and the chain of uploads                           |

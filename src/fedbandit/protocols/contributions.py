@@ -213,6 +213,7 @@ class Contributing(typing.Protocol):
         check_upload(Upload(member, message.sequence, message.sums, message.known), self.form)
         self.contributions.restate(member, self.in_units(message.sums, message.round), message.releases)
         self.applied[member] = message.sequence
+        self.members.note_relayed(member, message.relayed)
         return self._sum_up(member)
 
     @property
@@ -243,6 +244,7 @@ class Contributing(typing.Protocol):
         self.applied.pop(member, None)
         self.owed.pop(member, None)
         self.joined[member] = self.mixed[member] = False
+        self.members.told.pop(member, None)
         self.sent[member] = self.called_in[member] = 0
         return answers
 

@@ -60,8 +60,7 @@ class Coordinator(Contributing):
     retracts: ClassVar[bool] = True  # whether each member's sums can be kept apart
 
     def __init__(self, sharing: Sharing, world: World, dim: int, ridge: float, noise: Noise | None = None) -> None:
-        N = world.n_clients
-        self.sharing = sharing
+        N, self.sharing = world.n_clients, sharing
         self.slot_of: Ints = sharing.group_of if isinstance(sharing, Groups) else np.arange(N)  # −1: no member
         self.form = Form(dim, world.actions)
         self.members = no_members(N, self.form, int(self.slot_of.max()) + 1)
@@ -222,6 +221,7 @@ class Coordinator(Contributing):
             self.members.add(member, int(self.slot_of[member]), sums)
         if self.contributions is not None:
             self.contributions.add(member, sums)
+        self.members.note_relayed(member, upload.relayed)
         return True
 
     def _stream(self, member: int) -> Privatiser | None:
@@ -358,11 +358,11 @@ class Coordinator(Contributing):
             arrays |= {f"pool.{key}": value for key, value in self.pool.state().items()}
         if self.contributions is not None:
             arrays |= self.contributions.lost()
-        return State(header, arrays)
+        return State(header, arrays | self.members.relays())
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        require_like(state, self.state(), {"trusted.*": None, "pool.*": None, "lost.*": None})
+        require_like(state, self.state(), {"trusted.*": None, "pool.*": None, "lost.*": None, "relayed.*": None})
         self.take_back(state)
 
     def take_back(self, state: State) -> None:
@@ -372,7 +372,7 @@ class Coordinator(Contributing):
             raise StateError(f"The state is one of a {header['machine']}, expected a {type(self).__name__}.")
         for name, array in self.kept().items():
             array[:] = arrays[name]
-        self.members.forget_shares()
+        self.members.restore_relays(arrays)
         self.members.round = header.get("round", 0)
         if self.contributions is not None:
             self.contributions.restore_lost(arrays)

@@ -33,6 +33,14 @@ class HeldByCoordinator(Structure):
 
     by_member: ClassVar[bool] = True
 
+    def require_at_hand(self) -> None:
+        """Refuse a coordinator that has another file than the federation was begun with, or none."""
+        if (self.part, self.digest) not in _HELD:
+            raise FedbanditError(
+                f"The federation's clustering is {self.part} of a file with the digest {self.digest[:8]}, which "
+                "is not at hand as it was; put it back, or use another name for a new federation."
+            )
+
     def sharing(self, world: World, ridge: float) -> Sharing:
         """That of the part, where it is at hand."""
         held = _HELD.get((self.part, self.digest))
@@ -68,6 +76,8 @@ def hold(text: str, folder: Path) -> str:
     file, _, part = text.partition(".py:")
     path = (folder / f"{file}.py").resolve()
     structure: Structure = build_part("structure", f"{path}:{part}", {})
+    if not isinstance(structure, Structure):
+        raise FedbanditError(f"structure is {text!r}, which is not a Structure; see CONTRIBUTING.md.")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:32]
     if _LOADED.setdefault(path, digest) != digest:
         raise FedbanditError(f"{str(path)!r} has changed since it was loaded; start the coordinator again.")

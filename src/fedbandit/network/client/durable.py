@@ -47,8 +47,8 @@ from fedbandit.messages import (
 from fedbandit.network.client.choices import not_waiting
 from fedbandit.network.client.features import checked_log
 from fedbandit.network.client.journal import KIND
-from fedbandit.network.client.node import CHAIN, MADE, TOOK, DurableNode
-from fedbandit.network.envelope import Frame
+from fedbandit.network.client.node import CHAIN, MADE, TOOK
+from fedbandit.network.client.restating import RestatingNode
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import Store
 from fedbandit.privacy.noise import Source
@@ -66,7 +66,7 @@ MOST_REDEEMED = 50_000
 """Tokens that are remembered, so that none of them is taken twice."""
 
 
-class DurableClient(DurableNode[ClientMachine]):
+class DurableClient(RestatingNode[ClientMachine]):
     """A member of a federation that goes on where its store left off.
 
     `entropy` draws 64-bit numbers, `source` noise; without a source, noise is that of a simulation. `clock` tells
@@ -101,7 +101,6 @@ class DurableClient(DurableNode[ClientMachine]):
         """Uploads that carried something."""
         self.redeemed: dict[int, None] = {}
         """Tokens that were taken, the latest last."""
-        self._restating, self._stated = False, 0  # whether the coordinator has lost uploads; up to where it was told
         super().__init__(store, agreement, machine, entropy)
 
     def number_choices_from(self, number: int) -> None:
@@ -211,17 +210,11 @@ class DurableClient(DurableNode[ClientMachine]):
 
     # What the network asks
 
-    def outgoing(self, most: int = 1) -> list[Frame]:
-        """The first frames that have to be sent; all uploads as one sum, if the coordinator has lost some."""
-        if self._restating:
-            if self.machine.sequence > self._safe:
-                self._make_safe()
-            machine, total = self.machine, self.uploaded
-            date = self._summed if machine.forgetting.dated else None
-            said = machine.member, machine.sequence, self.releases, total, machine.known(), machine.form.actions, date
-            stated, self._stated = Restate(*said), machine.sequence
-            return [Frame(self._seal(self.chain, encode(stated)), machine.sequence)]
-        return super().outgoing(most)
+    def statement(self) -> Restate | None:
+        """What all uploads of this incarnation amount to, if all of them are in the sum."""
+        machine, date = self.machine, self._summed if self.machine.forgetting.dated else None
+        said = machine.member, machine.sequence, self.releases, self.uploaded, machine.known(), machine.form.actions
+        return Restate(*said, date) if self.all_uploads else None
 
     def receive(self, message: Message) -> None:
         """Take a message from the coordinator. What it changes may be lost: the coordinator sends it again."""
@@ -230,12 +223,10 @@ class DurableClient(DurableNode[ClientMachine]):
                 self.called = message
             return
         if isinstance(message, Recall):
-            first = min(self.machine.outbox, default=self.machine.sequence + 1)
-            self._restating, self._stated = message.sequence < first - 1 and self.all_uploads, 2**64
-            self._applied = min(message.sequence, self.machine.sequence)
+            self.recall(message)
             return
-        if isinstance(message, Receipt) and message.sequence >= self._stated:
-            self._restating = False
+        if isinstance(message, Receipt):
+            self.note_receipt(message)
         with self.lock:
             self._pass_time()
             before = self.machine.version, len(self.machine.outbox)

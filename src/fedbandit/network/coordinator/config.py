@@ -36,10 +36,11 @@ from fedbandit.machines.sums.terms import Authority
 from fedbandit.network.addresses import is_loopback
 from fedbandit.network.certificates import AUTHORITY
 from fedbandit.network.certified import read_authority
-from fedbandit.network.coordinator.federation import ROUNDS_TO_ANSWER
+from fedbandit.network.coordinator.federation import ROUNDS_TO_ANSWER, Federation
 from fedbandit.network.coordinator.recorded import coordinator_of
 from fedbandit.network.coordinator.rules import Robust, Rules
 from fedbandit.network.invitation import Agreement, Schema
+from fedbandit.network.stores import Store
 from fedbandit.privacy import PublishedClusters
 from fedbandit.structures.held import HeldByCoordinator, hold, unknown_schedule
 from fedbandit.world import World
@@ -82,6 +83,10 @@ class FederationConfig:
         rules = {f.name: repr(value) for f in fields(Rules) if (value := getattr(self.rules, f.name)) != f.default}
         told = [self.agreement.as_json(), self.round_seconds, self.patience, rules]
         return hashlib.blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+    def open(self, name: str, store: Store) -> Federation:
+        """Go on where the store is."""
+        return Federation(name, self.agreement, store, self.patience, rules=self.rules)
 
     def __post_init__(self) -> None:
         """Refuse a clock that stands still or runs wild."""
@@ -282,7 +287,8 @@ def _require_keys(table: Mapping[str, Any]) -> None:
 def on_a_network(agreement: Agreement) -> Agreement:
     """The agreement as a coordinator on a network has it; a system that cannot be run there is refused.
 
-    Where the coordinator does something between rounds, a round is one in which each client acts about once.
+    Where the coordinator does something between rounds, a round is one in which each client acts about once. Where
+    models forget it is a period, and taken to have as many interactions of each client as a model has parameters.
     """
     system, name, servers = agreement.build(), agreement.system, agreement.servers
     if servers is None and not system.structure.separate:
@@ -318,6 +324,9 @@ def on_a_network(agreement: Agreement) -> Agreement:
             f"{name} has the coordinator draw the noise, which on a network it does not; choose a system whose "
             "clients do."
         )
+    if agreement.period is not None:
+        long_enough = agreement.world.parameters * agreement.world.n_clients  # an adaptive window's epoch is one period
+        return replace(agreement, world=replace(agreement.world, per_round=long_enough))
     if not machine.clocked:
         return agreement
     return replace(agreement, world=replace(agreement.world, per_round=agreement.world.n_clients))

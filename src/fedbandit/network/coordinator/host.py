@@ -15,9 +15,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
 
 from fedbandit._version import __version__
+from fedbandit.encoded_messages import is_a, readdressed
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.sums.messages import encode_step
-from fedbandit.messages import Download, Join, Message, is_a, readdressed
+from fedbandit.messages import Download, Join, Message
 from fedbandit.network.coordinator.config import ServerConfig
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.listener import Guard

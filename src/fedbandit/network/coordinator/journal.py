@@ -19,6 +19,9 @@ FRAME, ENROLMENT, QUARANTINE, ROUND, TICK, ABSENT, SUSPENSION, DEPARTURE, READMI
 COPY = 13
 """An upload of a copy of a client's state was refused, and seen."""
 
+OTHERS, CALLED, FORWARDED = range(14, 17)
+"""Of a relay: what came down from above, a call from there, and that what was below has gone up."""
+
 
 class Entry(NamedTuple):
     """Something that was accepted: when, from whom, and what."""

@@ -103,10 +103,12 @@ class Limits:
             sentences[k] = self._impossible_factor(uploads[k].sums)
         sound = [k for k in sound if not isinstance(uploads[k].sums, FactoredSums)]
         left = [(k, block) for k in sound for block in _blocks(uploads[k].sums)]
+        noise = [_streams(upload) for upload in uploads]
         size = max(1, AT_ONCE // (self.dim + 1) ** 2)
         for first in range(0, len(left), size):
             part = left[first : first + size]
-            for (k, _), sentence in zip(part, self._impossible([block for _, block in part]), strict=True):
+            found = self._impossible([block for _, block in part], np.array([noise[k] for k, _ in part]))
+            for (k, _), sentence in zip(part, found, strict=True):
                 sentences[k] = sentences[k] or sentence
         return [Refusal("statistics", sentence) if sentence else None for sentence in sentences]
 
@@ -132,7 +134,7 @@ class Limits:
         """V = LLᵀ and b = Lc are possible if tr V ≤ n L² and ‖c‖² ≤ n B²: nothing has to be factorised."""
         assert isinstance(sums, FactoredSums)
         if self.gram > 0 or self.reward > 0 or math.isinf(self.reward_bound):
-            return self._impossible([sums])[0]
+            return self._impossible([sums], np.ones(1))[0]
         n, trace = sums.n, float(np.vdot(sums.L, sums.L))
         most, largest = n * self.bound**2, n * self.reward_bound**2
         if trace > most + 1e-9 * max(1.0, most):
@@ -141,7 +143,9 @@ class Limits:
             return f"The rewards cannot have been within ±{self.reward_bound:g}."
         return ""
 
-    def _impossible(self, sums: Sequence[Sums]) -> list[str]:
+    def _impossible(self, sums: Sequence[Sums], streams: Array) -> list[str]:
+        """Of each, with the noise of so many times one upload's: why it cannot be, if so."""
+        gram, reward = self.gram * streams, self.reward * streams
         d, n = self.dim, np.array([float(self.horizon if self.padded else s.n) for s in sums])
         M = np.empty((len(sums), d + 1, d + 1))  # [[V, b], [bᵀ, n B²]]
         V, b = M[:, :d, :d], M[:, d, :d]
@@ -159,19 +163,19 @@ class Limits:
         with np.errstate(over="ignore", invalid="ignore"):
             say(~np.isfinite(M[:, :, :d].sum(axis=(1, 2))), lambda _: _NOT_FINITE)
         say(
-            trace > most + self.dim * self.gram + 1e-9 * np.maximum(1.0, most),
+            trace > most + self.dim * gram + 1e-9 * np.maximum(1.0, most),
             lambda k: f"The trace is {trace[k]:.6g}, but {sums[k].n} contexts allow at most {most[k]:.6g}.",
         )
         if math.isinf(self.reward_bound):
             beyond = np.abs(b).max(axis=1) > RESIDUALS * n * self.bound
             say(beyond, lambda _: f"What is left of rewards cannot have been beyond ±{RESIDUALS:g}.")
-            b[:], largest, noise = 0.0, np.ones(len(sums)), self.gram
+            b[:], largest, noise = 0.0, np.ones(len(sums)), gram
         else:
-            largest, noise = n * self.reward_bound**2, self.gram + self.reward
+            largest, noise = n * self.reward_bound**2, gram + reward
         slack = noise + rounding
         M[:, :d, d], M[:, d, d] = b, largest + noise + 1e-9 * np.maximum(np.maximum(1.0, most), largest)
         np.einsum("kii->ki", V)[:] += slack[:, None]
-        lowest = -self.gram - rounding
+        lowest = -gram - rounding
         for k in () if _are_definite(M) else range(len(sums)):
             if not sentences[k] and not _are_definite(M[k]):
                 possible = np.linalg.eigvalsh(sums[k].V)[0] >= lowest[k]
@@ -190,6 +194,15 @@ class Limits:
         """
         scale = np.maximum(1.0, n * self.bound**2)
         return np.minimum(1e-9 * scale, np.maximum(0.25 * self.ridge * n / self.horizon, 1e-13 * scale))
+
+
+def _streams(upload: Upload | Restate) -> float:
+    """How many times the noise of one client's upload can be in this one.
+
+    Of k releases of a relay's clients √k times: those of different clients are independent, and those of one client
+    are differences of its noisy running sums, which add up to one such difference.
+    """
+    return 1.0 if upload.relayed is None else math.sqrt(max(upload.relayed.releases, 1))
 
 
 def _blocks(sums: Sums) -> list[Sums]:

@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from fedbandit._version import __version__
 from fedbandit.network.coordinator.host import Host, HostedFederation
 from fedbandit.network.coordinator.overview import totals
+from fedbandit.network.relay.federation import RelayFederation
 
 
 def metrics(host: Host) -> bytes:
@@ -90,6 +91,18 @@ class HostCollector(Collector):
         )
         yield family(GaugeMetricFamily, "snapshot_bytes", "Size of the last snapshot.",
                      lambda _, f: f.federation.journal.snapshot_bytes)  # fmt: skip
+        relays = {n: f.federation.upstream() for n, f in hosted.items() if isinstance(f.federation, RelayFederation)}
+        for kind, name, text, key in (
+            (CounterMetricFamily, "relay_forwards", "Uploads to the coordinator above.", "forwards"),
+            (GaugeMetricFamily, "relay_pending", "Observations that have not gone up.", "pending"),
+            (GaugeMetricFamily, "relay_others", "Observations that have come down.", "others"),
+            (GaugeMetricFamily, "relay_connected", "Whether the coordinator above is reached.", "connected"),
+        ):
+            about = kind(f"fedbandit_{name}", text, labels=["federation"])
+            for federation, upstream in relays.items():
+                about.add_metric([federation], float(upstream.get(key, False)))
+            if relays:
+                yield about
         clocked = {name: one for name, one in hosted.items() if one.federation.machine.clocked}
         rounds = CounterMetricFamily("fedbandit_rounds", "Rounds that have passed.", labels=["federation"])
         for name, one in clocked.items():

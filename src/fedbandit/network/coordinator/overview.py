@@ -11,6 +11,7 @@ from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.host import Host, HostedFederation, now
 from fedbandit.network.coordinator.ledger import claim_in_use, privacy_spent
 from fedbandit.network.coordinator.register import MemberRecord
+from fedbandit.network.relay.federation import RelayFederation
 
 SOON = 30 * 86_400.0
 """Seconds before its end at which a certificate is something to act on."""
@@ -68,6 +69,7 @@ def _describe(name: str, hosted: HostedFederation, at: float) -> dict[str, Any]:
         "recent": {"width": RECENT_WIDTH, "slices": activity.recent(at)},
         "activity": {"begin": activity.begin, "width": activity.width, "slices": list(activity.slices)},
         "clusters": clusters(federation),
+        "upstream": federation.upstream() if isinstance(federation, RelayFederation) else None,
         "unopened": "" if federation.machine.pool is None else federation.machine.pool.unopened,
         "refusals": dict(federation.refusals),
         "refused": [{"at": when, "client": client, "kind": kind} for when, client, kind in list(federation.refused)],
@@ -79,6 +81,8 @@ def problems(hosted: HostedFederation, at: float) -> list[str]:
     federation = hosted.federation
     records = federation.register.present
     found = [] if hosted.failing is None else [f"Nothing can be written: {hosted.failing}"]
+    if isinstance(federation, RelayFederation) and (problem := federation.upstream().get("problem")):
+        found.append(f"The coordinator above: {problem}")
     horizon, n = federation.agreement.world.horizon, int(federation.machine.members.n.sum())
     if n > 0.9 * horizon:
         found.append(f"{n:,} of {horizon:,} observations are in: beyond the horizon uploads are refused; raise it.")

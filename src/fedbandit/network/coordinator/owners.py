@@ -65,7 +65,7 @@ class Owners:
         host, entry = self.host, self.host.config.federations[name]
         host.store.claim(name, host.address, entry.digest)
         try:
-            federation = Federation(name, entry.agreement, host.store, entry.patience, rules=entry.rules)
+            federation = entry.open(name, host.store)
         except BaseException:
             host.store.release(name)
             raise

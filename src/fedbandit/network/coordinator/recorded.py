@@ -18,6 +18,7 @@ from fedbandit.errors import FedbanditError, shown
 from fedbandit.machines.servers_coordinator import ServersCoordinator
 from fedbandit.machines.sums.server import OpenedSum
 from fedbandit.messages import (
+    RELAYED_SIZE,
     Collect,
     Download,
     Join,
@@ -46,6 +47,7 @@ from fedbandit.protocols.coordinator import Coordinator
 from fedbandit.server_messages import FromServer, ToServer
 from fedbandit.sharing import Groups, Others
 from fedbandit.state import State, StateError, require_like, restoring
+from fedbandit.structures.held import HeldByCoordinator
 
 
 class Event(NamedTuple):
@@ -353,6 +355,8 @@ def coordinator_of(agreement: Agreement, source: Source | None = None) -> Coordi
     system, world, servers = agreement.build(), agreement.world, agreement.servers
     if servers is not None:
         return ServersCoordinator(system, world, servers)
+    if isinstance(system.structure, HeldByCoordinator):
+        system.structure.require_at_hand()
     return system.coordinator(world, source=None if source is None else (lambda _: source))
 
 
@@ -360,7 +364,7 @@ def most_bytes(agreement: Agreement, dim: int) -> int:
     """Of the longest message: an upload, or a report of so many local clusters as a local server has users."""
     system, servers = agreement.build(), agreement.servers
     blocks = system.forgetting(agreement.world).slots or agreement.world.actions or None
-    size = encoded_size(Upload, dim, blocks, dated=system.forgets)
+    size = encoded_size(Upload, dim, blocks, dated=system.forgets) + RELAYED_SIZE
     return size if servers is None else encoded_size(Join, 0) + int(np.bincount(servers).max()) * (size + 4)
 
 

@@ -1,0 +1,1 @@
+"""Relays: a coordinator below, one member above."""
