@@ -199,6 +199,19 @@ def test_actions_are_forgotten_too() -> None:
     np.testing.assert_allclose(client.model.theta, theta, atol=1e-9)
 
 
+def test_dated_messages_keep_their_bytes() -> None:
+    """Of format 3, as clients in other languages send them (docs/protocol.md)."""
+    one = "000000000000f03f"
+    header = "46420342 02000000 0100000000000000 0200000000000000 0000000000000000 000000000000e03f"
+    upload = Upload(1, 2, Sums(np.eye(2), np.ones(2), 3), 0.5, round=7)
+    dated = f"0700000000000000 0300000000000000 {one} {one} {one} 0000000000000000 {one}"
+    assert encode(upload) == bytes.fromhex(header + dated)
+    blocks = BlockSums(np.eye(1)[None], np.ones((1, 1)), 3, np.array([4]))
+    header = "46420362 01000000 0100000000000000 0200000000000000 0000000000000000 000000000000e03f"
+    dated = f"0700000000000000 0300000000000000 08000000 01000000 0400000000000000 {one} {one}"
+    assert encode(Upload(1, 2, blocks, 0.5, 8, 7)) == bytes.fromhex(header + dated)
+
+
 def test_dated_messages_are_read_back() -> None:
     sums = Sums(np.eye(2), np.ones(2), 3)
     for message in (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,13 +18,14 @@ from fedbandit.errors import FedbanditError
 from fedbandit.messages import Download, decode, encode
 from fedbandit.model import RidgeModel
 from fedbandit.network.client.durable import DurableClient
-from fedbandit.network.coordinator.config import FederationConfig, ServerConfig, on_a_network, seconds_of
+from fedbandit.network.coordinator.config import FederationConfig, ServerConfig, load_config, on_a_network, seconds_of
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.host import Host
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.resolved import accept, client_terms, invitation
 from fedbandit.network.stores import MemoryStore
+from fedbandit.structures.time_blocks import AdaptiveWindow
 from fedbandit.testing.faulty import NONE, Faults, FaultyNetwork
 from tests.network.servers import served
 
@@ -38,7 +40,9 @@ SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def agreement_of(name: str, world: fb.World = WORLD, seed: int = 0, period: float = 1.0) -> Agreement:
     system, keywords = SYSTEMS[name]
-    return on_a_network(Agreement(system, keywords, world, seed, 3.0, period=period))
+    agreement = Agreement(system, keywords, world, seed, 3.0, period=period)
+    on_a_network(agreement)
+    return agreement  # with the rounds of the simulation
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -222,7 +226,20 @@ def test_what_an_invitation_says_and_who_cannot_take_part() -> None:
     assert "forgetting" not in client_terms(plain, 0)
 
 
-def test_periods_are_asked_for_and_read() -> None:
+CONFIG = """
+[server]
+port = 0
+[federations.shops]
+system = "async-linucb"
+clients = 4
+dim = 3
+horizon = 10000
+period = "1d"
+keywords = {window = "adaptive"}
+"""
+
+
+def test_periods_are_asked_for_and_read(tmp_path: Path) -> None:
     assert (seconds_of("1d"), seconds_of("30m"), seconds_of(5)) == (86_400.0, 1800.0, 5.0)
     for keywords, period, sentence in (
         ({"discount": 0.9}, None, "say how long a round is, such as period = '1d'"),
@@ -231,6 +248,14 @@ def test_periods_are_asked_for_and_read() -> None:
     ):
         with pytest.raises(FedbanditError, match=sentence):
             on_a_network(Agreement("async-linucb", keywords, WORLD, period=period))
+    for name in SYSTEMS:
+        agreed = on_a_network(agreement_of(name))
+        forgetting = agreed.build().forgetting(agreed.world)
+        assert name != "adaptive" or (isinstance(forgetting, AdaptiveWindow) and forgetting.length == 1)
+    config = tmp_path / "federation.toml"
+    config.write_text(CONFIG)
+    agreed = load_config(config).federations["shops"].agreement
+    assert (agreed.period, agreed.build().window) == (86_400.0, "adaptive")
     for wrong in ("1x", "d", "", 0.1, None, "-1d"):
         with pytest.raises(FedbanditError, match="period is"):
             seconds_of(wrong)

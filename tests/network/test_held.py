@@ -79,7 +79,7 @@ def test_clients_are_grouped_by_code_that_they_do_not_have(tmp_path: Path) -> No
     words = [sys.executable, "-m", "fedbandit", "serve", "--config", str(coordinator.config)]
     again = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert again.returncode == 2
-    assert "that cannot change while it runs (it changes the structure)" in again.stderr
+    assert "is not at hand as it was; put it back, or use another name for a new federation" in again.stderr
 
 
 def _model(client: fb.Client) -> tuple[int, int]:

@@ -548,6 +548,26 @@ def blocks() -> None:
     )
 
 
+def dated() -> None:
+    """Statistics in the units of a round."""
+    sums = Sums(np.array([[1.5, 0.25], [0.25, 2.0]]), np.array([0.5, -1.0]), 3)
+    some = BlockSums(sums.V[None], sums.b[None], 3, np.array([4]))
+    known: list[Message] = [
+        Upload(3, 5, sums, 0.75, round=9),
+        Upload(3, 6, some, 0.75, 6, round=2**40),
+        Download(3, 18, 5, sums, round=9),
+        Restate(3, 5, 4, sums, 0.5, round=0),
+    ]
+    data = encode(known[0])
+    refused = [
+        ("cut short", data[:-1]),
+        ("too long", data + b"\0"),
+        ("without its round", data[:40] + data[48:]),
+        ("a receipt with a round", data[:3] + b"\x43" + data[4:]),
+    ]
+    _write_messages("dated", "Statistics of models that forget, each with its round.", ["forgetting"], known, refused)
+
+
 def servers() -> None:
     """What local servers say."""
     sums = Sums(np.array([[1.5, 0.25], [0.25, 2.0]]), np.array([0.5, -1.0]), 3)
@@ -678,6 +698,6 @@ def _write(name: str, case: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     for make in (asynchronous, counting, synchronous, queue, two_parts, per_action, per_action_synchronous, exploring,
-                 restarts, downloads, recalled, ties, refusals, messages, factors, blocks, servers, draws,
+                 restarts, downloads, recalled, ties, refusals, messages, factors, blocks, dated, servers, draws,
                  encodings):  # fmt: skip
         make()

@@ -33,6 +33,14 @@ class HeldByCoordinator(Structure):
 
     by_member: ClassVar[bool] = True
 
+    def require_at_hand(self) -> None:
+        """Refuse a coordinator that has another file than the federation was begun with, or none."""
+        if (self.part, self.digest) not in _HELD:
+            raise FedbanditError(
+                f"The federation's clustering is {self.part} of a file with the digest {self.digest[:8]}, which "
+                "is not at hand as it was; put it back, or use another name for a new federation."
+            )
+
     def sharing(self, world: World, ridge: float) -> Sharing:
         """That of the part, where it is at hand."""
         held = _HELD.get((self.part, self.digest))

@@ -22,11 +22,13 @@ Gavaldà, Learning from Time-Changing Data with Adaptive Windowing, 2007 (ADWIN2
 tested); Chow 1960 (the statistic).
 
 Deviations:
-    D1. SW-UCB drops observation by observation, for which each of them would have to be kept, and sent; ours epoch
+    D1. How long an epoch of an adaptive window is: in a simulation so many rounds that a model has about as many
+        observations as parameters, on a network one period.
+    D2. SW-UCB drops observation by observation, for which each of them would have to be kept, and sent; ours epoch
         by epoch.
-    D2. ADWIN compares means with Hoeffding's bound, ours compares θ with χ², which holds for Gaussian noise of the σ
+    D3. ADWIN compares means with Hoeffding's bound, ours compares θ with χ², which holds for Gaussian noise of the σ
         that the policy assumes, and to a good approximation for contexts that were chosen by what was learnt.
-    D3. ADWIN drops for good what its test rejects. Ours keeps it, and decides anew: each of the members decides for
+    D4. ADWIN drops for good what its test rejects. Ours keeps it, and decides anew: each of the members decides for
         itself by the sums it has, and no message has to say who has dropped what.
 """
 

@@ -77,6 +77,34 @@ def test_all_observations_together_are_bounded_by_the_horizon_which_can_be_raise
     assert not isinstance(outcome(raised, 1, frame), Refusal)
 
 
+def test_whoever_claims_the_whole_horizon_does_not_end_the_federation() -> None:
+    """Statistics of nothing but a count pass every check; a quarantine gives back what they used up."""
+    federation = Federation("f", replace(AGREEMENT, world=replace(WORLD, horizon=50)), MemoryStore())
+    liar, honest = make_clients(federation, 2)
+    for i, client in enumerate((liar, honest)):
+        greeting = client.greeting()
+        assert greeting is not None
+        federation.receive([(f"client-{i}", greeting)], 0.0)
+    lie = Upload(0, 1, Sums(np.zeros((3, 3)), np.zeros(3), 50), 0.0)
+    envelope = Envelope(liar.incarnation, liar.epoch, liar.nonce, 1, 0, federation.digest)
+    (taken,) = federation.receive([("client-0", seal(envelope, encode(lie)))], 0.0)
+    assert not isinstance(taken, Refusal)
+    while not honest.machine.outbox:
+        honest.observe(honest.select(np.eye(3)).number, 0.5)
+    frame = honest.outgoing()[0].data
+    (refused,) = federation.receive([("client-1", frame)], 0.0)
+    assert isinstance(refused, Refusal)
+    assert refused.kind == "horizon"
+    federation.quarantine("client-0", "claims everything", 0.0, "boss")
+    (taken,) = federation.receive([("client-1", frame)], 0.0)
+    assert not isinstance(taken, Refusal)
+    with pytest.raises(Refusal, match="cannot take 50 more"):
+        federation.quarantine("client-0", "", 0.0, "boss")
+    assert federation.register.record("client-0").quarantined
+    again = Federation("f", federation.agreement, federation.store)
+    assert again.machine.gathered().n == honest.machine.observed
+
+
 def test_time_since_joining_and_weight_bound_what_is_taken() -> None:
     rules = Rules(client_rate=0.5, weight=0.6)
     federation = Federation("f", AGREEMENT, MemoryStore(), rules=rules)

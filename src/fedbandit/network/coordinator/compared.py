@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
+
 from fedbandit.messages import Message
 from fedbandit.network.coordinator import journal as kinds
 from fedbandit.network.coordinator.journal import Entry, numbers
@@ -59,3 +61,14 @@ class ComparedFederation(RecordedFederation):
                 entries.append(Entry(kinds.SUSPICION, at, other.name, numbers(other.suspected)))
         if record.quarantined:
             raise Refusal("quarantined", f"Client {record.name!r} is in quarantine: {record.quarantined}")
+
+    def count_heard(self) -> int:
+        """Observations of everybody, suspects too, but not of those in quarantine: they would use up the horizon."""
+        kept, records = self.machine.contributions, self.register.by_number
+        aside = [] if kept is None else [records[i] for i in np.flatnonzero(kept.aside[: len(records)])]
+        return int(self.machine.members.n.sum()) + self.count_set_aside([r for r in aside if not r.quarantined])
+
+    def count_set_aside(self, records: list[MemberRecord]) -> int:
+        """Observations of these members that are in nobody's share."""
+        kept = self.machine.contributions
+        return 0 if kept is None else sum(int(kept.own.n[r.member]) for r in records if kept.aside[r.member])

@@ -287,7 +287,8 @@ def _require_keys(table: Mapping[str, Any]) -> None:
 def on_a_network(agreement: Agreement) -> Agreement:
     """The agreement as a coordinator on a network has it; a system that cannot be run there is refused.
 
-    Where the coordinator does something between rounds, a round is one in which each client acts about once.
+    Where the coordinator does something between rounds, a round is one in which each client acts about once. Where
+    models forget it is a period, and taken to have as many interactions of each client as a model has parameters.
     """
     system, name, servers = agreement.build(), agreement.system, agreement.servers
     if servers is None and not system.structure.separate:
@@ -323,6 +324,9 @@ def on_a_network(agreement: Agreement) -> Agreement:
             f"{name} has the coordinator draw the noise, which on a network it does not; choose a system whose "
             "clients do."
         )
+    if agreement.period is not None:
+        long_enough = agreement.world.parameters * agreement.world.n_clients  # an adaptive window's epoch is one period
+        return replace(agreement, world=replace(agreement.world, per_round=long_enough))
     if not machine.clocked:
         return agreement
     return replace(agreement, world=replace(agreement.world, per_round=agreement.world.n_clients))

@@ -99,6 +99,8 @@ class Federation(ComparedFederation):
         """
         self._catch_up_with_store()
         record = self.register.record(name)
+        if record.quarantined and not reason:
+            self.limits.check_horizon(self.count_set_aside([record]), self.count_heard())
         answers = self.suspend(record, reason, by, at)
         self.write([Entry(kinds.SUSPENSION, at, name, json.dumps([reason, by]).encode())])
         return answers
@@ -378,10 +380,8 @@ class Federation(ComparedFederation):
         self.rules.check(record.name, n, self.agreement.world.parameters, own, counts, at - record.enrolled)
 
     def _observations(self) -> int:
-        """Of everybody, whether they are set aside or not; counted once for many uploads."""
-        if self._counted is None:
-            aside = 0 if (kept := self.machine.contributions) is None else int(kept.own.n[kept.aside].sum())
-            self._counted = int(self.machine.members.n.sum()) + aside
+        """Of everybody who is heard; counted once for many uploads."""
+        self._counted = self.count_heard() if self._counted is None else self._counted
         return self._counted
 
     def _catch_up_with_store(self) -> None:

@@ -47,6 +47,7 @@ from fedbandit.protocols.coordinator import Coordinator
 from fedbandit.server_messages import FromServer, ToServer
 from fedbandit.sharing import Groups, Others
 from fedbandit.state import State, StateError, require_like, restoring
+from fedbandit.structures.held import HeldByCoordinator
 
 
 class Event(NamedTuple):
@@ -354,6 +355,8 @@ def coordinator_of(agreement: Agreement, source: Source | None = None) -> Coordi
     system, world, servers = agreement.build(), agreement.world, agreement.servers
     if servers is not None:
         return ServersCoordinator(system, world, servers)
+    if isinstance(system.structure, HeldByCoordinator):
+        system.structure.require_at_hand()
     return system.coordinator(world, source=None if source is None else (lambda _: source))
 
 
