@@ -37,11 +37,10 @@ def make(
 @pytest.mark.parametrize("part", range(2))
 @pytest.mark.parametrize(("system", "keywords", "at_once"), SYSTEMS)
 def test_invariants_hold_with_a_relay(system: str, keywords: dict[str, Any], at_once: bool, part: int) -> None:
-    runs = max(1, round(STEPS / (len(SYSTEMS) * 2 * RUN)))
+    runs, called = max(1, round(STEPS / (len(SYSTEMS) * 2 * RUN))), system in ("sync-linucb", "feducb")
     for seed in range(part * runs, (part + 1) * runs):
         # An answer to a call that the backup does not know waits for the next call, which `drain` does not bring.
-        restores = part == 1 and system not in ("sync-linucb", "feducb")
-        faults = Faults(backup=0.02, restore=0.005) if restores else None
+        faults = Faults(backup=0.02, restore=0.005) if part == 1 and not called else None
         network = make(system, keywords, at_once, seed, faults)
         for step in range(-(-STEPS // (len(SYSTEMS) * 2 * runs))):
             network.step()
@@ -56,12 +55,14 @@ def test_invariants_hold_with_a_relay(system: str, keywords: dict[str, Any], at_
         assert network.relay.sequence > 0
         below = network.below.coordinator
         assert below is not None
-        assert below.relaying.pending.n == 0 < below.relaying.others.n
+        pending = below.relaying.pending.n  # of who answered a call too late: it goes up with the next call
+        assert pending == 0 or called
+        assert below.relaying.others.n > 0
         root = network.coordinator
         assert root is not None
         everybody = [*network.nodes.values(), *network.below.nodes.values()]
         clients = [node for node in everybody if node is not network.relay]
-        assert root.machine.gathered().n == sum(node.observed - len(node.pending) for node in clients)
+        assert root.machine.gathered().n + pending == sum(node.observed - len(node.pending) for node in clients)
         for node in everybody:
             assert node.live is not None
             assert not node.live.machine.outbox, f"seed {seed}: {node.name} still has uploads that nobody acknowledges"

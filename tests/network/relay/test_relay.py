@@ -22,7 +22,7 @@ from fedbandit.network.relay.service import agreed as stored
 from fedbandit.network.stores import MemoryStore, open_store
 from fedbandit.protocols import EventTriggered
 from fedbandit.structures import FixedGroups
-from fedbandit.sums import EXACT
+from fedbandit.sums import EXACT, add
 from tests.network.relay.star import Tree, play
 
 WORLD = fb.World(n_clients=6, dim=3, horizon=10_000)
@@ -39,17 +39,24 @@ def agreed(system: str, keywords: dict[str, Any], world: fb.World = WORLD) -> Ag
     return on_a_network(Agreement(system, keywords, world, seed=3))
 
 
+@pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize(("system", "keywords"), SYSTEMS)
-def test_clients_of_one_relay_pull_the_arms_that_they_would_pull_without(system: str, keywords: dict[str, Any]) -> None:
+def test_clients_of_one_relay_pull_the_arms_that_they_would_pull_without(
+    system: str, keywords: dict[str, Any], at_once: bool
+) -> None:
     agreement = agreed(system, keywords)
     plain, relayed = Tree(agreement), Tree(agreement)
-    relay = relayed.relay()
+    place = relayed.relay(at_once=at_once)
     alone = [plain.client(f"c{i}", plain.root) for i in range(6)]
-    below = [relayed.client(f"c{i}", relay) for i in range(6)]
+    below = [relayed.client(f"c{i}", place) for i in range(6)]
     expected = play(plain, alone, [plain.root] * 6, 300)
-    assert play(relayed, below, [relay] * 6, 300) == expected
-    one, other = plain.root.federation.machine.gathered(), relayed.root.federation.machine.gathered()
+    assert play(relayed, below, [place] * 6, 300) == expected
+    relay = place.federation
+    assert isinstance(relay, RelayFederation)
+    one = plain.root.federation.machine.gathered()
+    other = add(relayed.root.federation.machine.gathered(), relay.relaying.pending)
     assert one.n == other.n > 50
+    assert relay.relaying.pending.n == 0 or not at_once
     np.testing.assert_allclose(one.V, other.V, atol=1e-9)
     np.testing.assert_allclose(one.b, other.b, atol=1e-9)
 
