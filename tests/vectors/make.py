@@ -21,6 +21,7 @@ from fedbandit.messages import (
     Message,
     Recall,
     Receipt,
+    Relayed,
     Request,
     Restate,
     Threshold,
@@ -568,6 +569,18 @@ def dated() -> None:
     _write_messages("dated", "Statistics of models that forget, each with its round.", ["forgetting"], known, refused)
 
 
+def relays() -> None:
+    """What relays of private federations say."""
+    sums = Sums(np.array([[1.5, 0.25], [0.25, 2.0]]), np.array([0.5, -1.0]), 3)
+    known: list[Message] = [
+        Upload(3, 5, sums, 0.75, relayed=Relayed(2.5, 2)),
+        Restate(3, 5, 4, sums, 0.5, relayed=Relayed(0.0, 0)),
+    ]
+    data = encode(known[0])
+    refused = [("cut short", data[:-1]), ("too long", data + b"\0")]
+    _write_messages("relays", "Uploads of relays, with the noise that is in them.", ["relay"], known, refused)
+
+
 def servers() -> None:
     """What local servers say."""
     sums = Sums(np.array([[1.5, 0.25], [0.25, 2.0]]), np.array([0.5, -1.0]), 3)
@@ -698,6 +711,6 @@ def _write(name: str, case: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     for make in (asynchronous, counting, synchronous, queue, two_parts, per_action, per_action_synchronous, exploring,
-                 restarts, downloads, recalled, ties, refusals, messages, factors, blocks, dated, servers, draws,
-                 encodings):  # fmt: skip
+                 restarts, downloads, recalled, ties, refusals, messages, factors, blocks, dated, relays, servers,
+                 draws, encodings):  # fmt: skip
         make()
