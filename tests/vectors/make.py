@@ -3,8 +3,8 @@
 Lives of one client of a real federation: its coordinator and a second client run beside it, in memory, and what the
 first one is given and does is noted. Numbers are short decimals, so that files can be read.
 
-Files that have landed are kept as they are (`git checkout` those that differ), unless a case itself changes: clients in other
-languages were written against them, and invitations of older coordinators must be read.
+Files that have landed are kept as they are (`git checkout` those that differ), unless a case itself changes: clients
+in other languages were written against them, and invitations of older coordinators must be read.
 """
 
 from __future__ import annotations
