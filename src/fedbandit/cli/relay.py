@@ -20,7 +20,7 @@ def add_flags(command: argparse.ArgumentParser) -> None:
         help="of the coordinator above, such as https://root:8765; once more for each that may take over",
     )
     command.add_argument("--federation", required=True, metavar="NAME", help="which federation to take part in")
-    command.add_argument("--store", type=Path, required=True, metavar="FILE", help="where it keeps its state")
+    command.add_argument("--store", required=True, metavar="FILE", help="where it keeps its state")
     command.add_argument("--token-file", type=Path, metavar="FILE", help="the token of the relay, as a client above")
     command.add_argument("--name", metavar="NAME", help="of the relay, without a token (default: one that it keeps)")
     command.add_argument("--ca", metavar="FILE.pem", help="the authority that signed the certificate above")
@@ -50,10 +50,10 @@ def run(options: argparse.Namespace) -> int:
         from fedbandit.network.coordinator.config import ServerConfig
         from fedbandit.network.relay.service import RelayConfig, RelayHost, agreed
         from fedbandit.network.stores import open_store
-    if "://" in str(options.store):
-        raise FedbanditError(f"--store is {str(options.store)!r}, but must be a file: a relay is one process.")
+    if "://" in options.store:
+        raise FedbanditError(f"--store is {options.store!r}, but must be a file: a relay is one process.")
     seconds = number(options.seconds, "--seconds", "a number of seconds ≥ 0", at_least=0.0)
-    token, known = token_in(options.token_file), options.store.exists()
+    token, known = token_in(options.token_file), Path(options.store).exists()
     name = options.name or (None if token else lasting_name(options.store))
     upstream = Address(options.upstream, options.federation, token, name, options.ca)
     store = open_store(options.store)
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         store.close() if known else store.remove()
         raise
     entry = RelayConfig(agreement, member=member, at_once=options.forward == "at-once", seconds=seconds)
-    where = {"host": options.host, "port": options.port, "store": str(options.store), "keys": options.keys}
+    where = {"host": options.host, "port": options.port, "store": options.store, "keys": options.keys}
     try:
         config = ServerConfig({options.federation: entry}, rate=options.rate, **where)
         return listen(

@@ -30,12 +30,14 @@ def privacy_spent(federation: Federation, record: MemberRecord) -> dict[str, flo
 
     A client that has lost its file begins a new stream, and may release the same records again (`Client.learn`): lives
     compose, √lives for Gaussian noise (`privacy.account`), and so does a copy of its file whose uploads were seen.
-    Where each reward is noised by itself, each has the whole ε from the beginning.
+    Where each reward is noised by itself, each has the whole ε from the beginning. Of a relay: what a client below it
+    can have spent at most, if none of them has lost its file; which have, and what each has spent, the relay knows.
     """
     claim, privacy = federation.system.guarantee, federation.system.privacy
     lives = max(len(record.past) + record.joined, 1)
     spent = lives * claim.epsilon if record.releases else 0.0
-    if isinstance(privacy, PrivateStatistics):
+    relayed = record.member in federation.machine.members.told
+    if isinstance(privacy, PrivateStatistics) and not relayed:
         key = (id(privacy), record.member if len(privacy.mechanisms) > 1 else 0, record.releases, lives)
         if key not in _SPENT:
             mechanism = privacy.mechanism_of(record.member)
