@@ -178,7 +178,7 @@ def fields_of(message: Any) -> dict[str, Any]:
             found |= {"n": n, "b": b.tolist(), "V": V[..., rows, columns].tolist()}
         elif name == "messages":  # of a local server's models
             found[name] = [{"kind": type(inner).__name__, "fields": fields_of(inner)} for inner in value]
-        elif name != "actions" and (name, value) != ("round", None):  # of federations that need these capabilities
+        elif name != "actions" and (name not in ("round", "relayed") or value is not None):  # of other capabilities
             found[name] = list(value) if isinstance(value, tuple) else value
     return found
 

@@ -112,7 +112,7 @@ def changed_digits(text: str) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     ("name", "rows", "cells"),
-    [(name, "messages", ["hex"]) for name in ("messages", "blocks", "dated", "servers")]
+    [(name, "messages", ["hex"]) for name in ("messages", "blocks", "dated", "relays", "servers")]
     + [("chain", "uploads", ["upload", "chain"])],
 )
 def test_sabotage_of_bytes(name: str, rows: str, cells: list[str]) -> None:

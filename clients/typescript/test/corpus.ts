@@ -11,6 +11,7 @@ import { equal, near, ok, throws } from "./check.js";
 /** Capabilities of the corpus that this client skips, each with the reason. */
 export const CANNOT: Record<string, string> = {
   "local-server": "a local server serves many users with FCLUB, which is in Python only; its invitations are refused with a sentence",
+  relay: "a relay adds up what other clients upload; it is in Python only",
   forgetting: "models that forget are refused with a sentence",
   factors: "an option: uploads are sent as matrices, which every coordinator takes",
 };

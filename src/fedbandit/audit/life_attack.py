@@ -197,9 +197,9 @@ def choices_check(
 
 
 def _epsilon_between(one: Handed, other: Handed, mechanism: Mechanism) -> float:
-    """The ε of two streams by what was handed to their noise; ∞ if they differ in length."""
-    if one.scales != other.scales:
-        return math.inf
+    """The ε of two streams by what was handed to their noise; ∞ if they differ in length, 0 if nothing was handed."""
+    if one.scales != other.scales or not one.scales:
+        return math.inf if one.scales != other.scales else 0.0
     difference = np.array(one.values) - np.array(other.values)
     return epsilon_of_shift(mechanism, difference / np.array(one.scales).reshape((-1,) + (1,) * (difference.ndim - 1)))
 

@@ -78,8 +78,7 @@ class HostedFederation:
         self.failing: str | None = None
         """Why the last write failed, None if it did not."""
         self._quiet = QuietLog()
-        self.rate = rate
-        self.round_seconds = round_seconds
+        self.rate, self.round_seconds = rate, round_seconds
         self.connections: dict[int, SendQueue] = {}  # member → what waits on its connection
         self.reports: dict[str, dict[str, float]] = {}
         self.limits: dict[str, RateLimit] = {}  # by client
@@ -115,9 +114,10 @@ class HostedFederation:
         if self.connections.get(member) is not sending and is_a(Join, unseal(frame)[1]):
             if member in self.connections:
                 self.connections[member].close("another session of this client has joined")
-            self.connections[member] = sending
-            facts = {"federation": self.federation.name, "client": name}
-            log.info("join", extra={**facts, "address": self.addresses.get(name)})
+            self.leave(sending)
+            self.connections[member], sending.member = sending, member
+            federation, address = self.federation.name, self.addresses.get(name)
+            log.info("join", extra={"federation": federation, "client": name, "address": address})
 
     def limit(self, name: str) -> None:
         """Refuse a client that sends too much, and every client while the queue is full or another is the owner."""
@@ -166,11 +166,11 @@ class HostedFederation:
 
     def leave(self, sending: SendQueue) -> None:
         """A connection has ended."""
-        for member, mine in list(self.connections.items()):
-            if mine is sending:
-                del self.connections[member]
-                record = self.federation.register.by_number[member]
-                log.info("leave", extra={"federation": self.federation.name, "client": record.name})
+        member, sending.member = sending.member, None
+        if member is not None and self.connections.get(member) is sending:
+            del self.connections[member]
+            name = self.federation.register.by_number[member].name
+            log.info("leave", extra={"federation": self.federation.name, "client": name})
 
     async def do(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Let the federation do something in a thread, one thing at a time; what it says goes to the log."""

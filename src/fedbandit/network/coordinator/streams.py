@@ -46,6 +46,8 @@ class SendQueue:
         self.waiting: deque[bytes | str] = deque()
         self.download: bytes | None = None
         self.closing: str | None = None
+        self.member: int | None = None
+        """Whose messages go here."""
         self._event = asyncio.Event()
 
     def put(self, message: Message, data: bytes | None = None) -> None:
