@@ -176,7 +176,7 @@ def test_a_synchronous_group_is_algorithm_4(group_of: Ints, acts: list[tuple[int
         elif i not in asked:
             assert machine.receive(Request(i)) == []
             with pytest.raises(FedbanditError, match="was not asked"):
-                machine.receive(Upload(i, sequence[i] + 1, zero_sums(DIM), 0.0))
+                machine.receive(Upload(i, sequence[i] + 1, data(rng, 1), 0.0))
         else:
             sums, g = data(rng, n), int(group_of[i])
             total[g] = plus(total[g], sums)

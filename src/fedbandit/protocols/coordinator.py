@@ -60,9 +60,8 @@ class Coordinator(Contributing):
     retracts: ClassVar[bool] = True  # whether each member's sums can be kept apart
 
     def __init__(self, sharing: Sharing, world: World, dim: int, ridge: float, noise: Noise | None = None) -> None:
-        N, self.sharing = world.n_clients, sharing
+        N, self.sharing, self.form = world.n_clients, sharing, Form(dim, world.actions)
         self.slot_of: Ints = sharing.group_of if isinstance(sharing, Groups) else np.arange(N)  # −1: no member
-        self.form = Form(dim, world.actions)
         self.members = no_members(N, self.form, int(self.slot_of.max()) + 1)
         self.dim, self.ridge, self.noise = dim, ridge, noise
         self.applied: dict[int, int] = {}  # the last upload that was applied, of each member
@@ -198,9 +197,10 @@ class Coordinator(Contributing):
         return member in self.owed or self.is_awaited(member)
 
     def require_asked(self, upload: Upload) -> None:
-        """Refuse an upload that nobody asked for; retries are none."""
+        """Refuse what nobody asked for; not retries, nor empty answers to a call of a state that was lost."""
         self.check_member(upload.member)
-        if upload.sequence > self.applied.get(upload.member, 0) and not self.is_asked(upload.member):
+        retry = upload.sequence <= self.applied.get(upload.member, 0)
+        if not (retry or upload.sums.n == 0 or self.is_asked(upload.member)):
             raise FedbanditError(f"Client {upload.member} sent upload {upload.sequence}, but was not asked for one.")
 
     def add(self, upload: Upload) -> bool:
