@@ -124,11 +124,14 @@ def test_most_few_observations_are_factors() -> None:
     assert made > 95
 
 
-@pytest.mark.parametrize("kind", [Upload, Restate])
-def test_what_a_relay_says_about_noise_travels(kind: type[Upload] | type[Restate]) -> None:
+def _relayed() -> list[Upload | Restate]:
     sums = Sums(np.diag([1.5, -0.25]), np.array([0.5, 2.0]), 3)
-    said = (4, 7, sums, 0.5) if kind is Upload else (4, 7, 2, sums, 0.5)
-    message = kind(*said, relayed=Relayed(2.5, 3))  # type: ignore[arg-type]
+    return [Upload(4, 7, sums, 0.5, relayed=Relayed(2.5, 3)), Restate(4, 7, 2, sums, 0.5, relayed=Relayed(2.5, 3))]
+
+
+@pytest.mark.parametrize("message", _relayed(), ids=lambda message: type(message).__name__)
+def test_what_a_relay_says_about_noise_travels(message: Upload | Restate) -> None:
+    kind = type(message)
     data = encode(message)
     assert data[3] == RELAYED[kind]
     assert len(data) == encoded_size(kind, 2) + RELAYED_SIZE
