@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,19 +13,22 @@ from hypothesis import strategies as st
 from fedbandit.encoded_messages import is_a
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import (
+    RELAYED,
+    RELAYED_SIZE,
     Collect,
     Download,
     Join,
     Message,
     Receipt,
     Request,
+    Restate,
     Threshold,
     Upload,
     decode,
     encode,
     encoded_size,
 )
-from fedbandit.sums import FactoredSums, Sums, factored
+from fedbandit.sums import FactoredSums, Relayed, Sums, factored
 
 numbers = st.integers(0, 2**64 - 1)
 floats = st.floats(allow_nan=False, allow_infinity=False)
@@ -116,3 +122,25 @@ def test_most_few_observations_are_factors() -> None:
         X = rng.standard_normal((5, 25)) / 5
         made += isinstance(factored(Sums(X.T @ X, X.T @ rng.uniform(-1, 1, 5), 5)), FactoredSums)
     assert made > 95
+
+
+def _relayed() -> list[Upload | Restate]:
+    sums = Sums(np.diag([1.5, -0.25]), np.array([0.5, 2.0]), 3)
+    return [Upload(4, 7, sums, 0.5, relayed=Relayed(2.5, 3)), Restate(4, 7, 2, sums, 0.5, relayed=Relayed(2.5, 3))]
+
+
+@pytest.mark.parametrize("message", _relayed(), ids=lambda message: type(message).__name__)
+def test_what_a_relay_says_about_noise_travels(message: Upload | Restate) -> None:
+    kind = type(message)
+    data = encode(message)
+    assert data[3] == RELAYED[kind]
+    assert len(data) == encoded_size(kind, 2) + RELAYED_SIZE
+    back = decode(data)
+    assert isinstance(back, kind)
+    assert (encode(back), back.relayed) == (data, (2.5, 3))
+    for wrong in (Relayed(-1.0, 1), Relayed(math.inf, 1), Relayed(math.nan, 1), Relayed(1.0, 4)):
+        with pytest.raises(FedbanditError, match="noise of variance"):
+            decode(encode(replace(message, relayed=wrong)))
+    for length in range(len(data)):
+        with pytest.raises(FedbanditError):
+            decode(data[:length])

@@ -91,6 +91,11 @@ class Below(FaultyNetwork):
         super().tick()
         self.above.follow()
 
+    def restart_coordinator(self) -> None:
+        """The relay comes back from its store, and may have something to say at once."""
+        super().restart_coordinator()
+        self.above.follow()
+
     def _deliver(self, messages: list[Message]) -> None:
         for message in messages:
             self._answer(message, "")

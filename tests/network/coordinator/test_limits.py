@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from fedbandit.network.coordinator.limits import Limits, declared_noise
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import MemoryStore
-from fedbandit.sums import FactoredSums, Sums, factored
+from fedbandit.sums import FactoredSums, Relayed, Sums, factored
 from tests.network.in_process import make_clients, run
 
 WORLD = fb.World(n_clients=3, dim=3, horizon=600)
@@ -121,3 +122,16 @@ def test_what_is_allowed_for_rounding_never_adds_up_to_the_ridge(
     assert limits.faults([honest]) == [None]
     one = Upload(0, 1, Sums(np.outer(X[0], X[0]), reward_bound * X[0], 1), 0.0)
     assert limits.faults([one]) == [None]
+
+
+def test_a_relay_may_send_the_noise_of_all_its_clients() -> None:
+    """√k times as much in k releases; as much of one client, or more than it says, is refused."""
+    world = fb.World(n_clients=20, dim=3, horizon=1000)
+    system = Agreement("count-linucb", {"privacy": {"noises": "statistics", "epsilon": 1.0}}, world).build()
+    limits = Limits.of(system, world, 1.0)
+    V = np.eye(3) * (3.0 - 2.0 * limits.gram)  # of nine observations, and noise of twice what one client's may be
+    upload = Upload(0, 1, Sums(V, np.zeros(3), 9), 0.0)
+    for releases, sound in ((None, False), (1, False), (3, False), (9, True)):
+        relayed = None if releases is None else Relayed(1.0, releases)
+        (fault,) = limits.faults([replace(upload, relayed=relayed)])
+        assert (fault is None) == sound, releases
