@@ -37,9 +37,8 @@ clients or more
         return "everybody but the coordinator, which sees exact statistics"
     if trust == "nobody":
         return "whoever sees everything that leaves the client"
-    others = (
-        "no other client" if colluding == 0 else f"up to {'N/20' if colluding is None else colluding} other clients"
-    )
+    few = {0: "no other client", 1: "one other client"}
+    others = "up to N/20 other clients" if colluding is None else few.get(colluding, f"up to {colluding} other clients")
     return (
         f"whoever sees all that is opened, also the coordinator with {others}, "
         f"while each sum has {'0.8 N' if honest is None else honest} honest clients or more"
