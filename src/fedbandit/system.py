@@ -58,7 +58,10 @@ class System:
             ("privacy", self.privacy, Privacy),
         ):
             if not isinstance(part, kind) or isinstance(part, type):
-                raise FedbanditError(f"The {role} of a system is {part!r}, which is not a {kind.__name__} instance.")
+                call = f"; call it: {part.__name__}()" if isinstance(part, type) and issubclass(part, kind) else ""
+                raise FedbanditError(
+                    f"The {role} of a system is {part!r}, which is not a {kind.__name__} instance{call}."
+                )
         number(self.ridge, "ridge", "a finite number ≥ 1e-12", at_least=1e-12)
         check_pairs(self.protocol, self.structure, self.privacy)
         discount, window = check_discount(self.discount), check_window(self.window)

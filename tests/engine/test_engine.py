@@ -317,6 +317,7 @@ def test_an_inverse_stays_an_inverse() -> None:
             "nobody to exchange",
         ),
         (lambda: fb.System(policy="ucb"), "not a Policy instance"),  # type: ignore[arg-type]
+        (lambda: fb.System(policy=fb.policies.UCB), r"not a Policy instance; call it: UCB\(\)"),  # type: ignore[arg-type]
         (
             lambda: fb.simulate(fb.System(structure=fb.structures.FixedGroups([0])), small(), 9),
             "number of labels is 1",
