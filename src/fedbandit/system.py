@@ -58,7 +58,7 @@ class System:
             ("privacy", self.privacy, Privacy),
         ):
             if not isinstance(part, kind) or isinstance(part, type):
-                call = f"; call it: {part.__name__}()" if isinstance(part, type) and issubclass(part, kind) else ""
+                call = f"; call it: {part.__name__}()" if isinstance(part, type) and kind in part.__mro__ else ""
                 raise FedbanditError(
                     f"The {role} of a system is {part!r}, which is not a {kind.__name__} instance{call}."
                 )
