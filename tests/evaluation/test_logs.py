@@ -22,6 +22,7 @@ from fedbandit.evaluation import (
     self_normalised,
 )
 from fedbandit.evaluation.estimators import effective_sample_size
+from fedbandit.evaluation.plausible import require_uniform
 from fedbandit.types import Array
 from tests.evaluation.synthetic_logs import FEATURES, THETA, make_world
 
@@ -338,6 +339,50 @@ def test_replay_needs_a_uniform_log() -> None:
     assert sentence in str(_error(lambda: evaluate_frozen(fb.linucb(), lie)))
 
 
+def by_device(lie: bool, seed: int = 0, n: int = 2000) -> dict[str, Any]:
+    """Two pages, each shown half of the time; if that is a lie, one to nine of ten phones, the other to tablets."""
+    rng = np.random.default_rng(seed)
+    device = rng.choice(["phone", "tablet"], n)
+    page = (
+        np.where(rng.random(n) < np.where(device == "phone", 0.9, 0.1), "a", "b") if lie else rng.choice(["a", "b"], n)
+    )
+    age, user = rng.random(n), rng.integers(0, 5, n)
+    return {"user": user, "device": device, "age": age, "action": page, "click": rng.random(n) < 0.4}
+
+
+def test_a_log_that_is_uniform_on_the_whole_only_is_refused() -> None:
+    def uniform(frame: dict[str, Any], *features: str, **names: Any) -> Any:
+        return from_frame(frame, names.pop("client", "user"), features, "click", logged="uniform", **names)
+
+    lie = by_device(lie=True)
+    assert "said to be uniform, but where device=" in str(_error(lambda: replay(fb.uniform(), uniform(lie, "device"))))
+    sentence = "but where the client is "
+    assert sentence in str(_error(lambda: evaluate_frozen(fb.uniform(), uniform(lie, "age", client="device"))))
+    assert "the segment is" in str(_error(lambda: replay(fb.uniform(), uniform(lie, "age", segment="device"))))
+    older = {**lie, "age": lie["age"] + (lie["device"] == "phone")}
+    assert "age is in its quarter" in str(_error(lambda: replay(fb.uniform(), uniform(older, "age"))))
+    for seed in range(20):
+        require_uniform(uniform(by_device(lie=False, seed=seed), "device", "age", segment="device"))
+
+
+def test_propensities_that_cannot_be_right_are_doubted() -> None:
+    for system in (fb.uniform(), fb.linucb()):
+        right, wrong = ({**by_device(lie=False), "p": np.full(2000, p)} for p in (0.5, 0.95))
+        assert evaluate_frozen(system, from_frame(right, "user", ["age"], "click", propensity="p")).warnings == ()
+        found = evaluate_frozen(system, from_frame(wrong, "user", ["age"], "click", propensity="p"))
+        assert any("The mean weight is" in warning for warning in found.warnings)
+    for seed in range(10):
+        found = evaluate_frozen(fb.linucb(), make_world(seed, n=600, skew=1.0).log)
+        assert not any("mean weight" in warning for warning in found.warnings)
+
+
+def test_random_arms_stay_the_yardstick_beside_greedy_models() -> None:
+    log = make_world(0).log
+    greedy = evaluate_frozen(fb.uniform(), log, greedy=True)
+    assert greedy.estimates == evaluate_frozen(fb.uniform(), log).estimates
+    assert "exploring as the policy does" in greedy.question
+
+
 def test_a_log_is_never_simulated() -> None:
     log: Any = make_world(0).log
     assert "nothing can be simulated on it" in str(_error(lambda: fb.simulate(fb.linucb(), log, 10)))
@@ -369,6 +414,8 @@ def test_chance_is_weighed(system: fb.System) -> None:
     if system.name == "uniform":
         np.testing.assert_allclose(found.weights, 0.25 / world.log.propensities[300:])
         assert found.estimates[0].covers(float(world.means[300:].mean()))
+    if system.name == "uniform":
+        return
     greedy = evaluate_frozen(system, world.log, greedy=True)
     assert "taking the largest estimated mean" in greedy.question
     assert set(greedy.weights[greedy.weights > 0]) == set((1 / world.log.propensities[300:])[greedy.weights > 0])
