@@ -10,7 +10,7 @@ from fedbandit.environments.logged import LoggedDecisions
 from fedbandit.errors import FedbanditError
 from fedbandit.evaluation.estimators import Estimate, difference
 from fedbandit.evaluation.logs import LogEvaluation, Progress, evaluate_frozen, replay
-from fedbandit.system import System
+from fedbandit.system import System, check_systems
 
 Method = Literal["replay", "frozen"]
 
@@ -89,8 +89,7 @@ def compare(systems: Sequence[System], log: LoggedDecisions, **options: Any) -> 
     Both estimates of a pair rest on the same decisions, so that what these have in common cancels: the interval of the
     difference is the one to decide by, not whether two intervals overlap.
     """
-    if not systems:
-        raise FedbanditError("There is no system to evaluate; name at least one.")
+    check_systems(systems)
     found = [evaluate(system, log, **options) for system in systems]
     best_first = sorted(found, key=lambda one: -one.estimates[0].value)
     gaps = tuple(

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from fedbandit.errors import FedbanditError, number, require
-from fedbandit.privacy.calibration import gaussian_epsilon
+from fedbandit.privacy.calibration import check_epsilon, gaussian_epsilon
 from fedbandit.world import World
 
 Basis = Literal["proven", "as published", "none"]
@@ -165,7 +165,7 @@ sent. Client(require=fb.Require(…)) says what it accepts.
 
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing."""
-        require(self.epsilon > 0, "epsilon", self.epsilon, "> 0 (inf for any)")
+        check_epsilon(self.epsilon, "any")
         if self.delta is not None:
             number(self.delta, "delta", "a number from 0 to 1", at_least=0.0)
             require(self.delta <= 1, "delta", self.delta, "a number from 0 to 1")
