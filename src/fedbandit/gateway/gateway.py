@@ -298,7 +298,7 @@ class Gateway:
         if isinstance(reward, bool):
             reward = str(reward).lower()  # true is not 1
         y = number(reward, name, "a finite number")
-        require(abs(y) <= most, name, reward, f"within ±{most:g}, which this federation has agreed on")
+        require(abs(y) <= most, name, reward, f"within ±{most:g}, the reward_bound of this federation")
         return y
 
     # What is going on
