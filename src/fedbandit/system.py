@@ -116,8 +116,6 @@ class System:
         """Who sees what, and what choices tell, follow from protocol and structure."""
         if not claim.private or self.privacy.perturbs != "statistics":
             return claim
-        if self.protocol.says == "gossip":
-            claim = replace(claim, against="all other clients")
         if isinstance(self.structure, Alone):  # nothing is sent: what is seen of a client are its choices
             seen = "everybody who sees its model, or arms chosen in other rounds"
             claim = replace(claim, definition="joint", own="released", against=seen, proof="Choices by releases alone")

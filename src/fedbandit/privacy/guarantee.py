@@ -15,7 +15,8 @@ from fedbandit.world import World
 
 Basis = Literal["proven", "as published", "none"]
 DEFINITIONS = {
-    "given later records": "What the client chooses later because of it is taken as given, and not covered.",
+    "given later records": "What the client chooses later because of it is not covered, and can tell far more "
+    "(ε in the hundreds was measured); own='released' covers it.",
     "joint": "What is chosen for others because of it is covered; the arm of its own round tells its own contexts.",
     "local": "Everything that follows from it is covered.",
 }
@@ -27,6 +28,7 @@ WEAK_EPSILON, WEAK_DELTA = 10.0, 0.01
 class Guarantee:
     """What is protected, from whom, how well, and on what basis.
 
+    `against` is whom it protects from, the subject of its sentence.
     `unit` is whose data may change between neighbours: one interaction, or a client's whole contribution.
     `definition` is one of `DEFINITIONS`; `trust` and `own` are the privacy part's; `public` is what is not hidden.
     `mu` is the distance of neighbours in standard deviations (μ-GDP) for Gaussian noise: ε follows for every δ.
@@ -89,19 +91,21 @@ class Guarantee:
         """For somebody who does not know the vocabulary.
 
         >>> print(Guarantee("proven", "rewards", "everybody else", epsilon=1.0, unit="one interaction").sentence())
-        Whoever sees everything that leaves this client can tell one interaction from another (rewards) with odds of \
-at most e^1; ten of one person: e^10. NOT PRIVATE IN USE: this noise is for simulations.
+        Everybody else can tell one interaction from another (rewards) with odds of at most e^1; ten of one person: \
+e^10. NOT PRIVATE IN USE: this noise is for simulations.
         """
         if not self.private:
             return f"Nothing is hidden: {self.remark or 'statistics leave this client as they are'}."
+        if self.against == "nobody":
+            return "Nothing is hidden: the claim names nobody from whom it protects."
         if self.basis != "proven":
             true = "" if self.true_epsilon is None else f"; it really is {_power(self.true_epsilon)}"
             return f"Published as odds of at most {_power(self.epsilon)}, not proven{true}. Do not rely on it."
-        who = "this client" if self.unit.startswith("one") else "these clients"
+        who = self.against[:1].upper() + self.against[1:] + ("," if "," in self.against else "")
         chance = f", except with chance {self.delta:g}" if self.delta else ""
         text = (
-            f"Whoever sees everything that leaves {who} can tell {self.unit or 'one interaction'} from another "
-            f"({self.protects}) with odds of at most {_power(self.epsilon)}{chance}"
+            f"{who} can tell {self.unit or 'one interaction'} from another ({self.protects}) "
+            f"with odds of at most {_power(self.epsilon)}{chance}"
         )
         if self.unit == "one interaction" and (self.delta == 0 or self.mu is not None):
             text += f"; ten of one person: {_power(self.epsilon_at(self.delta, 10))}"
