@@ -120,7 +120,8 @@ def test_compare_in_python() -> None:
     assert "together" in str(found)
     assert "<table>" in found._repr_html_()
     frame = found.to_frame()
-    assert set(frame["system"]) == {"alone", "together"}
+    assert set(frame["label"]) == {"alone", "together"}
+    assert set(frame["system"]) == {"linucb", "async-linucb"}
     for band in ("error", "interval", "quantiles", "runs"):
         figure = found.plot(log=False, band=band)
         assert figure.axes[0].get_yscale() == "linear"

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from fedbandit.environments import Environment, LikedItems
 from fedbandit.environments.block import world_of
-from fedbandit.errors import FedbanditError, needs, whole_number
+from fedbandit.errors import FedbanditError, needs, unknown, whole_number
 from fedbandit.files import write_json, write_table, write_text
 from fedbandit.presets import uniform
 from fedbandit.progress import told
-from fedbandit.studies.figures import Band, draw_comparison, save_figure
+from fedbandit.studies.figures import Band, Overlay, draw_comparison, save_figure
 from fedbandit.studies.measured import Measured, curve_rows
 from fedbandit.studies.report import Table
 from fedbandit.studies.specs import hyphenated
 from fedbandit.studies.trials import Label, MakesEnvironment, MakesSystem, Point, Run, Trial
 from fedbandit.studies.workers import Workers, run_trials
 from fedbandit.system import System
+from fedbandit.types import Array, Ints
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -125,12 +126,11 @@ def write_comparison(
 ) -> list[Path]:
     """Write runs and curves ("csv" or "parquet"), the table, the summary, and the picture if matplotlib is there."""
     runs = compared(runs)
-    labels = [{"label": run.label.text, "system": run.report["system"], "seed": run.report["seed"]} for run in runs]
     # Ledgers, which only private systems have, are left to summaries.
     rows = [{"label": run.label.text} | {k: v for k, v in run.report.items() if k != "privacy"} for run in runs]
     written = [
         write_table(folder / f"runs.{form}", rows),
-        write_table(folder / f"curves.{form}", curve_rows(labels, runs)),
+        write_table(folder / f"curves.{form}", curve_rows(_labels(runs), runs)),
         write_json(folder / "summary.json", summary),
         write_text(folder / "table.md", table_of(lines_of(runs)).markdown()),
         write_text(folder / "table.tex", table_of(lines_of(runs)).latex()),
@@ -139,6 +139,11 @@ def write_comparison(
         figure = draw_comparison(Measured.of(runs), title_of(env), log=log, band=band)
         written.append(save_figure(figure, folder / "regret.png"))
     return written
+
+
+def _labels(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Whose each run is: its name in the comparison, its preset, its seed."""
+    return [{"label": run.label.text, "system": run.report["system"], "seed": run.report["seed"]} for run in runs]
 
 
 def title_of(env: Environment) -> str:
@@ -187,10 +192,9 @@ class Comparison:
         return table_of(self.lines).latex()
 
     def to_frame(self) -> Any:
-        """A pandas data frame with one row for each system, seed and kept round."""
+        """A pandas data frame with one row for each system, seed and kept round: curves.csv of `fedbandit compare`."""
         runs = compared(self.runs)
-        labels = [{"system": run.label.text, "seed": run.report["seed"]} for run in runs]
-        return needs("pandas", "frames", "A data frame").DataFrame(curve_rows(labels, runs))
+        return needs("pandas", "frames", "A data frame").DataFrame(curve_rows(_labels(runs), runs))
 
     def to_mlflow(self, experiment: str = "fedbandit", points: int = 200) -> list[str]:
         """One MLflow run for each system and seed: parameters, totals, and curves of `points` points; the runs' ids.
@@ -201,9 +205,25 @@ class Comparison:
 
         return write_runs(compared(self.runs), experiment, points)
 
-    def plot(self, *, log: bool | None = None, band: Band = "error") -> Figure:
-        """Regret over rounds, and against messages; log: a logarithmic axis (None: where curves differ widely)."""
-        return draw_comparison(Measured.of(compared(self.runs)), title_of(self.env), log=log, band=band)
+    def plot(
+        self,
+        *,
+        log: bool | None = None,
+        band: Band = "error",
+        bounds: Mapping[str, Mapping[str, Callable[[Ints], Array]]] | None = None,
+    ) -> Figure:
+        """Regret over rounds, and against messages; log: a logarithmic axis (None: where curves differ widely).
+
+        bounds: for a system's name, functions of rounds by name, such as those of `fb.bounds`:
+        {"async-linucb": {"Thm 3.2": lambda T: …}}. Each is scaled to meet the mean regret at the horizon.
+        """
+        measured = Measured.of(compared(self.runs))
+        overlays = [Overlay(name, said, f) for name, of in (bounds or {}).items() for said, f in of.items()]
+        known = [label.series for label in measured.runs]
+        for overlay in overlays:
+            if overlay.series not in known:
+                raise unknown("system in this comparison", overlay.series, known)
+        return draw_comparison(measured, title_of(self.env), log=log, band=band, bounds=overlays)
 
 
 def compare(
