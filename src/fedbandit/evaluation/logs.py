@@ -139,7 +139,8 @@ def replay(system: System, log: LoggedDecisions, seed: int = 0, *, progress: Pro
         raise FedbanditError(f"The replay rests on {used} of the logged decisions; at least 2 are needed.")
     weights = accepted.astype(np.float64)
     paired = self_normalised(weights, log.rewards)  # the same mean, with a term for each decision
-    estimate = altered(mean("replay", log.rewards[accepted]), terms=paired.terms)
+    plain = mean("replay", log.rewards[accepted])
+    estimate = altered(plain, terms=paired.terms, shares=paired.shares, rewards=paired.rewards)
     hits = rewarded(weights, log.rewards)
     warnings = [f"Only {used} decisions were accepted; the interval is wide."] if used < FEW else []
     return federation.evaluation(
