@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -69,9 +69,9 @@ class PrivateStatistics(Privacy):
     reward_bound, reward_weight: B with |y| ≤ B, and κ; excess: "clip" or "refuse" rewards beyond.
     theta_bound, failure: S with ‖θ‖ ≤ S, and the probability with which widths may fail to account for the noise.
 
-    *Guarantee.* (ε, δ)-DP for one interaction (or all of a client's) against the coordinator and all other clients
-    together, replace-one neighbours; with "coordinator", against all others. It holds if *when* a client releases does
-    not depend on its data, which `System` checks; increments may depend on earlier releases. With own="exact"
+    *Guarantee.* (ε, δ)-DP for one interaction (or all of a client's) against whoever sees all that leaves it
+    ("sums": all that is opened; "coordinator": everybody but that), replace-one neighbours. It holds if *when* a client
+    releases does not depend on its data, which `System` checks; increments may depend on earlier releases. With "exact"
     neighbouring histories agree in all other records: what a client chose later because of the replaced one is taken as
     given (as in FedUCB, Def. 1). With "released" choices depend on data through releases only, so that nothing is taken
     as given but the arms and contexts of the replaced round: joint DP. Proofs: docs/privacy-proofs.md.
@@ -104,10 +104,13 @@ class PrivateStatistics(Privacy):
 
     def __post_init__(self) -> None:
         """Check every number."""
-        if isinstance(self.epsilon, (list, tuple, np.ndarray)):
-            object.__setattr__(self, "epsilon", tuple(float(value) for value in self.epsilon))
-        for value in self._budgets:
+        several = isinstance(self.epsilon, (list, tuple, np.ndarray)) and np.ndim(self.epsilon) == 1
+        budgets: Sequence[Any] = self.epsilon if several else [self.epsilon]  # type: ignore[assignment]
+        require(len(budgets) > 0, "epsilon", self.epsilon, "a number > 0, or one for each client")
+        for value in budgets:
             check_budget(value, self.delta)
+        if several:
+            object.__setattr__(self, "epsilon", tuple(map(float, budgets)))
         if self.calibration not in CALIBRATIONS:
             raise unknown("calibration", self.calibration, CALIBRATIONS)
         if self.kind not in FACTORISATIONS:
@@ -347,7 +350,7 @@ class PrivateStatistics(Privacy):
         return Guarantee(
             basis="as published" if published else "proven",
             protects="contexts and rewards",
-            against=against(self.trust, self.honest),
+            against=against(self.trust, self.honest, self.colluding),
             neighbours=neighbours(padded=self.padded, contribution=self.contribution),
             epsilon=epsilon,
             delta=self.delta,

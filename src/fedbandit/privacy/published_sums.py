@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from fedbandit.errors import FedbanditError, require, unknown
+from fedbandit.privacy.calibration import check_epsilon
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.mechanism import Mechanism
 from fedbandit.privacy.noise import Source
@@ -18,6 +19,7 @@ from fedbandit.privacy.privacy import Perturbs, Privacy
 from fedbandit.privacy.published import l2_laplace_tree
 from fedbandit.privacy.reward_stream import RewardStream
 from fedbandit.privacy.reward_sums import Trust
+from fedbandit.privacy.trust import against
 from fedbandit.rewards import RewardRule
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
@@ -59,7 +61,7 @@ class PublishedSums(Privacy):
 
     def __post_init__(self) -> None:
         """Check the budget."""
-        require(self.epsilon > 0, "epsilon", self.epsilon, "> 0 (inf for no noise)")
+        check_epsilon(self.epsilon)
         require(0 < self.failure < 1, "failure", self.failure, "between 0 and 1")
         require(self.excess in ("clip", "refuse"), "excess", self.excess, "'clip' or 'refuse'")
         if self.site not in ("client", "coordinator"):
@@ -128,7 +130,7 @@ class PublishedSums(Privacy):
         return Guarantee(
             basis="as published",
             protects="rewards",
-            against="all other clients (the coordinator is trusted)" if trusted else "everybody else",
+            against=against("coordinator" if trusted else "nobody"),
             neighbours="replace one reward",
             epsilon=self.epsilon,
             unit="one interaction",
