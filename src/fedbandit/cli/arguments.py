@@ -168,15 +168,17 @@ def add_require_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--require-trust",
         choices=("nobody", "sums", "coordinator"),
-        help="refuse a federation that trusts anybody else",
+        help="refuse a federation that trusts more than nobody, than sums, than the coordinator",
     )
     command.add_argument(
-        "--require-unit", choices=("one interaction", "a client"), help="refuse a federation that protects another unit"
+        "--require-unit",
+        choices=("one interaction", "a client"),
+        help="refuse a federation that protects a smaller unit",
     )
     command.add_argument(
         "--require-definition",
-        choices=("joint", "local", "given later records"),
-        help="refuse a federation that claims another definition",
+        choices=("given later records", "joint", "local"),
+        help="refuse a federation that claims a weaker definition",
     )
 
 
