@@ -64,6 +64,39 @@ def test_hetofed_and_fclub_grow_as_printed() -> None:
         bounds.fclub_communication(T, 10, n_servers=5, n_clusters=2, upload=1.0, download=2.0)
 
 
+def test_collaboration_takes_a_root_of_n_off_what_privacy_adds() -> None:
+    """The discussion below Theorems 2 and 4: W uniform against W = I, and local against global."""
+    n, d = 16, 5
+    apart, even = np.eye(n), np.full((n, n), 1 / n)
+    exact = bounds.colin_regret(1000, apart, d)
+    g = math.log(1 + 1000 / (d * n))
+    printed = 2 * math.sqrt(2 * d * n * 1000 * g) * (math.sqrt(n) + math.sqrt(d * n * g + 2 * math.log(10)))
+    assert float(exact) == pytest.approx(printed)
+
+    def added(W: np.ndarray, *, local: bool) -> np.ndarray:
+        scale = np.sqrt(np.log1p(T * (W**2).sum() / (d * n * n)))  # of the first factor
+        return (bounds.colin_regret(T, W, d, 0.5, local=local) - bounds.colin_regret(T, W, d)) / scale
+
+    np.testing.assert_allclose(added(apart, local=False), math.sqrt(n) * added(even, local=False))
+    ratio = math.sqrt(n) * (np.log(T / n) / np.log(T)) ** 1.5
+    for W in (apart, even):
+        np.testing.assert_allclose(added(W, local=True), ratio * added(W, local=False))
+    with pytest.raises(fb.FedbanditError, match="the shape of graph"):
+        bounds.colin_regret(T, [1.0, 2.0], d)
+
+
+def test_bounds_are_drawn_in_comparisons() -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    env = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=4)
+    found = fb.compare([fb.linucb(), fb.async_linucb()], env, 200, seeds=2)
+    grows = {"Thm 3.2": lambda rounds: bounds.async_regret(rounds, 4, 3, 5.0, 5.0)}
+    ax = found.plot(bounds={"async-linucb": grows}).axes[0]
+    (line,) = (line for line in ax.lines if line.get_label() == "∝ Thm 3.2")
+    assert np.asarray(line.get_ydata())[-1] == pytest.approx(found.lines[1]["regret"])
+    with pytest.raises(fb.FedbanditError, match="did you mean 'async-linucb'"):
+        found.plot(bounds={"async_linucb": grows})
+
+
 def test_bounds_are_drawn_through_the_end_of_the_curve() -> None:
     pytest.importorskip("matplotlib").use("Agg")
     env = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=4)

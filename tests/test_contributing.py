@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit.checks import run
+from fedbandit.checks import checks_for, run
 from fedbandit.cli.main import main
 from fedbandit.environments.synthetic import Synthetic
 from fedbandit.errors import FedbanditError
@@ -22,7 +22,7 @@ from fedbandit.machines.link import Link
 from fedbandit.model import RidgeModel
 from fedbandit.network.invitation import Agreement
 from fedbandit.parts import build_part, found_in, name_of
-from fedbandit.policies import LinPHE, Policy
+from fedbandit.policies import POLICIES, LinPHE, Policy
 from fedbandit.presets import PRESETS
 from fedbandit.privacy import Privacy
 from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Scheduled, ServerQueue, Synchronous
@@ -165,6 +165,66 @@ def test_a_policy_that_errs_with_stacked_parts_fails_its_check(tmp_path: Path) -
     policy: Policy = build_part("policy", written(text, tmp_path, "one_theta.py") + ":DecayingGreedy(c=0.0)", {})
     with pytest.raises(AssertionError, match="policy_knows_actions: "):
         run(policy)
+
+
+SAMPLING = """
+from dataclasses import dataclass
+import numpy as np
+from fedbandit.policies import Sampling
+
+@dataclass(frozen=True)
+class Wide(Sampling):
+    def root(self, part):
+        values, vectors = np.linalg.eigh(part.inverse)
+        if values[0] < 0 or part.V.ndim != 2:
+            raise AssertionError("one part after another")
+        return self.scaled(part, 2 * vectors * np.sqrt(values))
+"""
+
+
+def test_a_policy_that_samples_writes_only_the_root_of_one_part(tmp_path: Path) -> None:
+    policy: Policy = build_part("policy", written(SAMPLING, tmp_path, "wide.py") + ":Wide", {})
+    run(policy)
+    assert "sampling" not in POLICIES, "a base of policies is none"
+
+
+COUNTER = """
+from fedbandit.policies import Policy, best
+
+class Counting(Policy):
+    asked = 0
+
+    def told(self, world):
+        return Counting()
+
+    def choose(self, model, contexts, draw):
+        self.asked += 1
+        return draw.index(len(contexts)) if draw.uniform() * self.asked < 5 else best(model.means(contexts))
+"""
+
+
+def test_a_policy_that_remembers_fails_its_check(tmp_path: Path) -> None:
+    policy: Policy = build_part("policy", written(COUNTER, tmp_path, "counting.py") + ":Counting", {})
+    checks = dict(checks_for(policy))
+    checks["repeats_itself [shared]"]()
+    with pytest.raises(AssertionError, match="asked again with the same model, contexts and draw, it chose another"):
+        checks["policy_remembers_nothing"]()
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("c='a'", "c is 'a', but must be a number."),
+        ("k=0", "The policy .*one.py:One.k=0. cannot be made: ZeroDivisionError: "),
+    ],
+)
+def test_a_part_that_cannot_be_made_is_a_sentence(given: str, sentence: str, tmp_path: Path) -> None:
+    text = GREEDY.replace(
+        "    c: float", "    k: int = 1\n\n    def __post_init__(self):\n        1 / self.k\n\n    c: float"
+    )
+    named = written(text, tmp_path, "one.py") + f":DecayingGreedy({given})"
+    with pytest.raises(FedbanditError, match=sentence.replace("One", "DecayingGreedy")):
+        fb.linucb(policy=named)
 
 
 CLONE = """

@@ -47,7 +47,7 @@ for module in pkgutil.walk_packages(fb.__path__, "fedbandit."):
         except ImportError as error:
             found[module.name] = str(error)
 """)
-    web = ("fedbandit.gateway.service", "fedbandit.network.coordinator.")
+    web = ("fedbandit.gateway.service", "fedbandit.network.coordinator.", "fedbandit.network.relay.")
     assert "fedbandit.gateway.service" in found
     assert all(name.startswith(web) for name in found), found
 

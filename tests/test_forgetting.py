@@ -273,6 +273,8 @@ def test_discounts_and_windows() -> None:
     ("make", "name"),
     [
         (lambda: fb.count_linucb(discount=0.9), "CountTriggered"),
+        (lambda: fb.feducb(window="adaptive"), "PrivateStatistics"),
+        (lambda: fb.System(protocol=fb.protocols.Synchronous(growth=1.5), discount=0.9), "Synchronous"),
         (lambda: fb.linucb_central(discount=0.9), "Central"),
         (lambda: fb.hetofedbandit(discount=0.9), "HomogeneityCliques"),
         (lambda: fb.System(protocol=fb.protocols.Gossip(), discount=0.9), "Gossip"),

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedbandit import keywords
+from fedbandit.cli.list import parts
 from fedbandit.cli.main import main
 from fedbandit.presets.compose import keywords_of
-from fedbandit.studies.specs import ENVIRONMENTS_BY_TEXT, SYSTEMS
+from fedbandit.studies.specs import ENVIRONMENTS_BY_TEXT, SYSTEMS, hyphenated
 from tests.cli.command_line import refusal
 
+PARTS = {hyphenated(name): maker for makers in parts().values() for name, maker in makers.items()}
 
-@pytest.mark.parametrize(("makers", "environment"), [(SYSTEMS, False), (ENVIRONMENTS_BY_TEXT, True)])
-def test_every_keyword_has_a_meaning_and_every_meaning_a_keyword(makers: dict[str, Any], environment: bool) -> None:
-    taken = {(name, keyword) for name, maker in makers.items() for keyword in keywords_of(maker)}
-    silent = [
-        f"{name}.{key}" for name, key in sorted(taken) if not keywords.meaning(name, key, environment=environment)
-    ]
+
+@pytest.mark.parametrize(
+    ("kind", "makers", "table"),
+    [
+        ("system", SYSTEMS, keywords.SYSTEMS),
+        ("environment", ENVIRONMENTS_BY_TEXT, keywords.ENVIRONMENTS),
+        ("part", PARTS, keywords.PARTS),
+    ],
+)
+def test_every_keyword_has_a_meaning_and_every_meaning_a_keyword(
+    kind: keywords.Kind, makers: dict[str, Any], table: dict[str, str]
+) -> None:
+    taken = {(name, key) for name, maker in makers.items() for key in keywords_of(maker) if key not in keywords.SETTLED}
+    silent = [f"{name}.{key}" for name, key in sorted(taken) if not keywords.meaning(name, key, kind)]
     assert not silent, f"fedbandit/keywords.py says nothing about {silent}"
-    table = keywords.ENVIRONMENTS if environment else keywords.SYSTEMS
     stale = [entry for entry in table if not any(entry in (key, f"{name}.{key}") for name, key in taken)]
     assert not stale, f"fedbandit/keywords.py explains {stale}, which nothing takes"
 
@@ -57,6 +67,19 @@ def test_parts_are_listed_and_explained(capsys: pytest.CaptureFixture[str]) -> N
     assert main(["list", "igw"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert text.startswith("policy igw Draw arm a with probability")
-    assert "scale Default: 10.0." in text
+    assert "Larger explores less. Default: 10.0." in text
+    for kind in parts():
+        assert main(["list", kind]) == 0
+        for line in capsys.readouterr().out.splitlines()[1:]:
+            assert line.endswith("."), "a sentence is cut"
+    assert main(["list", "private-statistics"]) == 0
+    assert "\n  portions" not in capsys.readouterr().out
     assert main(["list"]) == 0
     assert "fedbandit list policies | structures" in capsys.readouterr().out
+
+
+def test_a_part_in_a_file_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text('def my_system(c: float = 5.0):\n    """Mine."""\n', encoding="utf-8")
+    assert main(["list", f"{file}:my_system"]) == 0
+    assert " ".join(capsys.readouterr().out.split()) == f"from {file}:my_system Mine. c Default: 5.0."

@@ -10,6 +10,9 @@ them by one factor. `T` is a number or an array of them; whose rounds it counts 
 | `feducb_regret`, `feducb_synchronisations`, `feducb_threshold` | FedUCB (Dubey & Pentland 2020): Thm 1 and 2, Prop. 1 |
 | `hetofed_regret`, `hetofed_communication` | HetoFedBandit (Blaser et al. 2024): Thm 3.3 |
 | `fclub_regret`, `fclub_communication`, `fclub_lag` | FCLUB (Liu et al. 2022): Thm 1 and 2, and Γ of the proof |
+| `colin_regret` | private collaborative bandits (Wang et al. 2020): Thm 2 and 4 |
+
+Their Theorems 6 and 8, for GOBLin, have the determinant |A_T| of the run, which is no function of T, and are not here.
 
 FCLUB's Theorem 3 says that it is (ε, δ)-CDP: see `fb.cdp_fclub_dc(calibration="published").guarantee`.
 """  # noqa: E501 - a table
@@ -237,3 +240,32 @@ def fclub_communication(
     least = min(upload, download)
     require(least > 1, "the smaller of upload and download", least, "> 1")
     return dim * n_clusters * n_servers * np.log(_horizon(T)) / math.log(least)
+
+
+def colin_regret(
+    T: ArrayLike,
+    graph: ArrayLike,
+    dim: int,
+    epsilon: float = math.inf,
+    *,
+    local: bool = False,
+    ridge: float = 1.0,
+    bound: float = 1.0,
+    failure: float = 0.1,
+) -> Array:
+    """2 √(2dNT g) (√(λN) + √(dN g + 2 log 1/δ) + p), g = log(1 + T ‖W‖²/(λdN²)): DP- and LDP-CoLin (Thm 2 and 4).
+
+    p is max_i L‖W_i‖ log^1.5 T · log(1/δ)/ε where the coordinator is trusted, and with `local`
+    L √(Σ_i ‖W_i‖² log³ T_i) · log(1/δ)/ε; without privacy (ε = ∞) it is 0. T interactions of all users together, who
+    arrive evenly (T_i = T/N); ‖θ‖ = √N. `graph` is W, one row a user; `failure` δ.
+    """
+    horizon, W = _horizon(T), np.asarray(graph, dtype=np.float64)
+    require(W.ndim == 2 and W.shape[0] == W.shape[1], "the shape of graph", W.shape, "(N, N), a row a user")
+    require(epsilon > 0, "epsilon", epsilon, "a number > 0")
+    n, rows = len(W), bound * np.sqrt((W**2).sum(axis=1))
+    grown = np.log1p(horizon * (W**2).sum() / (n * ridge * dim * n))
+    each = np.log(np.maximum(horizon / n, 1.0))
+    noise = np.sqrt((rows**2).sum() * each**3) if local else rows.max() * np.log(horizon) ** 1.5
+    width = math.sqrt(ridge * n) + np.sqrt(dim * n * grown + 2 * math.log(1 / failure))
+    width = width + noise * math.log(1 / failure) / epsilon
+    return np.asarray(2 * np.sqrt(2 * dim * n * horizon * grown) * width)

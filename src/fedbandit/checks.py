@@ -77,6 +77,7 @@ def checks_for(thing: Any) -> Iterator[tuple[str, Callable[[], None]]]:
         yield policy_beats_uniform.__name__, partial(policy_beats_uniform, thing)
         yield propensities_are_those_of_choices.__name__, partial(propensities_are_those_of_choices, thing)
         yield policy_knows_actions.__name__, partial(policy_knows_actions, thing)
+        yield policy_remembers_nothing.__name__, partial(policy_remembers_nothing, thing)
     if isinstance(thing, Structure) and thing.separate:
         yield structure_places_everyone.__name__, partial(structure_places_everyone, thing)
         yield found_groups_are_used.__name__, partial(found_groups_are_used, thing)
@@ -277,6 +278,27 @@ def policy_knows_actions(policy: Policy) -> None:
         y = float(rng.standard_normal())
         for model in (stacked, unstacked):
             model.observe(offered[a], y)
+
+
+def policy_remembers_nothing(policy: Policy) -> None:
+    """It chooses by model, contexts and draw alone: all clients share one policy, and ask in any order."""
+    rng, policy = np.random.default_rng(0), policy.told(World(n_clients=2, dim=3, horizon=100))
+    models, asked = (RidgeModel(3, 1.0), RidgeModel(3, 1.0)), range(60)
+    for model, sign in zip(models, (1.0, -1.0), strict=True):
+        for x in rng.standard_normal((10, 3)) / 2:
+            model.observe(x, sign * float(x[0]))
+    offered = rng.standard_normal((60, 4, 3)) / 2
+
+    def answers(order: Sequence[int]) -> dict[int, int]:
+        return {k: policy.choose(models[k % 2], offered[k], Draw(policy_key(0), k % 2, step=k // 2)) for k in order}
+
+    first = answers(asked)
+    for order in (asked[::2], asked[::-1]):  # one of the clients alone, then both
+        other = [k for k, a in answers(order).items() if a != first[k]]
+        assert not other, (
+            f"asked again with the same model, contexts and draw, it chose another arm ({len(other)} times of "
+            f"{len(order)}): keep nothing in the policy, but in what `model` says (model.n …)"
+        )
 
 
 def found_groups_are_used(structure: Structure) -> None:

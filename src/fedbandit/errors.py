@@ -52,8 +52,8 @@ def whole_number(name: str, value: object, least: int = 1, most: int | None = No
     return number
 
 
-def number(value: object, name: str, expected: str, at_least: float = -math.inf) -> float:
-    """`value` as a float, if it is a finite number of at least `at_least`.
+def number(value: object, name: str, expected: str, at_least: float = -math.inf, *, finite: bool = True) -> float:
+    """`value` as a float, if it is a finite number of at least `at_least`; or an infinite one, if that is allowed.
 
     >>> number("x", "ridge", "a finite number > 0")
     Traceback (most recent call last):
@@ -64,7 +64,7 @@ def number(value: object, name: str, expected: str, at_least: float = -math.inf)
         real = float(plain) if isinstance(plain, numbers.Real) else math.nan
     except OverflowError:
         real = math.inf
-    require(math.isfinite(real) and real >= at_least, name, value, expected)
+    require(real >= at_least and (math.isfinite(real) or not finite), name, value, expected)
     return real
 
 

@@ -1,9 +1,11 @@
-"""What the keywords of systems and environments mean, in one place: for `--help`, `fedbandit list NAME` and `help()`.
+"""What the keywords of systems, environments and parts mean, in one place, for `--help` and `fedbandit list NAME`.
 
-A keyword that means something else in one system or environment has an entry of its own, "name.keyword".
+A keyword that means something else in one of them has an entry of its own, "name.keyword".
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 SYSTEMS = {
     # common
@@ -134,11 +136,69 @@ ENVIRONMENTS = {
 """Of environments."""
 
 
-def meaning(maker: str, keyword: str, *, environment: bool = False) -> str:
-    """What a keyword of this system or environment means; empty if nobody has said.
+PARTS = {
+    "alpha": "α ≥ 0, a fixed width instead of the formula. Larger explores more.",
+    "linphe.alpha": "α ≥ 0: the standard deviation of the noise that is added to past rewards; by default σ.",
+    "linphe.confidence": "not used: the spread of what is drawn is α.",
+    "lints.alpha": "α ≥ 0: the spread of the parameters that are drawn; by default σ.",
+    "lints.confidence": "not used: the spread of what is drawn is α.",
+    "scale": "γ = scale · √(K n/Σα²) after n observations, with the widths α of what is offered. Larger explores less.",
+    "gamma": "γ ≥ 0 itself, the same in every round.",
+    "evidence-clusters.recluster": "≥ 1: clusters are looked for again when the rounds have grown this many times; "
+    "none: when the protocol says so.",
+    "homogeneity-cliques.recluster": "≥ 1: clusters are looked for again when the rounds have grown this many times; "
+    "none: when the protocol says so.",
+    "central": "whether all data are in one place; otherwise users keep theirs and speak by the protocol.",
+    "weighted": "whether edges count by their weights, or alike.",
+    "fresh": "whether arms are scored with observations that are not yet released or merged.",
+    "neighbourhoods.window": "τ: changes of a parameter are looked for in the last τ observations; none: never.",
+    "change_level": "how unlikely an observation has to be to count against its user's model.",
+    "change_failure": "the probability with which a change may be found where there is none.",
+    "first": "phases before everybody has acted this often, on average, are passed over.",
+    "labels": "a label for each client: those with the same one share.",
+    "gossip.topology": "who is whose neighbour: complete, ring, line, star, grid, erdos-renyi, or a matrix.",
+    "gossip.growth": "> 1: a peer tells what it knows when it has this many times the observations that it had told.",
+    "gossip.threshold": "D ≥ 0 instead of growth: a peer tells when Δn · log det growth exceeds D, or 'theorem'.",
+    "scheduled.growth": "> 1: everybody uploads when each client has acted this many times as often as before.",
+    "scheduled.batch": "the least number of actions between two synchronisations.",
+    "synchronous.growth": "> 1, instead of threshold: a client asks when it has this many times the observations that "
+    "it had sent. Reads no data.",
+    "order": "which cluster is served first: fifo, or priority (the one that has learnt most since).",
+    "server-queue.recluster": "whether, and when, everybody uploads and clusters are formed anew: round or request.",
+    "low": "the least reward there can be.",
+    "high": "the largest reward there can be.",
+    "excess": "what becomes of a reward beyond its bounds: clip or refuse.",
+    "site": "who draws the noise: client or coordinator.",
+    "kind": "of noise: best, dense (few releases), blt (many), endless, tree or independent.",
+    "reward-sums.kind": "of noise with δ > 0: best, dense, blt, endless, tree or independent; without, it is a tree.",
+    "private-statistics.as_printed": "with calibration published: V is Mρ_min I before anything was released.",
+    "releases": "the most releases that a client may make; by default what the protocol can need until the horizon.",
+    "contribution": "none: one interaction is protected; or how many a client may contribute, all protected together.",
+    "reward_bound": "B with |y| ≤ B.",
+    "reward_weight": "κ > 0: how much of the budget goes to rewards, beside contexts.",
+    "theta_bound": "S with ‖θ‖ ≤ S.",
+    "failure": "the probability with which widths may fail to account for the noise.",
+    "mixing": "how a client weighs what others released: worth (least regret) or bound (proven widths).",
+    "counts": "public, or padded: how many rewards a client observed is hidden as well (with scheduled).",
+    "honest": "for trust=sums: at least so many clients of a sum tell nobody their noise; by default 0.8 N.",
+    "colluding": "for trust=sums: at most so many do; by default 0.05 N.",
+}
+"""Of parts, where that is another than, or not among, `SYSTEMS`."""
+
+SETTLED = ("world", "portions", "neighbours")
+"""Fields of parts that a system fills in when it is told its world: no keywords of users."""
+
+Kind = Literal["system", "environment", "part"]
+
+
+def meaning(maker: str, keyword: str, kind: Kind = "system") -> str:
+    """What a keyword of this system, environment or part means; empty if nobody has said.
 
     >>> meaning("feducb", "ttl")
     'γ ≥ 1: how many hops a message travels, and how many estimators take turns.'
+    >>> meaning("fixed-groups", "labels", "part")
+    'a label for each client: those with the same one share.'
     """
-    table = ENVIRONMENTS if environment else SYSTEMS
-    return table.get(f"{maker}.{keyword}", table.get(keyword, ""))
+    tables = {"system": (SYSTEMS,), "environment": (ENVIRONMENTS,), "part": (PARTS, SYSTEMS)}[kind]
+    said = (table.get(name) for table in tables for name in (f"{maker}.{keyword}", keyword))
+    return next(filter(None, said), "")

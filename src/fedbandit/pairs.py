@@ -55,13 +55,13 @@ def check_forgetting(protocol: MessageProtocol, structure: Structure, privacy: P
     """Refuse parts that do not know models which forget."""
     if not isinstance(structure, Everyone | FixedGroups):
         raise _remembers(structure, "it compares or serves statistics that are not dated", "Everyone or FixedGroups")
-    if protocol.reads == "counts":
-        why = "intervals that grow with all that was ever counted outlast what is remembered"
-        raise _remembers(protocol, why, "a protocol that looks at determinants: EventTriggered, or Synchronous")
-    if protocol.says != "nothing" and not isinstance(protocol, EventTriggered | Synchronous):
-        raise _remembers(protocol, "its messages are not dated", "EventTriggered, Synchronous or Never")
     if privacy.perturbs in ("statistics", "reward sums"):
         raise _remembers(privacy, "its noise is calibrated for sums that last", "NoisyRewards, which noises rewards")
+    if protocol.reads == "counts":
+        why = "it speaks by counts, and intervals that grow with all that was ever counted outlast what is remembered"
+        raise _remembers(protocol, why, "EventTriggered, or Synchronous with a threshold, which read determinants")
+    if protocol.says != "nothing" and not isinstance(protocol, EventTriggered | Synchronous):
+        raise _remembers(protocol, "its messages are not dated", "EventTriggered, Synchronous or Never")
 
 
 def _remembers(part: Part, why: str, instead: str) -> FedbanditError:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from fedbandit.errors import FedbanditError, shown, unknown
+from fedbandit.errors import FedbanditError, number, shown, unknown
 from fedbandit.user_code import named_in_file
 
 Part = TypeVar("Part")
@@ -26,7 +26,8 @@ def found_in(namespace: Mapping[str, Any], kind: Callable[..., Part]) -> dict[st
     ['greedy']
     """
     kinds = [thing for thing in namespace.values() if isinstance(thing, type) and kind in thing.__mro__[1:]]
-    return {name_of(thing): thing for thing in kinds if not getattr(thing, "_is_protocol", False)}
+    bases = [thing for thing in kinds if getattr(thing, "_is_protocol", False) or inspect.isabstract(thing)]
+    return {name_of(thing): thing for thing in kinds if thing not in bases}
 
 
 def name_of(part: type) -> str:
@@ -50,14 +51,24 @@ def build_part(role: str, text: str, kinds: Mapping[str, Callable[..., Part]]) -
     name, given = found.groups() if found else (text, None)
     kind = kind_named(role, name, kinds)
     keywords = {} if given is None else _keywords(role, text, given)
-    taken = inspect.signature(kind).parameters
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)  # of a class without parameters
+    taken = {key: one for key, one in inspect.signature(kind).parameters.items() if one.kind not in several}
     for keyword in keywords:
         if keyword not in taken:
             raise unknown(f"keyword of {name}", keyword, taken)
     missing = [key for key, parameter in taken.items() if parameter.default is parameter.empty and key not in keywords]
     if missing:
         raise FedbanditError(f"The {role} {name} needs {missing[0]}: write {name}({missing[0]}=…).")
-    return kind(**keywords)
+    try:
+        made = kind(**keywords)
+    except FedbanditError:
+        raise
+    except Exception as error:  # of a user's own class
+        raise FedbanditError(f"The {role} {text} cannot be made: {type(error).__name__}: {error}") from error
+    for keyword, value in keywords.items():  # what a user's own class did not look at
+        if taken[keyword].annotation in (float, "float", int, "int"):
+            number(value, keyword, "a number", finite=False)
+    return made
 
 
 def kind_named(role: str, name: str, kinds: Mapping[str, Callable[..., Part]]) -> Callable[..., Part]:

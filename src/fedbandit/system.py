@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from types import FunctionType
 
-from fedbandit.errors import FedbanditError, number
+from fedbandit.errors import FedbanditError, number, shown
 from fedbandit.forgetting import ADAPTIVE, Fading, Forgetting, check_discount, check_window, settled_discount
 from fedbandit.model import RidgeModel
 from fedbandit.noisy_totals import NoisyTotals
@@ -58,7 +58,10 @@ class System:
             ("privacy", self.privacy, Privacy),
         ):
             if not isinstance(part, kind) or isinstance(part, type):
-                raise FedbanditError(f"The {role} of a system is {part!r}, which is not a {kind.__name__} instance.")
+                hint = f"; call it: {part.__name__}()" if isinstance(part, type) else ""
+                raise FedbanditError(
+                    f"The {role} of a system is {shown(part)}, which is not a {kind.__name__} instance{hint}."
+                )
         number(self.ridge, "ridge", "a finite number ≥ 1e-12", at_least=1e-12)
         check_pairs(self.protocol, self.structure, self.privacy)
         discount, window = check_discount(self.discount), check_window(self.window)
@@ -113,8 +116,6 @@ class System:
         """Who sees what, and what choices tell, follow from protocol and structure."""
         if not claim.private or self.privacy.perturbs != "statistics":
             return claim
-        if self.protocol.says == "gossip":
-            claim = replace(claim, against="all other clients")
         if isinstance(self.structure, Alone):  # nothing is sent: what is seen of a client are its choices
             seen = "everybody who sees its model, or arms chosen in other rounds"
             claim = replace(claim, definition="joint", own="released", against=seen, proof="Choices by releases alone")

@@ -316,7 +316,8 @@ def test_an_inverse_stays_an_inverse() -> None:
             lambda: fb.System(structure=fb.structures.Central(), protocol=fb.protocols.always()),
             "nobody to exchange",
         ),
-        (lambda: fb.System(policy="ucb"), "not a Policy instance"),  # type: ignore[arg-type]
+        (lambda: fb.System(policy="ucb"), "not a Policy instance."),  # type: ignore[arg-type]
+        (lambda: fb.linucb(policy=fb.policies.LinTS), "not a Policy instance; call it: LinTS()."),  # type: ignore[arg-type]
         (
             lambda: fb.simulate(fb.System(structure=fb.structures.FixedGroups([0])), small(), 9),
             "number of labels is 1",

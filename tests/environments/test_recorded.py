@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import fedbandit as fb
 from fedbandit.environments import Recorded
+from fedbandit.environments.recorded_file import recorded_file
 from fedbandit.errors import FedbanditError
 from tests.environments.blocks import check_same, contents, joined
 
@@ -150,6 +152,16 @@ def test_horizon_longer_than_the_record() -> None:
     """There are data for three rounds."""
     with pytest.raises(FedbanditError, match="horizon is 4, but must be at most 3"):
         fb.simulate(fb.linucb(), replayed(), horizon=4)
+
+
+def test_a_file_may_call_the_features_that_actions_share_situations(tmp_path: Path) -> None:
+    file, X, means = tmp_path / "mine.npz", np.eye(3)[[0, 1, 2, 0]] / 2, np.tile([0.1, 0.2], (4, 1))
+    np.savez(file, clients=[0, 1, 0, 1], situations=X, means=means, rewards=means)
+    env = recorded_file(file)
+    assert (env.actions, env.dim, env.n_arms) == (2, 3, 2)
+    np.savez(file, clients=[0, 1, 0, 1], situations=X[:, None], means=means, rewards=means)
+    with pytest.raises(FedbanditError, match="the shape of situations"):
+        recorded_file(file)
 
 
 def test_recorded_actions_and_noise() -> None:

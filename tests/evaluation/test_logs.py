@@ -22,6 +22,8 @@ from fedbandit.evaluation import (
     self_normalised,
 )
 from fedbandit.evaluation.estimators import effective_sample_size
+from fedbandit.evaluation.picture import part_of
+from fedbandit.evaluation.plausible import require_uniform
 from fedbandit.types import Array
 from tests.evaluation.synthetic_logs import FEATURES, THETA, make_world
 
@@ -338,6 +340,50 @@ def test_replay_needs_a_uniform_log() -> None:
     assert sentence in str(_error(lambda: evaluate_frozen(fb.linucb(), lie)))
 
 
+def by_device(lie: bool, seed: int = 0, n: int = 2000) -> dict[str, Any]:
+    """Two pages, each shown half of the time; if that is a lie, one to nine of ten phones, the other to tablets."""
+    rng = np.random.default_rng(seed)
+    device = rng.choice(["phone", "tablet"], n)
+    page = (
+        np.where(rng.random(n) < np.where(device == "phone", 0.9, 0.1), "a", "b") if lie else rng.choice(["a", "b"], n)
+    )
+    age, user = rng.random(n), rng.integers(0, 5, n)
+    return {"user": user, "device": device, "age": age, "action": page, "click": rng.random(n) < 0.4}
+
+
+def test_a_log_that_is_uniform_on_the_whole_only_is_refused() -> None:
+    def uniform(frame: dict[str, Any], *features: str, **names: Any) -> Any:
+        return from_frame(frame, names.pop("client", "user"), features, "click", logged="uniform", **names)
+
+    lie = by_device(lie=True)
+    assert "said to be uniform, but where device=" in str(_error(lambda: replay(fb.uniform(), uniform(lie, "device"))))
+    sentence = "but where the client is "
+    assert sentence in str(_error(lambda: evaluate_frozen(fb.uniform(), uniform(lie, "age", client="device"))))
+    assert "the segment is" in str(_error(lambda: replay(fb.uniform(), uniform(lie, "age", segment="device"))))
+    older = {**lie, "age": lie["age"] + (lie["device"] == "phone")}
+    assert "age is in its quarter" in str(_error(lambda: replay(fb.uniform(), uniform(older, "age"))))
+    for seed in range(20):
+        require_uniform(uniform(by_device(lie=False, seed=seed), "device", "age", segment="device"))
+
+
+def test_propensities_that_cannot_be_right_are_doubted() -> None:
+    for system in (fb.uniform(), fb.linucb()):
+        right, wrong = ({**by_device(lie=False), "p": np.full(2000, p)} for p in (0.5, 0.95))
+        assert evaluate_frozen(system, from_frame(right, "user", ["age"], "click", propensity="p")).warnings == ()
+        found = evaluate_frozen(system, from_frame(wrong, "user", ["age"], "click", propensity="p"))
+        assert any("The mean weight is" in warning for warning in found.warnings)
+    for seed in range(10):
+        found = evaluate_frozen(fb.linucb(), make_world(seed, n=600, skew=1.0).log)
+        assert not any("mean weight" in warning for warning in found.warnings)
+
+
+def test_random_arms_stay_the_yardstick_beside_greedy_models() -> None:
+    log = make_world(0).log
+    greedy = evaluate_frozen(fb.uniform(), log, greedy=True)
+    assert greedy.estimates == evaluate_frozen(fb.uniform(), log).estimates
+    assert "exploring as the policy does" in greedy.question
+
+
 def test_a_log_is_never_simulated() -> None:
     log: Any = make_world(0).log
     assert "nothing can be simulated on it" in str(_error(lambda: fb.simulate(fb.linucb(), log, 10)))
@@ -369,6 +415,8 @@ def test_chance_is_weighed(system: fb.System) -> None:
     if system.name == "uniform":
         np.testing.assert_allclose(found.weights, 0.25 / world.log.propensities[300:])
         assert found.estimates[0].covers(float(world.means[300:].mean()))
+    if system.name == "uniform":
+        return
     greedy = evaluate_frozen(system, world.log, greedy=True)
     assert "taking the largest estimated mean" in greedy.question
     assert set(greedy.weights[greedy.weights > 0]) == set((1 / world.log.propensities[300:])[greedy.weights > 0])
@@ -404,6 +452,53 @@ def test_intervals_of_click_rates_cover_the_truth(rate: float, n: int) -> None:
     assert min(covered.values()) >= 0.9 * logs, covered
 
 
+@pytest.mark.parametrize(("rate", "n", "agree"), [(0.004, 2000, 0.95), (0.05, 600, 0.9), (0.05, 3000, 0.5)])
+def test_rare_rewards_are_paired(rate: float, n: int, agree: float) -> None:
+    """Two policies that mostly agree: the difference is known better than as if the logs were two, and covered."""
+    rng, logs, covered, lengths = np.random.default_rng(n), 60, dict.fromkeys(("ips", "snips", "dr"), 0), []
+    worth = rate * np.array([0.5, 1.5, 1.0])
+    for _ in range(logs):
+        p = 0.9 * rng.dirichlet([4.0, 2.0, 2.0], n) + 0.1 / 3
+        logged = (p.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
+        rewards = (rng.random(n) < worth[logged]).astype(float)
+        others = np.where(rng.random(n) < agree, 1, 0)
+        one, other = (np.where(logged == arms, 1 / p[np.arange(n), logged], 0.0) for arms in (1, others))
+        of_logged = 0.8 * worth[logged]
+        found = {
+            "ips": (inverse_propensity(one, rewards), inverse_propensity(other, rewards)),
+            "snips": (self_normalised(one, rewards), self_normalised(other, rewards)),
+            "dr": (
+                doubly_robust(one, rewards, of_logged, np.full(n, 0.8 * worth[1])),
+                doubly_robust(other, rewards, of_logged, 0.8 * worth[others]),
+            ),
+        }
+        for name, pair in found.items():
+            gap = difference(name, *pair)
+            covered[name] += gap.covers((1 - agree) * (worth[1] - worth[0]))
+            assert difference(name, pair[0], pair[0]).interval == (0, 0)
+        apart = np.hypot(*(np.ptp(estimate.interval) for estimate in found["ips"]))
+        lengths.append(np.ptp(difference("ips", *found["ips"]).interval) / apart)
+    assert min(covered.values()) >= 0.9 * logs, covered
+    assert np.mean(lengths) < (0.6 if agree >= 0.9 else 0.9)
+
+
+def test_a_picture_has_the_intervals_that_are_told() -> None:
+    rng, n = np.random.default_rng(0), 4000
+    frame = {"user": rng.integers(0, 8, n), "age": rng.random(n), "action": rng.integers(0, 3, n)}
+    log = from_frame({**frame, "click": rng.random(n) < 0.01}, "user", ["age"], "click", logged="uniform")
+    for found in (evaluate_frozen(fb.uniform(), log), replay(fb.linucb(), log)):
+        everything = part_of(found, np.ones(found.decisions, dtype=bool))
+        assert everything == found.estimates[0]
+        most = part_of(found, np.arange(found.decisions) < found.decisions - 1)
+        assert most is not None
+        assert most.interval == pytest.approx(found.estimates[0].interval, rel=0.1)
+        some = part_of(found, log.clients[found.first :] == 3)
+        assert some is not None
+        assert some.interval[1] > 0
+        assert some.interval[0] > -0.005, "a rate of clicks is not below 0, but for the regression's part"
+    assert part_of(replay(fb.linucb(), log), np.arange(n) < 1) is None
+
+
 def test_no_click_is_no_certainty() -> None:
     nothing = mean("clicks", np.zeros(160))
     assert nothing.interval[1] > 0.01
@@ -434,6 +529,9 @@ def test_systems_are_compared_in_pairs() -> None:
     assert found.as_json()["systems"][0]["difference_from_logged"]["low"] > 0
     twice = compare([fb.linucb(), fb.linucb()], log)
     same = next(gap for gap in twice.differences if gap is not None)
-    assert (same.value, same.standard_error) == (0, 0), "the same choices on the same decisions"
+    assert (same.value, same.interval) == (0, (0, 0)), "the same choices on the same decisions"
+    assert twice.names == ("linucb", "linucb (2)")
+    named = compare({"timid": fb.linucb(alpha=0.3), "bold": fb.linucb(alpha=3.0)}, log)
+    assert (set(named.names), named.baseline) == ({"timid", "bold"}, "timid")
     assert "no system" in str(_error(lambda: compare([], log)))
     assert "method='frozen'" in str(_error(lambda: compare([fb.linucb()], log, method="replay", greedy=True)))

@@ -249,7 +249,7 @@ def test_bad_rewards_are_one_sentence() -> None:
         (None, "reward is None, but must be a finite number."),
         (True, "reward is 'true', but must be a finite number."),
         (float("nan"), "reward is nan, but must be a finite number."),
-        (7, "reward is 7, but must be within ±1, which this federation has agreed on."),
+        (7, "reward is 7, but must be within ±1, the reward_bound of this federation."),
     ):
         assert refusal(gateway.reward, {"event_id": "e", "reward": reward}) == ("malformed", sentence)
     assert refusal(gateway.reward, {"reward": 1})[1].startswith("event_id is None")

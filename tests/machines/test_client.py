@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -179,14 +180,37 @@ class Second(Policy):
         return 1
 
 
-def test_one_arm_is_no_choice_and_an_arm_that_is_not_there_is_a_sentence() -> None:
+def test_one_arm_is_no_choice() -> None:
     client = ClientMachine(0, fb.async_linucb(policy=Second()), WORLD)
     assert client.select(np.zeros((1, 2))).arm == 0, "as when a log is learnt"
     assert client.select(np.zeros((2, 2))).arm == 1
 
-    class Third(Second):
-        def choose(self, model: Model, contexts: Array, draw: Draw) -> int:  # noqa: ARG002
-            return 2
 
-    with pytest.raises(FedbanditError, match="The policy second chose arm 2 of 2; they are numbered from 0"):
-        ClientMachine(0, fb.async_linucb(policy=Third()), WORLD).select(np.zeros((2, 2)))
+@pytest.mark.parametrize("arm", [2, -1, None, 1.0, np.array([1]), "1"])
+@pytest.mark.parametrize("make", [fb.async_linucb, fb.colin])
+def test_what_is_no_arm_is_refused_with_a_sentence(make: Callable[..., fb.System], arm: Any) -> None:
+    class NoArm(Policy):  # without a name
+        def choose(self, model: Model, contexts: Array, draw: Draw) -> int:  # noqa: ARG002
+            return arm
+
+    env = fb.environments.collaborative(n_clients=3, dim=2, n_arms=2)
+    with pytest.raises(FedbanditError, match=r"^The policy no-arm chose arm .* of 2; `choose` must return a whole num"):
+        fb.simulate(make(policy=NoArm()), env, 5)  # type: ignore[abstract]
+
+
+def test_numpys_whole_numbers_are_arms() -> None:
+    class Numpys(Second):
+        def choose(self, model: Model, contexts: Array, draw: Draw) -> int:  # noqa: ARG002
+            return np.int64(1)  # type: ignore[return-value]
+
+    chosen = ClientMachine(0, fb.async_linucb(policy=Numpys()), WORLD).select(np.zeros((2, 2)))
+    assert type(chosen.arm) is int
+
+
+class Silent(Policy):
+    """Without `choose`."""
+
+
+def test_a_policy_without_choose_is_refused_with_a_sentence() -> None:
+    with pytest.raises(FedbanditError, match="The policy silent chose arm None of 2"):
+        ClientMachine(0, fb.async_linucb(policy=Silent()), WORLD).select(np.zeros((2, 2)))  # type: ignore[abstract]

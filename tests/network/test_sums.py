@@ -22,6 +22,7 @@ from fedbandit.network.client.sums import SumKeys
 from fedbandit.network.coordinator.config import FederationConfig, ServerConfig
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.host import Host
+from fedbandit.network.coordinator.ledger import claim_in_use
 from fedbandit.network.coordinator.overview import problems
 from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.credentials import add_credentials
@@ -68,6 +69,8 @@ def test_totals_reach_everybody(trust: str, tmp_path: Path) -> None:
         eventually(lambda: all(client._durable.machine.version >= 1 for client in clients))
         assert all(client.guarantee.noise == "secure" for client in clients)
         assert all(client.guarantee.trust == trust for client in clients)
+        subject = "Whoever sees all that is opened, " if trust == "sums" else "Everybody but the coordinator, "
+        assert all(said.sentence().startswith(subject) for said in (clients[0].guarantee, claim_in_use(federation)))
         pool = federation.machine.pool
         assert pool is not None
         assert pool.total.epoch >= 1

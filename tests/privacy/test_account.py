@@ -72,7 +72,13 @@ SECURE = replace(CLAIM, noise="secure")
         (fb.Require(), replace(SECURE, delta=1e-3), "claims δ = 0.001, but this client requires δ ≤ 0.0005"),
         (fb.Require(), CLAIM, "claims simulation noise, but this client requires secure noise"),
         (fb.Require(unit="a client"), SECURE, "claims unit 'one interaction', but this client requires 'a client'"),
-        (fb.Require(trust="sums"), SECURE, "claims trust 'nobody', but this client requires ('sums',)"),
+        (
+            fb.Require(trust="sums"),
+            replace(SECURE, trust="coordinator"),
+            "claims trust 'coordinator', but this client requires 'sums' at most",
+        ),
+        (fb.Require(trust="nobody"), replace(SECURE, trust="sums"), "claims trust 'sums'"),
+        (fb.Require(trust="coordinator"), replace(SECURE, trust=""), "claims trust ''"),
         (fb.Require(definition="joint"), SECURE, "claims definition 'given later records'"),
         (fb.Require(), replace(SECURE, basis="as published"), "claims nothing proven (as published)"),
     ],
@@ -85,6 +91,21 @@ def test_a_client_refuses_weaker_claims(require: fb.Require, claim: fb.Guarantee
     assert "nothing was sent" in str(error.value)
     fb.Require().check(SECURE, WORLD)
     fb.Require(epsilon=math.inf, delta=1.0, secure=False).check(CLAIM, WORLD)
+
+
+def test_a_client_accepts_stronger_claims() -> None:
+    fb.Require(trust="sums").check(SECURE, WORLD)
+    fb.Require(trust="coordinator").check(replace(SECURE, trust="sums"), WORLD)
+    fb.Require(definition="joint").check(replace(SECURE, definition="local"), WORLD)
+    fb.Require(unit="one interaction").check(replace(SECURE, unit="a client (10 interactions)"), WORLD)
+    fb.Require(unit="a client").check(replace(SECURE, unit="a client (10 interactions)"), WORLD)
+
+
+@pytest.mark.parametrize("wrong", [{"trust": "none"}, {"definition": "joints"}, {"unit": "client"}])
+def test_what_no_claim_can_say_is_refused_at_once(wrong: dict[str, str]) -> None:
+    ((name, value),) = wrong.items()
+    with pytest.raises(FedbanditError, match=f"{name} is '{value}', but must be one of '"):
+        fb.Require(**wrong)  # type: ignore[arg-type]
 
 
 def test_guarantees_speak_plainly() -> None:

@@ -191,8 +191,15 @@ def test_every_choice_has_its_claim(trust: Any, own: Any, definition: str) -> No
     claim = fb.feducb(trust=trust, own=own).told(WORLD).guarantee
     assert (claim.trust, claim.own, claim.definition, claim.basis) == (trust, own, definition, "proven")
     assert claim.proof in ("Noise on statistics", "Secure sums", "A trusted coordinator")
-    assert ("trusted" in claim.against) == (trust == "coordinator")
-    assert ("4 honest clients" in claim.against) == (trust == "sums")
+    subject = {
+        "nobody": "Whoever sees everything that leaves the client can tell one interaction",
+        "sums": "Whoever sees all that is opened, also the coordinator with no other client, while each sum has "
+        "4 honest clients or more, can tell one interaction",
+        "coordinator": "Everybody but the coordinator, which sees exact statistics, can tell one interaction",
+    }[trust]
+    assert claim.sentence().startswith(subject)
+    assert ("leaves the client" in claim.sentence()) == (trust == "nobody")
+    assert ("own='released' covers it" in claim.sentence()) == (own == "exact")
     assert claim.mu == pytest.approx(0.268, rel=0.01)
 
 

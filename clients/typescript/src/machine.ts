@@ -148,7 +148,7 @@ export class Machine {
   observe(id: string, reward: unknown): Entry[] {
     const { bound, low, high, outside } = this.terms.rewards;
     require(isNumber(reward), "reward", reward, "a finite number");
-    require(Math.abs(reward) <= bound, "reward", reward, `within ±${bound}, which this federation has agreed on`);
+    require(Math.abs(reward) <= bound, "reward", reward, `within ±${bound}, the reward_bound of this federation`);
     require(outside === "clip" || (low <= reward && reward <= high), "reward", reward, `between ${low} and ${high}`);
     const x = this.waiting.get(id);
     if (!x) throw new FedbanditError(`Choice ${shown(id)} is not waiting for a reward.`);

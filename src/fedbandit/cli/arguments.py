@@ -133,7 +133,7 @@ def _add_keyword_flags(
             named = ["most systems" if len(named) > len(SYSTEMS) / 2 else f"{named[0]} and {len(named) - 1} more"]
         form: dict[str, Any] = {"action": argparse.BooleanOptionalAction} if keyword.is_switch else {"metavar": "VALUE"}
         first = next(entry for entry in makers if name in keywords_of(entry[1]))
-        said = meaning(first[0], name, environment=first[2]).replace("%", "%%")
+        said = meaning(first[0], name, "environment" if first[2] else "system").replace("%", "%%")
         who = "; ".join(filter(None, (", ".join(worlds), ", ".join(named))))
         about = f"{said} [{who}]" if said else who
         group.add_argument(*flags, dest=_KEYWORD + name, default=argparse.SUPPRESS, help=about, **form)
@@ -168,15 +168,17 @@ def add_require_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--require-trust",
         choices=("nobody", "sums", "coordinator"),
-        help="refuse a federation that trusts anybody else",
+        help="refuse a federation that trusts more than nobody, than sums, than the coordinator",
     )
     command.add_argument(
-        "--require-unit", choices=("one interaction", "a client"), help="refuse a federation that protects another unit"
+        "--require-unit",
+        choices=("one interaction", "a client"),
+        help="refuse a federation that protects a smaller unit",
     )
     command.add_argument(
         "--require-definition",
-        choices=("joint", "local", "given later records"),
-        help="refuse a federation that claims another definition",
+        choices=("given later records", "joint", "local"),
+        help="refuse a federation that claims a weaker definition",
     )
 
 

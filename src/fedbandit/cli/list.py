@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Callable, Mapping
+from inspect import getdoc, unwrap
 from textwrap import fill
 from typing import Any
 
@@ -17,8 +19,8 @@ def add_flags(command: argparse.ArgumentParser) -> None:
         "name",
         nargs="?",
         metavar="NAME",
-        help="a system, an environment or a part, such as async-linucb or linphe; or policies, structures, "
-        "protocols, privacies",
+        help="a system, an environment or a part, such as async-linucb, linphe or my.py:MyPolicy; or policies, "
+        "structures, protocols, privacies",
     )
 
 
@@ -32,8 +34,17 @@ def parts() -> dict[str, Mapping[str, Callable[..., Any]]]:
     return {"policies": POLICIES, "structures": STRUCTURES, "protocols": PROTOCOLS, "privacies": PRIVACIES}
 
 
+def first_sentence(maker: Callable[..., Any]) -> str:
+    """What something is, in one sentence: the first line of its docstring, or more lines if it ends later."""
+    paragraph = (getdoc(unwrap(maker)) or "").partition("\n\n")[0].splitlines()
+    if not paragraph or paragraph[0].endswith("."):
+        return paragraph[0] if paragraph else ""
+    return re.split(r"(?<=\.) (?=[A-Z`])", " ".join(map(str.strip, paragraph)))[0]
+
+
 def run(options: argparse.Namespace) -> int:
-    """Print their names, with the first line of their docstrings."""
+    """Print their names, with a sentence each."""
+    from fedbandit.keywords import SETTLED
     from fedbandit.presets.compose import keywords_of
     from fedbandit.studies.experiment import choose
     from fedbandit.studies.measured import capitalised
@@ -45,14 +56,15 @@ def run(options: argparse.Namespace) -> int:
     if asked is not None:
         tables = {options.name: asked}
     elif options.name is not None:
-        return _explain(options.name.replace("-", "_"), as_json=options.json)
+        return _explain(options.name, as_json=options.json)
     for kind, makers in tables.items():
         sections[kind] = []
         for name, maker in makers.items():
-            summary = (maker.__doc__ or "").strip().partition("\n")[0]
+            summary = first_sentence(maker)
             if kind == "systems" and maker.__name__ != name:
                 summary = f"Another name of {hyphenated(maker.__name__)}."
-            sections[kind].append({"name": hyphenated(name), "summary": summary, "keywords": list(keywords_of(maker))})
+            keywords = [keyword for keyword in keywords_of(maker) if keyword not in SETTLED]
+            sections[kind].append({"name": hyphenated(name), "summary": summary, "keywords": keywords})
     if asked is None:
         sections["experiments"] = [
             {"name": one.name, "summary": f"{capitalised(one.title)}.", "scales": list(one.scales)}
@@ -73,12 +85,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _explain(name: str, *, as_json: bool) -> int:
     """What a system, an environment or a part is, and what each of its keywords means."""
-    from inspect import getdoc, unwrap
-
     from fedbandit.errors import unknown
-    from fedbandit.keywords import meaning
+    from fedbandit.keywords import SETTLED, meaning
     from fedbandit.presets.compose import keywords_of
     from fedbandit.studies.specs import ENVIRONMENTS_BY_TEXT, SYSTEMS, WORLD_DEFAULTS, hyphenated, written
+    from fedbandit.user_code import named_in_file
 
     singular = {"policies": "policy", "structures": "structure", "protocols": "protocol", "privacies": "privacy"}
     tables: dict[str, Mapping[str, Callable[..., Any]]] = {"system": SYSTEMS, "environment": ENVIRONMENTS_BY_TEXT}
@@ -90,18 +101,27 @@ def _explain(name: str, *, as_json: bool) -> int:
         for one, maker in makers.items()
         if hyphenated(one) == hyphenated(name)
     ]
+    if ".py:" in name:
+        found = [("from", named_in_file("function or class", name))]
     if not found:
         raise unknown("system, environment or part", hyphenated(name), [*sorted(known), *parts()])
     told: list[dict[str, Any]] = []
     for kind, maker in found:
         keywords = []
         for keyword in keywords_of(maker).values():
+            if keyword.name in SETTLED:
+                continue
             usual = WORLD_DEFAULTS.get(keyword.name, "needed") if keyword.required else written(keyword.default)
-            text = ""  # a part's docstring says it
-            if kind in ("system", "environment"):
-                text = meaning(maker.__name__.lower(), keyword.name, environment=kind == "environment")
+            match kind:
+                case "system" | "environment":
+                    text = meaning(maker.__name__.lower(), keyword.name, kind)
+                case "from":  # a user's own: the docstring says it
+                    text = ""
+                case _:
+                    text = meaning(hyphenated(name), keyword.name, "part")
             keywords.append({"name": keyword.name, "default": usual, "meaning": text})
-        told.append({"kind": kind, "name": hyphenated(name), "text": getdoc(unwrap(maker)), "keywords": keywords})
+        shown = name if kind == "from" else hyphenated(name)
+        told.append({"kind": kind, "name": shown, "text": getdoc(unwrap(maker)) or "", "keywords": keywords})
     if as_json:
         print(json.dumps(told))
         return 0

@@ -44,6 +44,7 @@ class LoggedDecisions:
     segments: NDArray[Any] = field(default_factory=lambda: np.empty(0), repr=False)  # (n,) labels, or (0,) for none
     measured_bound: bool = False  # whether `bound` is the largest norm there is
     declared_noise: float | None = None  # σ of rewards, if somebody said it
+    feature_names: tuple[str, ...] = ()  # the column that each entry of X is from, as far as they have names
 
     @property
     def n_decisions(self) -> int:
@@ -144,7 +145,8 @@ def from_frame(
             "A log without the arms that were not chosen says nothing about other choices; name a column with the "
             "action, or columns with the decision and with which of its arms was chosen."
         )
-    X = np.concatenate([table.features(name) for name in names], axis=1)
+    encoded = [table.features(name) for name in names]
+    X = np.concatenate(encoded, axis=1)
     who = table.column(client)
     if action is not None:
         parts = _one_row_each(table, X, action)
@@ -168,6 +170,9 @@ def from_frame(
         measured_bound=bound is None,
         declared_noise=None if noise is None else number(noise, "noise", "a finite number ≥ 0, or None", at_least=0.0),
         n_actions=parts.n_actions,
+        feature_names=tuple(
+            entry for name, part in zip(names, encoded, strict=True) for entry in table.entries(name, part)
+        ),
         segments=table.column(segment)[rows].astype(str) if segment is not None else np.empty(0),
         uniform=bool(probabilities.size and np.allclose(probabilities * parts.counts, 1.0, rtol=0, atol=1e-6)),
     )
@@ -292,6 +297,17 @@ class _Table:
         values = self.column(name)
         texts = values.dtype.kind in "US" and np.isnan([_number(value) for value in np.unique(values)]).all()
         return encoded_categories(name, values.astype(str)) if texts else self.numbers(name)[:, None]
+
+    def entries(self, name: str, encoded: Array) -> list[str]:
+        """What the entries of an encoded column are called: by the column, or "column=category"."""
+        if encoded.shape[1] == 1:
+            return [name]
+        categories = np.unique(self.column(name).astype(str)).tolist()
+        return (
+            [f"{name}={category}" for category in categories]
+            if len(categories) == encoded.shape[1]
+            else [name] * encoded.shape[1]
+        )
 
     def flags(self, name: str) -> Bools:
         values = self.numbers(name)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.environments.recorded import Recorded, recorded
-from fedbandit.errors import FedbanditError
+from fedbandit.errors import FedbanditError, require
 
 
 def recorded_file(
@@ -25,9 +25,14 @@ def recorded_file(
 
     Shapes are those of `environments.recorded`. The file may also hold `delays` (T,), `graph` (N, N), `server_of` (N,),
     `partition` (N,), `actions` (T, K), and `counts` (T,) if rounds offer different numbers of arms: the first counts[t]
-    of round t are arms, and the rest is padding.
+    of round t are arms, and the rest is padding. Where each action has a θ of its own and all share a round's features,
+    these may be called `situations` (T, f) instead of arms.
     """
     arrays = _read(path)
+    if "arms" not in arrays and "situations" in arrays:
+        arrays["arms"] = arrays.pop("situations")
+        shape = arrays["arms"].shape
+        require(len(shape) == 2, f"the shape of situations in {os.fspath(path)!r}", shape, "(T, f), a row a round")
     missing = [name for name in ("clients", "arms", "means", "rewards") if name not in arrays]
     if missing:
         raise FedbanditError(

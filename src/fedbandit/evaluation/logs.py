@@ -20,6 +20,7 @@ from fedbandit.evaluation.estimators import (
     rewarded,
     self_normalised,
 )
+from fedbandit.evaluation.plausible import FEW, doubts, few_rewards, require_uniform
 from fedbandit.machines.link import Link
 from fedbandit.messages import Download, Request, Upload, encoded_size
 from fedbandit.model import RidgeModel
@@ -28,16 +29,8 @@ from fedbandit.privacy import Guarantee
 from fedbandit.structures import Central, Everyone
 from fedbandit.structures.action_model import ActionModel
 from fedbandit.system import System
-from fedbandit.tails import chi_square_tail
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
-
-TINY = 0.01
-"""Propensities below this make one decision count for more than a hundred; the evaluation warns."""
-FEW = 50
-"""With an effective sample size below this a normal interval is not to be trusted; the evaluation warns."""
-FEW_REWARDED = 30
-"""With fewer rewarded uses than this the evaluation warns."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +129,7 @@ def replay(system: System, log: LoggedDecisions, seed: int = 0, *, progress: Pro
             "Replay while learning needs arms that were logged uniformly (logged='uniform', or a propensity of 1/K for "
             "every arm); evaluate_frozen takes other propensities."
         )
-    _require_plausible(log)
+    require_uniform(log)
     seed = whole_number("seed", seed, 0)
     federation = _Federation(system, log, seed)
     arms = np.array([federation.decide(t) for t in counted(log.n_decisions, progress)], dtype=np.int64)
@@ -146,7 +139,8 @@ def replay(system: System, log: LoggedDecisions, seed: int = 0, *, progress: Pro
         raise FedbanditError(f"The replay rests on {used} of the logged decisions; at least 2 are needed.")
     weights = accepted.astype(np.float64)
     paired = self_normalised(weights, log.rewards)  # the same mean, with a term for each decision
-    estimate = altered(mean("replay", log.rewards[accepted]), terms=paired.terms)
+    plain = mean("replay", log.rewards[accepted])
+    estimate = altered(plain, terms=paired.terms, shares=paired.shares, rewards=paired.rewards)
     hits = rewarded(weights, log.rewards)
     warnings = [f"Only {used} decisions were accepted; the interval is wide."] if used < FEW else []
     return federation.evaluation(
@@ -159,7 +153,7 @@ def replay(system: System, log: LoggedDecisions, seed: int = 0, *, progress: Pro
         effective_sample_size=float(used),
         estimates=(estimate,),
         logged=mean("logged", log.rewards),
-        warnings=(*warnings, *_few_rewards(used, hits)),
+        warnings=(*warnings, *few_rewards(used, hits)),
         arms=arms,
         weights=weights,
     )
@@ -181,7 +175,8 @@ def evaluate_frozen(
     for a policy without chance) are compared with the logged choice: doubly robust (r̂: one ridge regression on the
     first part), self-normalised and inverse propensity estimates. They answer for the frozen models only; what the
     system would earn while it goes on learning, they do not tell. The policy explores as it did, unless `greedy`:
-    then the arm with the largest estimated mean is taken, which is what the models are worth when learning is over.
+    then the arm with the largest estimated mean is taken, which is what the models are worth when learning is over; a
+    policy that only explores (`uniform`) stays the yardstick that it is.
     """
     _require_log(log)
     if not log.propensities.size:
@@ -195,12 +190,13 @@ def evaluate_frozen(
             "policy draw (policy='igw'), or explore now and then (select(…, explore=0.05))."
         )
     if log.uniform:
-        _require_plausible(log)
+        require_uniform(log)
     number(train, "train", "a share strictly between 0 and 1")
     require(0 < train < 1, "train", train, "a share strictly between 0 and 1")
     seed, split = whole_number("seed", seed, 0), int(train * log.n_decisions)
     require(split >= 1 and log.n_decisions - split >= 2, "train", train, "a share that leaves decisions on both sides")
     federation = _Federation(system, log, seed)
+    greedy = greedy and not system.policy.only_explores
     for t in counted(split, progress):
         federation.teach(t)
     later = np.arange(split, log.n_decisions)
@@ -229,7 +225,7 @@ def evaluate_frozen(
             inverse_propensity(weights, rewards),
         ),
         logged=mean("logged", rewards),
-        warnings=(*_doubts(p, weights, ess), *_few_rewards(int(np.count_nonzero(weights)), hits)),
+        warnings=(*doubts(p, weights, ess), *few_rewards(int(np.count_nonzero(weights)), hits)),
         arms=arms,
         weights=weights,
         first=split,
@@ -326,20 +322,6 @@ def _require_log(log: LoggedDecisions) -> None:
         raise FedbanditError(f"The log is {log!r}, but must come from fedbandit.environments.from_frame.")
 
 
-def _require_plausible(log: LoggedDecisions) -> None:
-    """Refuse a log that is said to be uniform and clearly is not: χ² over positions, p < 10⁻⁶."""
-    offered = np.arange(log.counts.max()) < log.counts[:, None]
-    expected = (offered / log.counts[:, None]).sum(axis=0)
-    seen = np.bincount(log.chosen, minlength=expected.size)
-    statistic = float(((seen - expected) ** 2 / expected).sum())
-    if expected.size > 1 and expected.min() >= 5 and chi_square_tail(statistic, expected.size - 1) < 1e-6:
-        a = int(np.argmax(np.abs(seen - expected) / np.sqrt(expected)))
-        raise FedbanditError(
-            f"The log is said to be uniform, but arm {a} was chosen {seen[a]:,} times where {expected[a]:,.0f} are "
-            "to be expected; give its propensities instead."
-        )
-
-
 def _regression(log: LoggedDecisions, split: int) -> Callable[[Array], Array]:
     """A ridge regression (λ = 1) of logged rewards on contexts, or one for each action."""
     rows, y = log.contexts(np.arange(split), log.chosen[:split]), log.rewards[:split]
@@ -347,25 +329,3 @@ def _regression(log: LoggedDecisions, split: int) -> Callable[[Array], Array]:
     for x, reward in zip(rows, y.tolist(), strict=True):
         model.observe(x, reward)
     return model.means
-
-
-def _few_rewards(used: int, hits: int) -> list[str]:
-    if hits >= FEW_REWARDED or used == hits:
-        return []
-    return [f"Of {used:,} decisions of use {hits:,} had a reward; such a rate is known roughly, as its interval says."]
-
-
-def _doubts(propensities: Array, weights: Array, ess: float) -> list[str]:
-    doubts = []
-    if certain := int(np.count_nonzero(propensities > 1 - 1e-9)):
-        doubts.append(f"In {certain:,} decisions the log's policy had no choice: what others do there is not known.")
-    if propensities.min() < TINY:
-        doubts.append(
-            f"The smallest propensity is {propensities.min():.2g}: such a decision counts "
-            f"{1 / propensities.min():,.0f}-fold if it agrees, and intervals may be too short."
-        )
-    if ess < FEW:
-        doubts.append(f"The effective sample size is {ess:.0f}; intervals are not to be trusted.")
-    if weights.sum() > 0 and weights.max() > 0.05 * weights.sum():
-        doubts.append(f"One decision carries {weights.max() / weights.sum():.0%} of the weight.")
-    return doubts

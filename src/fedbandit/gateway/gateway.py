@@ -33,6 +33,7 @@ from fedbandit.gateway.events import Event, Events
 from fedbandit.gateway.report import report
 from fedbandit.network.client.choices import Ranking
 from fedbandit.network.client.client import Client
+from fedbandit.parts import name_of
 from fedbandit.types import Array
 
 Mode = Literal["online", "shadow"]
@@ -151,7 +152,7 @@ class Gateway:
             known = taken is not None or ranking.policy.randomness != "unknown"
             self.decisions.decided(
                 event_id, rows, chosen, (arm.propensity if taken is None else p or 1.0), known=known,
-                policy=ranking.policy.name if taken is None else "caller", at=at, actions=self.actions,
+                policy=name_of(type(ranking.policy)) if taken is None else "caller", at=at, actions=self.actions,
             )  # fmt: skip
         self.events.add(
             Event(event_id, at, deadline, digest, json.dumps(answer), arm.id, rows[chosen], chosen == int(arm), weight)
@@ -297,7 +298,7 @@ class Gateway:
         if isinstance(reward, bool):
             reward = str(reward).lower()  # true is not 1
         y = number(reward, name, "a finite number")
-        require(abs(y) <= most, name, reward, f"within ±{most:g}, which this federation has agreed on")
+        require(abs(y) <= most, name, reward, f"within ±{most:g}, the reward_bound of this federation")
         return y
 
     # What is going on

@@ -17,6 +17,7 @@ from fedbandit.machines.exchange import Exchange, start_with
 from fedbandit.messages import Message
 from fedbandit.model import RidgeModel
 from fedbandit.policies import Policy
+from fedbandit.policies.policy import choice_of
 from fedbandit.privacy.noise import Source, label_of, perturb
 from fedbandit.rewards import learnt, refused, reward_plan
 from fedbandit.sharing import Sharing
@@ -107,9 +108,7 @@ class ClientMachine(Exchange):
         """
         X = self.checked(arms)
         policy, draw = self.chooser, Draw(self._key, self._number, self.steps)
-        a = policy.choose(self.model, X, draw) if len(X) > 1 else 0
-        if not 0 <= a < len(X):
-            raise FedbanditError(f"The policy {policy.name} chose arm {a} of {len(X)}; they are numbered from 0.")
+        a = choice_of(policy, self.model, X, draw) if len(X) > 1 else 0
         p = math.nan
         if explore > 0 or propensity:
             a, p = self._mixed(X, a, explore, draw)

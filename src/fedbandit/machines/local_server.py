@@ -20,6 +20,7 @@ from fedbandit.machines.graph_noise import graph_noise
 from fedbandit.messages import Message
 from fedbandit.model import Model
 from fedbandit.policies import Policy
+from fedbandit.policies.policy import choice_of
 from fedbandit.privacy.noise import Source, perturb
 from fedbandit.privacy.privacy import Releases
 from fedbandit.rewards import learnt, refused, reward_plan
@@ -94,7 +95,7 @@ class Server(ABC):
         """Choose one of the arms, given as a (K, d) array of contexts, for a user."""
         stream = self.stream_of(user)
         step = self._steps.get(stream, 0)
-        a = self.chooser_of(user).choose(self.model_of(user), arms, Draw(self._key, stream, step))
+        a = choice_of(self.chooser_of(user), self.model_of(user), arms, Draw(self._key, stream, step))
         self._steps[stream] = step + 1
         self._choices += 1
         self._chosen[self._choices] = user, arms[a].copy()

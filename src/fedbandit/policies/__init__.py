@@ -10,6 +10,7 @@ from fedbandit.policies.greedy import Greedy
 from fedbandit.policies.inverse_gap import IGW
 from fedbandit.policies.perturbed_history import LinPHE
 from fedbandit.policies.policy import Policy, WidthRule, best
+from fedbandit.policies.sampling import Sampling
 from fedbandit.policies.squared_bonus import SquaredBonus
 from fedbandit.policies.thompson import LinTS
 from fedbandit.policies.ucb import UCB
@@ -24,6 +25,7 @@ __all__ = [
     "LinPHE",
     "LinTS",
     "Policy",
+    "Sampling",
     "SquaredBonus",
     "Uniform",
     "Widest",

@@ -25,6 +25,7 @@ class LinPHE(Sampling):
     """
 
     name: ClassVar[str] = "linphe"
+    takes_stacks: ClassVar[bool] = True
 
     def root(self, part: Part) -> Array:
         """α V(λ)⁻¹ L with L Lᵀ = V (without ridge)."""

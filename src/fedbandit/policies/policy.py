@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from fedbandit.errors import number, require
+from fedbandit.errors import FedbanditError, number, require, shown
 from fedbandit.model import TIE, Model, Part, Width
+from fedbandit.parts import name_of
 from fedbandit.sums import Sums
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
@@ -49,9 +51,9 @@ class Policy(Protocol):
         K = len(contexts)
         if self.randomness == "none":
             chosen = np.zeros(K)
-            chosen[self.choose(model, contexts, draw)] = 1.0
+            chosen[choice_of(self, model, contexts, draw)] = 1.0
             return chosen
-        repeated = [self.choose(model, contexts, draw.sibling(k)) for k in range(REPEATS)]
+        repeated = [choice_of(self, model, contexts, draw.sibling(k)) for k in range(REPEATS)]
         return shares(np.bincount(repeated, minlength=K))
 
     def told(self, world: World) -> Policy:  # noqa: ARG002 - most have nothing open
@@ -61,6 +63,23 @@ class Policy(Protocol):
     def width_alone(self, sums: Sums, ridge: float, noise: float) -> Width:  # noqa: ARG002 - none by default
         """The width of a model with exactly these statistics: by it a client weighs what others released."""
         return Width(0.0, noise, fixed=True)
+
+
+def choice_of(policy: Policy, model: Model, contexts: Array, draw: Draw) -> int:
+    """What a policy chooses, if that is one of the arms."""
+    a = policy.choose(model, contexts, draw)
+    if type(a) is int and 0 <= a < len(contexts):
+        return a
+    try:
+        arm = operator.index(a)  # NumPy's whole numbers too
+    except TypeError:
+        arm = -1
+    if not 0 <= arm < len(contexts):
+        raise FedbanditError(
+            f"The policy {name_of(type(policy))} chose arm {shown(a)} of {len(contexts)}; `choose` must return a whole "
+            f"number from 0 to {len(contexts) - 1}."
+        )
+    return arm
 
 
 def best(scores: Array) -> int:

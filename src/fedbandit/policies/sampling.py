@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
@@ -24,12 +25,15 @@ class Sampling(WidthRule, Policy):
     By default α = σ: what is sampled is then the posterior of a Gaussian model.
     """
 
+    takes_stacks: ClassVar[bool] = False
+    """Whether `root` takes stacked parts too (`Model.stacks`), so that many actions with a θ each need one call."""
+
+    @abstractmethod
     def root(self, part: Part) -> Array:
-        """R; stacked where the part is (`Model.stacks`)."""
-        raise NotImplementedError
+        """R, (d, d), of one part: `part.V`, `part.inverse`, `part.ridge` …; stacked where the part is."""
 
     def scaled(self, part: Part, root: Array) -> Array:
-        """α times a root."""
+        """α times a root: what `root` returns where it is to have the width of `WidthRule`."""
         return np.asarray(root.T * self.sampling_width(part)).T
 
     def told(self, world: World) -> Self:
@@ -62,6 +66,6 @@ class Sampling(WidthRule, Policy):
 
     def _rooted(self, model: Model, contexts: Array) -> Iterator[tuple[Part, Array]]:
         """The parts, and xᵀR of each context."""
-        for part, X in model.stacks(contexts):
+        for part, X in model.stacks(contexts) if self.takes_stacks else model.parts(contexts):
             R = self.root(part)
             yield part, X @ R if R.ndim == 2 else (X[:, None] @ R)[:, 0]

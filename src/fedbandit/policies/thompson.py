@@ -27,6 +27,7 @@ class LinTS(Sampling):
     """
 
     name: ClassVar[str] = "lints"
+    takes_stacks: ClassVar[bool] = True
 
     def root(self, part: Part) -> Array:
         """α L with L Lᵀ = V(λ)⁻¹."""

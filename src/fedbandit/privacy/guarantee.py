@@ -11,15 +11,19 @@ from typing import Any, Literal
 
 from fedbandit.errors import FedbanditError, number, require
 from fedbandit.privacy.calibration import gaussian_epsilon
+from fedbandit.privacy.trust import TRUSTS
 from fedbandit.world import World
 
 Basis = Literal["proven", "as published", "none"]
 DEFINITIONS = {
-    "given later records": "What the client chooses later because of it is taken as given, and not covered.",
+    "given later records": "What the client chooses later because of it is not covered, and can tell far more "
+    "(ε in the hundreds was measured); own='released' covers it.",
     "joint": "What is chosen for others because of it is covered; the arm of its own round tells its own contexts.",
     "local": "Everything that follows from it is covered.",
 }
-"""The definitions of differential privacy that claims are made in, and what each covers (docs/privacy-proofs.md)."""
+"""The definitions of differential privacy that claims are made in, the weakest first, and what each covers
+(docs/privacy-proofs.md)."""
+UNITS = ("one interaction", "a client")
 WEAK_EPSILON, WEAK_DELTA = 10.0, 0.01
 
 
@@ -27,6 +31,7 @@ WEAK_EPSILON, WEAK_DELTA = 10.0, 0.01
 class Guarantee:
     """What is protected, from whom, how well, and on what basis.
 
+    `against` is whom it protects from, the subject of its sentence.
     `unit` is whose data may change between neighbours: one interaction, or a client's whole contribution.
     `definition` is one of `DEFINITIONS`; `trust` and `own` are the privacy part's; `public` is what is not hidden.
     `mu` is the distance of neighbours in standard deviations (μ-GDP) for Gaussian noise: ε follows for every δ.
@@ -89,19 +94,21 @@ class Guarantee:
         """For somebody who does not know the vocabulary.
 
         >>> print(Guarantee("proven", "rewards", "everybody else", epsilon=1.0, unit="one interaction").sentence())
-        Whoever sees everything that leaves this client can tell one interaction from another (rewards) with odds of \
-at most e^1; ten of one person: e^10. NOT PRIVATE IN USE: this noise is for simulations.
+        Everybody else can tell one interaction from another (rewards) with odds of at most e^1; ten of one person: \
+e^10. NOT PRIVATE IN USE: this noise is for simulations.
         """
         if not self.private:
             return f"Nothing is hidden: {self.remark or 'statistics leave this client as they are'}."
+        if self.against == "nobody":
+            return "Nothing is hidden: the claim names nobody from whom it protects."
         if self.basis != "proven":
             true = "" if self.true_epsilon is None else f"; it really is {_power(self.true_epsilon)}"
             return f"Published as odds of at most {_power(self.epsilon)}, not proven{true}. Do not rely on it."
-        who = "this client" if self.unit.startswith("one") else "these clients"
+        who = self.against[:1].upper() + self.against[1:] + ("," if "," in self.against else "")
         chance = f", except with chance {self.delta:g}" if self.delta else ""
         text = (
-            f"Whoever sees everything that leaves {who} can tell {self.unit or 'one interaction'} from another "
-            f"({self.protects}) with odds of at most {_power(self.epsilon)}{chance}"
+            f"{who} can tell {self.unit or 'one interaction'} from another ({self.protects}) "
+            f"with odds of at most {_power(self.epsilon)}{chance}"
         )
         if self.unit == "one interaction" and (self.delta == 0 or self.mu is not None):
             text += f"; ten of one person: {_power(self.epsilon_at(self.delta, 10))}"
@@ -147,8 +154,9 @@ class Require:
     """The weakest claim that a client accepts. Checked at every start, before anything leaves.
 
     epsilon, delta: the largest; δ is by default one over the interactions of a client at the horizon.
-    unit: "one interaction", or "a client"; None for either. trust: of "nobody", "sums", "coordinator", those that are
-    acceptable; None for all. definition: "joint", say; None for any. secure: whether noise must be float-safe.
+    unit: "one interaction", or more: "a client". trust: at most "coordinator", "sums" (or nobody), or "nobody".
+    definition: at least "given later records", "joint" or "local". None for any. secure: whether noise must be
+    float-safe.
 
     >>> Require().check(Guarantee("proven", epsilon=1e6, delta=0.5, noise="secure"), World(3, 2, 300))
     Traceback (most recent call last):
@@ -159,12 +167,15 @@ sent. Client(require=fb.Require(…)) says what it accepts.
     epsilon: float = 10.0
     delta: float | None = None
     unit: str | None = None
-    trust: tuple[str, ...] | str | None = None
+    trust: str | None = None
     definition: str | None = None
     secure: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse numbers that mean nothing."""
+        """Refuse numbers and names that mean nothing."""
+        for name, known in (("unit", UNITS), ("trust", TRUSTS), ("definition", tuple(DEFINITIONS))):
+            value = getattr(self, name)
+            require(value is None or value in known, name, value, f"one of {', '.join(map(repr, known))}, or None")
         require(self.epsilon > 0, "epsilon", self.epsilon, "> 0 (inf for any)")
         if self.delta is not None:
             number(self.delta, "delta", "a number from 0 to 1", at_least=0.0)
@@ -173,18 +184,17 @@ sent. Client(require=fb.Require(…)) says what it accepts.
     def check(self, claim: Guarantee, world: World) -> None:
         """Refuse a claim that is weaker, with the first thing that is."""
         most = 1 / math.ceil(world.horizon / world.n_clients) if self.delta is None else self.delta
-        trust = (self.trust,) if isinstance(self.trust, str) else self.trust
         for wrong, claimed, required in (
             (claim.basis != "proven", f"nothing proven ({claim.basis})", "a proven claim"),
             (claim.epsilon > self.epsilon, f"ε = {claim.epsilon:g}", f"ε ≤ {self.epsilon:g}"),
             (claim.delta > most * (1 + 1e-9), f"δ = {claim.delta:g}", f"δ ≤ {most:.3g}"),
             (self.secure and claim.noise != "secure", f"{claim.noise} noise", "secure noise"),
-            (self.unit is not None and not claim.unit.startswith(self.unit), f"unit {claim.unit!r}", f"{self.unit!r}"),
-            (trust is not None and claim.trust not in trust, f"trust {claim.trust!r}", f"{trust!r}"),
+            (_less(claim.unit.partition(" (")[0], self.unit, UNITS), f"unit {claim.unit!r}", f"{self.unit!r}"),
+            (_less(claim.trust, self.trust, TRUSTS[::-1]), f"trust {claim.trust!r}", f"{self.trust!r} at most"),
             (
-                self.definition is not None and claim.definition != self.definition,
+                _less(claim.definition, self.definition, tuple(DEFINITIONS)),
                 f"definition {claim.definition!r}",
-                f"{self.definition!r}",
+                f"{self.definition!r} at least",
             ),
         ):
             if wrong:
@@ -192,3 +202,8 @@ sent. Client(require=fb.Require(…)) says what it accepts.
                     f"This federation claims {claimed}, but this client requires {required}; nothing was sent. "
                     "Client(require=fb.Require(…)) says what it accepts."
                 )
+
+
+def _less(claimed: str, required: str | None, order: tuple[str, ...]) -> bool:
+    """Whether a claim is weaker than what is required; the order begins with the weakest."""
+    return required is not None and (claimed not in order or order.index(claimed) < order.index(required))

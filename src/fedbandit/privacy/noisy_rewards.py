@@ -11,6 +11,7 @@ from fedbandit.errors import number, require
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.privacy import Perturbs, Privacy, Site
+from fedbandit.privacy.trust import against
 from fedbandit.rewards import AS_THEY_ARE, RewardRule
 from fedbandit.world import World
 
@@ -63,7 +64,7 @@ class NoisyRewards(Privacy):
         return Guarantee(
             basis="proven",
             protects="rewards",
-            against="everybody else",
+            against=against("nobody"),
             neighbours="replace one reward",
             epsilon=self.epsilon,
             unit="one interaction",

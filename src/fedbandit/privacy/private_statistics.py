@@ -69,9 +69,9 @@ class PrivateStatistics(Privacy):
     reward_bound, reward_weight: B with |y| ≤ B, and κ; excess: "clip" or "refuse" rewards beyond.
     theta_bound, failure: S with ‖θ‖ ≤ S, and the probability with which widths may fail to account for the noise.
 
-    *Guarantee.* (ε, δ)-DP for one interaction (or all of a client's) against the coordinator and all other clients
-    together, replace-one neighbours; with "coordinator", against all others. It holds if *when* a client releases does
-    not depend on its data, which `System` checks; increments may depend on earlier releases. With own="exact"
+    *Guarantee.* (ε, δ)-DP for one interaction (or all of a client's) against whoever sees all that leaves it
+    ("sums": all that is opened; "coordinator": everybody but that), replace-one neighbours. It holds if *when* a client
+    releases does not depend on its data, which `System` checks; increments may depend on earlier releases. With "exact"
     neighbouring histories agree in all other records: what a client chose later because of the replaced one is taken as
     given (as in FedUCB, Def. 1). With "released" choices depend on data through releases only, so that nothing is taken
     as given but the arms and contexts of the replaced round: joint DP. Proofs: docs/privacy-proofs.md.
@@ -347,7 +347,7 @@ class PrivateStatistics(Privacy):
         return Guarantee(
             basis="as published" if published else "proven",
             protects="contexts and rewards",
-            against=against(self.trust, self.honest),
+            against=against(self.trust, self.honest, self.colluding),
             neighbours=neighbours(padded=self.padded, contribution=self.contribution),
             epsilon=epsilon,
             delta=self.delta,

@@ -18,6 +18,7 @@ from fedbandit.privacy.privacy import Perturbs, Privacy
 from fedbandit.privacy.published import l2_laplace_tree
 from fedbandit.privacy.reward_stream import RewardStream
 from fedbandit.privacy.reward_sums import Trust
+from fedbandit.privacy.trust import against
 from fedbandit.rewards import RewardRule
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
@@ -128,7 +129,7 @@ class PublishedSums(Privacy):
         return Guarantee(
             basis="as published",
             protects="rewards",
-            against="all other clients (the coordinator is trusted)" if trusted else "everybody else",
+            against=against("coordinator" if trusted else "nobody"),
             neighbours="replace one reward",
             epsilon=self.epsilon,
             unit="one interaction",

@@ -17,6 +17,7 @@ from fedbandit.privacy.mechanism import FactorisationKind, Mechanism, distance, 
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.privacy import Perturbs, Privacy
 from fedbandit.privacy.reward_stream import RewardStream
+from fedbandit.privacy.trust import against
 from fedbandit.rewards import RewardRule
 from fedbandit.sums import Slack
 from fedbandit.types import Array, Ints
@@ -150,7 +151,7 @@ class RewardSums(Privacy):
         return Guarantee(
             basis="proven",
             protects="rewards",
-            against="all other clients (the coordinator is trusted)" if trusted else "everybody else",
+            against=against("coordinator" if trusted else "nobody"),
             neighbours="replace one reward",
             epsilon=self.epsilon,
             delta=self.delta,

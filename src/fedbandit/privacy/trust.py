@@ -26,11 +26,20 @@ def neighbours(*, padded: bool, contribution: int | None) -> str:
     return "replace, add or remove one interaction" if padded else "replace one interaction"
 
 
-def against(trust: Trust, honest: int | None) -> str:
-    """Whom a claim protects from."""
+def against(trust: Trust, honest: int | None = None, colluding: int | None = None) -> str:
+    """Whom a claim protects from: the subject of its sentence.
+
+    >>> print(against("sums", 160, 10))
+    whoever sees all that is opened, also the coordinator with up to 10 other clients, while each sum has 160 honest \
+clients or more
+    """
     if trust == "coordinator":
-        return "all other clients, the coordinator being trusted"
-    everybody = "the coordinator and all other clients"
+        return "everybody but the coordinator, which sees exact statistics"
     if trust == "nobody":
-        return everybody
-    return f"{everybody}, while each sum has {'0.8 N' if honest is None else honest} honest clients or more"
+        return "whoever sees everything that leaves the client"
+    few = {0: "no other client", 1: "one other client"}
+    others = "up to N/20 other clients" if colluding is None else few.get(colluding, f"up to {colluding} other clients")
+    return (
+        f"whoever sees all that is opened, also the coordinator with {others}, "
+        f"while each sum has {'0.8 N' if honest is None else honest} honest clients or more"
+    )

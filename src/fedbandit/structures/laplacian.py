@@ -13,7 +13,9 @@ from fedbandit.world import World
 
 @dataclass(frozen=True, eq=False)
 class Laplacian(UserGraph):
-    """x̃ = G^{-1/2} e_u ⊗ x with G = I + L: a ridge that also punishes differences between neighbours' parameters,
+    """x̃ = G^{-1/2} e_u ⊗ x with G = I + L: a ridge that also punishes differences between neighbours (GOBLin).
+
+    It is the ridge
 
         λ (Σ_i ‖θ_i‖² + Σ_{edges} a_ij ‖θ_i − θ_j‖²).
 

@@ -27,7 +27,9 @@ from fedbandit.world import World
 
 @dataclass(frozen=True)
 class PhasedClusters(FederatedClustering):
-    """Phase s begins after 2^s − 2 rounds and has 2^s. At its beginning
+    """Clusters of users on each local server, joined across servers, found anew in phases that double (FCLUB).
+
+    Phase s begins after 2^s − 2 rounds and has 2^s. At its beginning
 
     1. each server deletes the edges of its graph of users (at first complete) for which
 

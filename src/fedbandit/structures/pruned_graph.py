@@ -15,7 +15,9 @@ from fedbandit.world import World
 
 @dataclass(frozen=True)
 class PrunedGraph(Clustering):
-    """Each server keeps a graph of its users, at first complete. After an observation of user i it deletes the edges
+    """Clusters of users on each local server: a graph of its users that loses edges (CLUB).
+
+    Each server keeps a graph of its users, at first complete. After an observation of user i it deletes the edges
 
         (i, j) with ‖θ̂_i − θ̂_j‖ > α (F(n_i) + F(n_j)),   F(n) = √((1 + ln(1 + n))/(1 + n))
 

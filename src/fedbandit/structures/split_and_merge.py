@@ -16,7 +16,9 @@ from fedbandit.world import World
 
 @dataclass(frozen=True)
 class SplitAndMerge(Clustering):
-    """Each server keeps sets of its users, at first one. With τ its interactions so far, n_i those of user i,
+    """Clusters of users on each local server: sets that users leave and that merge again (SCLUB).
+
+    Each server keeps sets of its users, at first one. With τ its interactions so far, n_i those of user i,
     p_i = n_i/τ, n_C = Σ n_i and p_C = n_C/(|C| τ), and θ̃_C, ñ_C what the set C had when its phase began:
 
     - after an observation user i leaves its set C for one of its own if

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from fedbandit.environments import Environment, LikedItems
 from fedbandit.environments.block import world_of
-from fedbandit.errors import FedbanditError, needs, whole_number
+from fedbandit.errors import FedbanditError, needs, unknown, whole_number
 from fedbandit.files import write_json, write_table, write_text
 from fedbandit.presets import uniform
 from fedbandit.progress import told
-from fedbandit.studies.figures import Band, draw_comparison, save_figure
+from fedbandit.studies.figures import Band, Overlay, draw_comparison, save_figure
 from fedbandit.studies.measured import Measured, curve_rows
 from fedbandit.studies.report import Table
 from fedbandit.studies.specs import hyphenated
 from fedbandit.studies.trials import Label, MakesEnvironment, MakesSystem, Point, Run, Trial
 from fedbandit.studies.workers import Workers, run_trials
 from fedbandit.system import System
+from fedbandit.types import Array, Ints
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -125,12 +126,11 @@ def write_comparison(
 ) -> list[Path]:
     """Write runs and curves ("csv" or "parquet"), the table, the summary, and the picture if matplotlib is there."""
     runs = compared(runs)
-    labels = [{"label": run.label.text, "system": run.report["system"], "seed": run.report["seed"]} for run in runs]
     # Ledgers, which only private systems have, are left to summaries.
     rows = [{"label": run.label.text} | {k: v for k, v in run.report.items() if k != "privacy"} for run in runs]
     written = [
         write_table(folder / f"runs.{form}", rows),
-        write_table(folder / f"curves.{form}", curve_rows(labels, runs)),
+        write_table(folder / f"curves.{form}", curve_rows(_labels(runs), runs)),
         write_json(folder / "summary.json", summary),
         write_text(folder / "table.md", table_of(lines_of(runs)).markdown()),
         write_text(folder / "table.tex", table_of(lines_of(runs)).latex()),
@@ -141,15 +141,23 @@ def write_comparison(
     return written
 
 
+def _labels(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Whose each run is: its name in the comparison, its preset, its seed."""
+    return [{"label": run.label.text, "system": run.report["system"], "seed": run.report["seed"]} for run in runs]
+
+
 def title_of(env: Environment) -> str:
     """Of the picture."""
     return f"{env.name}: N = {env.n_clients:,}, d = {env.dim}, K = {env.n_arms}"
 
 
-def table_of(lines: Sequence[Line]) -> Table:
-    """The lines as a table for papers and pages."""
-    columns = [_with_errors(lines, measure, scale, digits) for measure, (_, scale, digits) in COLUMNS.items()]
-    titles = [title for title, _, _ in COLUMNS.values()]
+def table_of(lines: Sequence[Line], measures: Sequence[str] = tuple(COLUMNS)) -> Table:
+    """The lines as a table for papers and pages, with a column for each of these measures."""
+    for measure in measures:
+        if measure not in COLUMNS:
+            raise unknown("measure", measure, COLUMNS)
+    columns = [_with_errors(lines, measure, *COLUMNS[measure][1:]) for measure in measures]
+    titles = [COLUMNS[measure][0] for measure in measures]
     rows = zip((line["label"] for line in lines), *columns, strict=True)
     return Table(("system", *titles), tuple(rows))
 
@@ -178,19 +186,18 @@ class Comparison:
     def _repr_html_(self) -> str:
         return table_of(self.lines).html()
 
-    def to_markdown(self) -> str:
-        """The table, for a page."""
-        return table_of(self.lines).markdown()
+    def to_markdown(self, measures: Sequence[str] = tuple(COLUMNS)) -> str:
+        """The table, for a page: all measures, or such as ("regret", "bytes")."""
+        return table_of(self.lines, measures).markdown()
 
-    def to_latex(self) -> str:
-        """The table, for a paper; it needs no package."""
-        return table_of(self.lines).latex()
+    def to_latex(self, measures: Sequence[str] = tuple(COLUMNS)) -> str:
+        """The table, for a paper: all measures, or such as ("regret", "bytes"); it needs no package."""
+        return table_of(self.lines, measures).latex()
 
     def to_frame(self) -> Any:
-        """A pandas data frame with one row for each system, seed and kept round."""
+        """A pandas data frame with one row for each system, seed and kept round: curves.csv of `fedbandit compare`."""
         runs = compared(self.runs)
-        labels = [{"system": run.label.text, "seed": run.report["seed"]} for run in runs]
-        return needs("pandas", "frames", "A data frame").DataFrame(curve_rows(labels, runs))
+        return needs("pandas", "frames", "A data frame").DataFrame(curve_rows(_labels(runs), runs))
 
     def to_mlflow(self, experiment: str = "fedbandit", points: int = 200) -> list[str]:
         """One MLflow run for each system and seed: parameters, totals, and curves of `points` points; the runs' ids.
@@ -201,9 +208,25 @@ class Comparison:
 
         return write_runs(compared(self.runs), experiment, points)
 
-    def plot(self, *, log: bool | None = None, band: Band = "error") -> Figure:
-        """Regret over rounds, and against messages; log: a logarithmic axis (None: where curves differ widely)."""
-        return draw_comparison(Measured.of(compared(self.runs)), title_of(self.env), log=log, band=band)
+    def plot(
+        self,
+        *,
+        log: bool | None = None,
+        band: Band = "error",
+        bounds: Mapping[str, Mapping[str, Callable[[Ints], Array]]] | None = None,
+    ) -> Figure:
+        """Regret over rounds, and against messages; log: a logarithmic axis (None: where curves differ widely).
+
+        bounds: for a system's name, functions of rounds by name, such as those of `fb.bounds`:
+        {"async-linucb": {"Thm 3.2": lambda T: …}}. Each is scaled to meet the mean regret at the horizon.
+        """
+        measured = Measured.of(compared(self.runs))
+        overlays = [Overlay(name, said, f) for name, of in (bounds or {}).items() for said, f in of.items()]
+        known = [label.series for label in measured.runs]
+        for overlay in overlays:
+            if overlay.series not in known:
+                raise unknown("system in this comparison", overlay.series, known)
+        return draw_comparison(measured, title_of(self.env), log=log, band=band, bounds=overlays)
 
 
 def compare(

@@ -287,10 +287,12 @@ def draw_panels(panels: Sequence[Panel], measured: Measured, title: str) -> Figu
     return figure
 
 
-def draw_comparison(measured: Measured, title: str, *, log: bool | None = None, band: Band = "error") -> Figure:
+def draw_comparison(
+    measured: Measured, title: str, *, log: bool | None = None, band: Band = "error", bounds: Sequence[Overlay] = ()
+) -> Figure:
     """Regret over rounds, beside final regret against messages with a faint dot for each run."""
     against_cost = Tradeoff(title="Final regret against communication", log=log)
-    panels = (Curves(title="Regret over rounds", log=log, band=band), against_cost)
+    panels = (Curves(title="Regret over rounds", log=log, band=band, bounds=tuple(bounds)), against_cost)
     figure = draw_panels(panels, measured, title)
     over, against = figure.axes[:2]
     against.set_ylim(over.get_ylim())

@@ -22,10 +22,24 @@ def test_it_is_said_once_and_counted(capsys: pytest.CaptureFixture[str], monkeyp
         compiling.begin(which_engine)
         compiling.end()
     said = capsys.readouterr()
-    assert said.err == "fedbandit: compiling the fast engine, once for this version: about a minute.\n"
+    assert said.err.startswith("fedbandit: compiling a loop of the fast engine, once for this version: about a minute")
+    assert said.err.count("\n") == 1
     assert said.out == ""
     assert compiling.kernels == 3
     assert compiling.seconds > 0
+
+
+def test_whoever_reads_a_log_is_told_that_it_goes_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FEDBANDIT_QUIET", raising=False)
+    monkeypatch.setattr(warmth, "PATIENCE", 0.0)
+    compiling = Compiling()
+    for _ in range(3):
+        compiling.begin(which_engine)
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        f"fedbandit: still compiling, {k} kernels so far." for k in (2, 3)
+    ]
 
 
 def test_nothing_is_said_where_nobody_wants_to_hear(

@@ -120,6 +120,7 @@ def test_private_local_servers_draw_secure_noise(tmp_path: Path) -> None:
     with served(make_host("cdp-fclub-dc", epsilon=5.0, delta=1e-4)) as url:
         with fb.LocalServer(url, federation="f", name="north", state=tmp_path / "n") as server:
             assert (server.guarantee.basis, server.guarantee.noise) == ("proven", "secure")
+            assert server.guarantee.sentence().startswith("Whoever sees everything that leaves this local server can")
             assert server.clusters is None
             serve(server, 90)
             assert server.flush(30)

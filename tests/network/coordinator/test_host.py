@@ -9,11 +9,11 @@ import pytest
 
 from fedbandit.messages import Download, Receipt, decode
 from fedbandit.network.coordinator.host import MOST_FRAMES, Host, HostedFederation
-from fedbandit.network.coordinator.streams import MOST_UNSENT, SendQueue
+from fedbandit.network.coordinator.streams import MOST_UNSENT, SendQueue, Stream
 from fedbandit.network.credentials import Identity
 from fedbandit.network.refusal import Refusal
 from fedbandit.sums import zero_sums
-from tests.network.servers import make_host
+from tests.network.servers import make_client, make_host
 
 
 def test_a_federation_takes_as_many_frames_as_it_may() -> None:
@@ -88,3 +88,21 @@ def test_while_the_store_hangs_clients_are_asked_to_try_again_later(monkeypatch:
         return refusal.value.kind, trouble, said
 
     assert asyncio.run(ask(make_host())) == ("unavailable", "the store does not answer", [[]])
+
+
+def test_a_client_that_has_gone_before_its_join_is_answered_is_not_connected() -> None:
+    async def come_and_go(host: Host) -> tuple[dict[int, SendQueue], int]:
+        hosted = host.federations["shops"]
+        hosted.federation.invite("a", 0.0)
+        answered = asyncio.Event()
+        stream = Stream(hosted, "a", SendQueue(), "", "")
+        stream.take(make_client(0).greeting() or b"")
+        stream.end()
+        await host.open()
+        hosted.post("a", b"", lambda _: answered.set())  # is answered after the first
+        await answered.wait()
+        connections, streams = dict(hosted.connections), hosted.streams["a"]
+        await host.close()
+        return connections, streams
+
+    assert asyncio.run(come_and_go(make_host())) == ({}, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import urllib.request
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -114,6 +115,46 @@ def test_health_fails_with_the_store_and_says_so_in_the_log(caplog: pytest.LogCa
         assert (answer.status_code, answer.json()["status"]) == (503, "failing")
         assert http.get("/api/overview").json()["trouble"] == "The store is somewhere else."
     assert "the store fails" in [record.message for record in caplog.records]
+
+
+def test_a_full_disk_that_takes_short_writes_is_still_full(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nor is it emptied by what writes nothing; it is when a write as long succeeds, or nobody tries for a minute."""
+    host = make_host()
+    hosted = host.federations["shops"]
+    append = host.store.append
+    room = 100
+
+    def full(journal: str, entries: Sequence[bytes], *, durable: bool = True) -> None:
+        if sum(map(len, entries)) > room:
+            raise StoreError("The disk is full.")
+        append(journal, entries, durable=durable)
+
+    def said() -> list[str]:
+        return [record.message for record in caplog.records if record.message.startswith("the store")]
+
+    with TestClient(make_app(host), base_url="http://127.0.0.1") as http, caplog.at_level(logging.INFO, "fedbandit"):
+
+        def invite(name: str) -> int:
+            return http.get("/v1/shops/invitation", headers={"x-fedbandit-name": name}).status_code
+
+        host.store.append = full  # type: ignore[method-assign]
+        assert invite("a" * 99) == 503
+        assert "disk is full" in http.get("/api/overview").json()["trouble"]
+        assert invite("b") == 200
+        http.portal.call(hosted.do, hosted.federation.tick, 0.0)  # type: ignore[union-attr]
+        assert http.get("/healthz").status_code == 503
+        assert "the store is back" not in said()
+        room = 1000
+        assert invite("c" * 99) == 200
+        assert http.get("/healthz").status_code == 200
+        assert said()[-1] == "the store is back"
+        room = 100
+        assert invite("d" * 99) == 503
+        monkeypatch.setattr("fedbandit.network.coordinator.health.FAILING_SECONDS", -1.0)
+        http.portal.call(hosted.do, hosted.federation.tick, 0.0)  # type: ignore[union-attr]
+        assert http.get("/healthz").status_code == 200
 
 
 def test_clients_are_not_told_why_the_store_fails(caplog: pytest.LogCaptureFixture) -> None:

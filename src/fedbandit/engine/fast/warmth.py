@@ -11,6 +11,9 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 
+PATIENCE = 20.0
+"""Seconds after which whoever reads a log, not a terminal, is told again that something happens."""
+
 
 @cache
 def source_stamp() -> str:
@@ -42,6 +45,7 @@ class Compiling:
         self.kernels = 0
         self._depth = 0
         self._since = 0.0
+        self._said = 0.0
 
     def begin(self, function: object) -> None:
         """A kernel is compiled; others may be compiled meanwhile, which it calls."""
@@ -61,13 +65,21 @@ class Compiling:
             self.seconds += time.perf_counter() - self._since
 
     def _say(self) -> None:
-        """Once for a process; and where somebody looks, how far it is."""
+        """That it begins, and how far it is: always where somebody looks, else now and then."""
         if os.environ.get("FEDBANDIT_QUIET") or sys.stderr is None:
             return
+        now = time.perf_counter()
         if self.kernels == 1:
-            print("fedbandit: compiling the fast engine, once for this version: about a minute.", file=sys.stderr)
+            what = "compiling a loop of the fast engine, once for this version: about a minute of an idle core"
+            print(f"fedbandit: {what} (fedbandit warm-up does it beforehand).", file=sys.stderr, flush=True)
         elif sys.stderr.isatty():
-            print(f"\rfedbandit: {self.kernels} kernels compiled", end="", file=sys.stderr, flush=True)
+            print(f"\rfedbandit: compiling, {self.kernels} kernels so far ", end="", file=sys.stderr, flush=True)
+            return
+        elif now - self._said >= PATIENCE:
+            print(f"fedbandit: still compiling, {self.kernels} kernels so far.", file=sys.stderr, flush=True)
+        else:
+            return
+        self._said = now
 
 
 compiling = Compiling()

@@ -33,6 +33,7 @@ from fedbandit.network.client.member import Member
 from fedbandit.network.client.options import decision_log, lasting_name, noise_source, signing_key
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import StoreError, open_store
+from fedbandit.parts import name_of
 from fedbandit.privacy.guarantee import Guarantee, Require
 from fedbandit.types import Array
 
@@ -185,7 +186,7 @@ class Client(Member):
         if self._decisions is not None:
             known = policy.randomness != "unknown"
             self._decisions.decided(
-                *(arm.id, X, int(arm), arm.propensity), known=known, policy=policy.name, at=time.time(),
+                *(arm.id, X, int(arm), arm.propensity), known=known, policy=name_of(type(policy)), at=time.time(),
                 actions=self._durable.machine.actions,
             )  # fmt: skip
         return arm

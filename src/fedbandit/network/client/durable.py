@@ -206,7 +206,7 @@ class DurableClient(RestatingNode[ClientMachine]):
     def _check(self, reward: float) -> None:
         most = self.agreement.reward_bound
         y = number(reward, "reward", "a finite number")
-        require(abs(y) <= most, "reward", reward, f"within ±{most:g}, which this federation has agreed on")
+        require(abs(y) <= most, "reward", reward, f"within ±{most:g}, the reward_bound of this federation")
 
     # What the network asks
 

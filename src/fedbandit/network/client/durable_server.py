@@ -98,7 +98,7 @@ class DurableServer(DurableNode[ServerNode]):
     def observe(self, choice: int, reward: float) -> None:
         """Learn the reward of a choice; it is in the store when this returns."""
         y, most = number(reward, "reward", "a finite number"), self.agreement.reward_bound
-        require(abs(y) <= most, "reward", reward, f"within ±{most:g}, which this federation has agreed on")
+        require(abs(y) <= most, "reward", reward, f"within ±{most:g}, the reward_bound of this federation")
         server = self.machine.server
         with self.lock:
             waiting = server.waits_for(choice)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
@@ -135,7 +136,8 @@ class LocalServer(Member):
     @property
     def guarantee(self) -> Guarantee:
         """What privacy holds for what leaves this server, and how its noise is drawn."""
-        return self._durable.machine.guarantee
+        claim = self._durable.machine.guarantee
+        return replace(claim, against=claim.against.replace("leaves the client", "leaves this local server"))
 
     @property
     def clusters(self) -> list[list[int]] | None:

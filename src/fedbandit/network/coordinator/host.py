@@ -21,16 +21,18 @@ from fedbandit.machines.sums.messages import encode_step
 from fedbandit.messages import Download, Join, Message
 from fedbandit.network.coordinator.config import ServerConfig
 from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.coordinator.health import FAILS, Health
 from fedbandit.network.coordinator.listener import Guard
 from fedbandit.network.coordinator.owners import Owners
 from fedbandit.network.coordinator.pacing import QuietLog, RateLimit, Requests
+from fedbandit.network.coordinator.recorded import Event
 from fedbandit.network.coordinator.streams import SendQueue, same_statistics
 from fedbandit.network.coordinator.sums import SumDesk
 from fedbandit.network.coordinator.timings import Timings, span, timed
 from fedbandit.network.credentials import Credentials, Identity
 from fedbandit.network.envelope import unseal
 from fedbandit.network.refusal import Refusal
-from fedbandit.network.stores import Store, StoreError, open_store
+from fedbandit.network.stores import NotOwner, Store, StoreError, open_store
 
 if TYPE_CHECKING:
     from fedbandit.network.coordinator.fronts import Fronts
@@ -75,8 +77,7 @@ class HostedFederation:
         self.addresses: dict[str, str] = {}  # from where each client last joined
         self.versions: dict[str, str] = {}  # and with what
         self.timings = Timings()
-        self.failing: str | None = None
-        """Why the last write failed, None if it did not."""
+        self.health = Health(federation)
         self._quiet = QuietLog()
         self.rate, self.round_seconds = rate, round_seconds
         self.connections: dict[int, SendQueue] = {}  # member → what waits on its connection
@@ -179,28 +180,21 @@ class HostedFederation:
             try:
                 with span(getattr(function, "__name__", "work"), federation=self.federation.name):
                     return await asyncio.to_thread(function, *args, **kwargs)
+            except NotOwner:
+                raise
+            except StoreError as error:
+                self.federation.events.append(Event(FAILS, {"reason": str(error)}))
+                raise
             finally:
                 self._begun = None
                 self.timings.work.add(time.perf_counter() - begun)
-                self._say_events()
+                self.health.say()
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
         """While nothing is done."""
         async with self._one_at_a_time:
             yield
-
-    def _say_events(self) -> None:
-        events, self.federation.events = self.federation.events, []
-        store = [event for event in events if event.what == "the store fails"]
-        if bool(store) != (self.failing is not None):
-            self.failing = store[-1].facts["reason"] if store else None
-            if not store:
-                log.info("the store is back", extra={"federation": self.federation.name})
-        for event in events:
-            if event.what != "the store fails" or self._quiet.says("store"):
-                level = logging.WARNING if event.what in ("the store fails", "quarantine") else logging.INFO
-                log.log(level, event.what, extra={"federation": self.federation.name, **event.facts})
 
     async def take_step(self, identity: Identity, body: bytes, session: str) -> list[bytes]:
         """A client's step of a secure sum, or none; the steps that wait for it."""
@@ -396,5 +390,5 @@ class Host:
             self._checked = time.monotonic(), found
             if found and self.quiet.says("store"):
                 log.warning("the store fails", extra={"reason": found})
-        failing = next((hosted.failing for hosted in self.federations.values() if hosted.failing), "")
+        failing = next((one.health.failing for one in self.federations.values() if one.health.failing), "")
         return found or failing or self.owners.trouble()

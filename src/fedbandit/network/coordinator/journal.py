@@ -64,6 +64,8 @@ class Journal:
         self.store, self.name, self.snapshot_every = store, name, snapshot_every
         self.behind = False
         """Whether memory has what the store has not, because a write has failed."""
+        self.unproven = 0
+        """Bytes of the longest write that has failed, until one that is as long succeeds."""
         self.snapshot_bytes = 0
         self._entries = self._bytes = 0
 
@@ -88,13 +90,15 @@ class Journal:
         if not entries:
             return
         encoded = [entry.encode() for entry in entries]
+        size = sum(map(len, encoded))
         try:
             self.store.append(self.name, encoded)
         except BaseException:
-            self.behind = True
+            self.behind, self.unproven = True, max(self.unproven, size)
             raise
+        self.unproven = 0 if size >= self.unproven else self.unproven
         self._entries += len(encoded)
-        self._bytes += sum(map(len, encoded))
+        self._bytes += size
         if self._entries >= self.snapshot_every and self._bytes >= self.snapshot_bytes:
             with suppress(StoreError):  # the entries are safe; the next write tries again
                 self.snapshot(state())

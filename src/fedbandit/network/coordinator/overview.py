@@ -80,7 +80,7 @@ def problems(hosted: HostedFederation, at: float) -> list[str]:
     """What a person has to look at, in sentences."""
     federation = hosted.federation
     records = federation.register.present
-    found = [] if hosted.failing is None else [f"Nothing can be written: {hosted.failing}"]
+    found = [] if hosted.health.failing is None else [f"Nothing can be written: {hosted.health.failing}"]
     if isinstance(federation, RelayFederation) and (problem := federation.upstream().get("problem")):
         found.append(f"The coordinator above: {problem}")
     horizon, n = federation.agreement.world.horizon, int(federation.machine.members.n.sum())

@@ -114,6 +114,7 @@ class Stream:
         hosted.addresses[name], hosted.versions[name] = address, software[:60]
         hosted.streams[name] += 1
         self.open = 0  # frames that have not been answered
+        self._ended = False
         self._answered = asyncio.Event()
 
     def take(self, frame: bytes) -> None:
@@ -127,6 +128,8 @@ class Stream:
     def _reply(self, frame: bytes, outcome: list[Message] | Refusal) -> None:
         self.open -= 1
         self._answered.set()
+        if self._ended:  # a client that has gone meanwhile is not connected
+            return
         if isinstance(outcome, Refusal):
             self.sending.refuse(outcome)
             return
@@ -153,6 +156,7 @@ class Stream:
 
     def end(self) -> None:
         """The connection has ended."""
+        self._ended = True
         self.hosted.streams[self.name] -= 1
         self.hosted.leave(self.sending)
 

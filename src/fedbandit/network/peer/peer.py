@@ -110,7 +110,7 @@ class Peer:
         """Learn the reward of a choice, whenever it comes; it is on disk when this returns."""
         self._check_open()
         y = number(reward, "reward", "a finite number")
-        require(abs(y) <= self.reward_bound, "reward", reward, f"within ±{self.reward_bound:g}")
+        require(abs(y) <= self.reward_bound, "reward", reward, f"within ±{self.reward_bound:g}, its reward_bound")
         self.rounds.observe(number_of(choice), y)
 
     def forget(self, choice: Arm | str) -> None:

@@ -1,0 +1,43 @@
+"""Whether a federation's store can be written; what the log says about that, and about whatever else has happened."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.coordinator.pacing import QuietLog
+
+FAILING_SECONDS = 60.0
+"""For how long a write that failed counts if none as long succeeds; clients try again within 30 s."""
+FAILS = "the store fails"
+log = logging.getLogger("fedbandit.coordinator")
+
+
+class Health:
+    """What has happened in a federation, and whether its last writes are in the store.
+
+    On a full disk short writes succeed between longer ones that do not. So one that failed counts until one that is as
+    long succeeds, or for a minute, in which every client that waits tries again: where nothing comes any more, nothing
+    else would tell.
+    """
+
+    def __init__(self, federation: Federation) -> None:
+        self._federation, self._quiet = federation, QuietLog()
+        self.failing: str | None = None
+        """Why a write failed."""
+        self._failed_at = 0.0
+
+    def say(self) -> None:
+        """Log what has happened since the last time."""
+        name, journal = self._federation.name, self._federation.journal
+        events, self._federation.events = self._federation.events, []
+        if faults := [event.facts["reason"] for event in events if event.what == FAILS]:
+            self.failing, self._failed_at = faults[-1], time.monotonic()
+        elif self.failing and (not journal.unproven or time.monotonic() - self._failed_at > FAILING_SECONDS):
+            self.failing = None
+            log.info("the store is back", extra={"federation": name})
+        for event in events:
+            if event.what != FAILS or self._quiet.says("store"):
+                level = logging.WARNING if event.what in (FAILS, "quarantine") else logging.INFO
+                log.log(level, event.what, extra={"federation": name, **event.facts})
