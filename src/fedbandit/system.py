@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from types import FunctionType
@@ -266,6 +266,27 @@ class System:
                     if not isinstance(value, World):
                         flat[f"{role}.{parameter.name}"] = plain_value(value)
         return flat
+
+
+def check_system(system: object) -> None:
+    """Refuse what is not a system, such as a preset that was not called."""
+    if isinstance(system, System):
+        return
+    name = system if isinstance(system, str) else getattr(system, "__name__", "")
+    call = f", as fb.{name.replace('-', '_')}()" if name.replace("-", "_").isidentifier() else ""
+    raise FedbanditError(
+        f"The system is {shown(system)}, but must be a System; did you forget to call the preset{call}?"
+    )
+
+
+def check_systems(systems: object) -> None:
+    """Refuse what is not a list of systems, nor systems by name."""
+    if isinstance(systems, System | str) or not isinstance(systems, Collection):
+        raise FedbanditError(f"systems is {shown(systems)}, but must be a list of systems such as [fb.linucb()].")
+    for system in systems.values() if isinstance(systems, Mapping) else systems:
+        check_system(system)
+    if not systems:
+        raise FedbanditError("There is no system to compare; name at least one.")
 
 
 def plain_value(value: object) -> object:

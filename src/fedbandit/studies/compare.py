@@ -20,7 +20,7 @@ from fedbandit.studies.report import Table
 from fedbandit.studies.specs import hyphenated
 from fedbandit.studies.trials import Label, MakesEnvironment, MakesSystem, Point, Run, Trial
 from fedbandit.studies.workers import Workers, run_trials
-from fedbandit.system import System
+from fedbandit.system import System, check_systems
 from fedbandit.types import Array, Ints
 
 if TYPE_CHECKING:
@@ -250,10 +250,9 @@ def compare(
     >>> [(line["label"], line["runs"]) for line in found.lines]
     [('linucb', 2), ('async-linucb', 2)]
     """
+    check_systems(systems)
     if not isinstance(systems, Mapping):
         systems = {hyphenated(system.name): system for system in _distinct(systems)}
-    if not systems:
-        raise FedbanditError("There is no system to compare; name at least one.")
     if horizon is None and env.longest is None:
         raise FedbanditError(f"horizon is None, but {env.name} has no end; say how many rounds.")
     rounds = whole_number("horizon", horizon if horizon is not None else env.longest)
