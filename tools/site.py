@@ -47,7 +47,7 @@ API = {
     "Audit": ("audit",),
     "Theorems' bounds": ("bounds",),
     "Experiments": ("studies.experiment", "studies.trials"),
-    "For parts of your own": ("model", "sums", "sharing", "messages", "checks"),
+    "For parts of your own": ("model", "sums", "sharing", "schedule", "messages", "checks"),
     "Adapters": ("adapters",),
     "Errors": ("errors",),
 }  # fmt: skip

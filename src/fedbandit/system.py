@@ -19,9 +19,11 @@ from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
 from fedbandit.privacy.noise import Source
 from fedbandit.protocols import Coordinator, MessageProtocol, Never
 from fedbandit.protocols.pool import Pool
+from fedbandit.schedule import Wakes
 from fedbandit.sharing import Groups, GroupsWithPrior, LocalModel, Noise, Others, Sharing
 from fedbandit.streams import Purpose, generator
 from fedbandit.structures import Alone, Clustering, Everyone, OnGraph, Structure
+from fedbandit.structures.structure import known_groups
 from fedbandit.structures.time_blocks import AdaptiveWindow, SlidingWindow, TimeBlocks
 from fedbandit.structures.window_model import WindowModel
 from fedbandit.world import World
@@ -167,8 +169,16 @@ class System:
 
     def _check_sharing(self, world: World) -> None:
         """A coordinator that keeps the sums of groups alone has nothing for a sharing that looks at members."""
-        structure = self.structure
-        if not structure.separate or structure.by_member or type(structure).sharing is Structure.sharing:
+        structure, usual = self.structure, type(self.structure).sharing is Structure.sharing
+        if structure.separate and structure.by_member and usual:
+            raise FedbanditError(
+                f"{type(structure).__name__} says by_member, but has no sharing that looks at members, so everybody "
+                "would share; write sharing(self, world, ridge), or groups(self, world) without by_member."
+            )
+        if not structure.separate or structure.by_member:
+            return
+        known_groups(structure, world)
+        if usual:
             return
         sharing = structure.sharing(self.as_seen(world), self.ridge)
         if not isinstance(sharing, Groups):
@@ -181,10 +191,10 @@ class System:
         """How often a sharing has everybody upload, beside what the protocol does."""
         calls = 0
         if self.structure.separate and self.privacy.perturbs == "statistics":
-            sharing = self.sharing(world)
-            done = sharing.next_wake(0)
+            wakes = Wakes(self.sharing(world))
+            done = wakes.after(0)
             while done <= world.horizon // world.per_round:
-                calls, done = calls + 1, sharing.next_wake(done)
+                calls, done = calls + 1, wakes.after(done)
         return calls
 
     def as_seen(self, world: World) -> World:
