@@ -22,6 +22,7 @@ from fedbandit.evaluation import (
     self_normalised,
 )
 from fedbandit.evaluation.estimators import effective_sample_size
+from fedbandit.evaluation.picture import part_of
 from fedbandit.evaluation.plausible import require_uniform
 from fedbandit.types import Array
 from tests.evaluation.synthetic_logs import FEATURES, THETA, make_world
@@ -389,7 +390,7 @@ def test_a_log_is_never_simulated() -> None:
     something: Any = 3
     assert "must come from" in str(_error(lambda: replay(fb.linucb(), something)))
     system: Any = fb.linucb
-    assert "did you forget to call the preset?" in str(_error(lambda: replay(system, log)))
+    assert "did you forget to call the preset, as fb.linucb()?" in str(_error(lambda: replay(system, log)))
 
 
 def test_estimators_by_hand() -> None:
@@ -451,6 +452,53 @@ def test_intervals_of_click_rates_cover_the_truth(rate: float, n: int) -> None:
     assert min(covered.values()) >= 0.9 * logs, covered
 
 
+@pytest.mark.parametrize(("rate", "n", "agree"), [(0.004, 2000, 0.95), (0.05, 600, 0.9), (0.05, 3000, 0.5)])
+def test_rare_rewards_are_paired(rate: float, n: int, agree: float) -> None:
+    """Two policies that mostly agree: the difference is known better than as if the logs were two, and covered."""
+    rng, logs, covered, lengths = np.random.default_rng(n), 60, dict.fromkeys(("ips", "snips", "dr"), 0), []
+    worth = rate * np.array([0.5, 1.5, 1.0])
+    for _ in range(logs):
+        p = 0.9 * rng.dirichlet([4.0, 2.0, 2.0], n) + 0.1 / 3
+        logged = (p.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
+        rewards = (rng.random(n) < worth[logged]).astype(float)
+        others = np.where(rng.random(n) < agree, 1, 0)
+        one, other = (np.where(logged == arms, 1 / p[np.arange(n), logged], 0.0) for arms in (1, others))
+        of_logged = 0.8 * worth[logged]
+        found = {
+            "ips": (inverse_propensity(one, rewards), inverse_propensity(other, rewards)),
+            "snips": (self_normalised(one, rewards), self_normalised(other, rewards)),
+            "dr": (
+                doubly_robust(one, rewards, of_logged, np.full(n, 0.8 * worth[1])),
+                doubly_robust(other, rewards, of_logged, 0.8 * worth[others]),
+            ),
+        }
+        for name, pair in found.items():
+            gap = difference(name, *pair)
+            covered[name] += gap.covers((1 - agree) * (worth[1] - worth[0]))
+            assert difference(name, pair[0], pair[0]).interval == (0, 0)
+        apart = np.hypot(*(np.ptp(estimate.interval) for estimate in found["ips"]))
+        lengths.append(np.ptp(difference("ips", *found["ips"]).interval) / apart)
+    assert min(covered.values()) >= 0.9 * logs, covered
+    assert np.mean(lengths) < (0.6 if agree >= 0.9 else 0.9)
+
+
+def test_a_picture_has_the_intervals_that_are_told() -> None:
+    rng, n = np.random.default_rng(0), 4000
+    frame = {"user": rng.integers(0, 8, n), "age": rng.random(n), "action": rng.integers(0, 3, n)}
+    log = from_frame({**frame, "click": rng.random(n) < 0.01}, "user", ["age"], "click", logged="uniform")
+    for found in (evaluate_frozen(fb.uniform(), log), replay(fb.linucb(), log)):
+        everything = part_of(found, np.ones(found.decisions, dtype=bool))
+        assert everything == found.estimates[0]
+        most = part_of(found, np.arange(found.decisions) < found.decisions - 1)
+        assert most is not None
+        assert most.interval == pytest.approx(found.estimates[0].interval, rel=0.1)
+        some = part_of(found, log.clients[found.first :] == 3)
+        assert some is not None
+        assert some.interval[1] > 0
+        assert some.interval[0] > -0.005, "a rate of clicks is not below 0, but for the regression's part"
+    assert part_of(replay(fb.linucb(), log), np.arange(n) < 1) is None
+
+
 def test_no_click_is_no_certainty() -> None:
     nothing = mean("clicks", np.zeros(160))
     assert nothing.interval[1] > 0.01
@@ -481,6 +529,9 @@ def test_systems_are_compared_in_pairs() -> None:
     assert found.as_json()["systems"][0]["difference_from_logged"]["low"] > 0
     twice = compare([fb.linucb(), fb.linucb()], log)
     same = next(gap for gap in twice.differences if gap is not None)
-    assert (same.value, same.standard_error) == (0, 0), "the same choices on the same decisions"
+    assert (same.value, same.interval) == (0, (0, 0)), "the same choices on the same decisions"
+    assert twice.names == ("linucb", "linucb (2)")
+    named = compare({"timid": fb.linucb(alpha=0.3), "bold": fb.linucb(alpha=3.0)}, log)
+    assert (set(named.names), named.baseline) == ({"timid", "bold"}, "timid")
     assert "no system" in str(_error(lambda: compare([], log)))
     assert "method='frozen'" in str(_error(lambda: compare([fb.linucb()], log, method="replay", greedy=True)))

@@ -22,7 +22,8 @@ def add_flags(command: argparse.ArgumentParser) -> None:
                        "coordinator (--url) says the new terms")  # fmt: skip
     command.add_argument("--features", metavar="K,K,…", help="the old number of each new feature, - for a new one "
                          "(default: by the names in both schemas, or new ones at the end)")  # fmt: skip
-    command.add_argument("--backup", type=Path, required=True, metavar="FILE", help="of the store as it is now")
+    command.add_argument("--backup", type=Path, required=True, metavar="FILE", help="written first: the store, or the "
+                         "client's file, as it is now; there must be no such file")  # fmt: skip
     add_address(command, "the client's token")
     command.add_argument("--name", help="of the client, without a token")
 
@@ -42,7 +43,10 @@ def _client(options: argparse.Namespace, features: list[int | None] | None) -> i
     if not options.client.is_file():
         raise FedbanditError(f"There is no file {str(options.client)!r}.")
     token = None if options.token_file is None else options.token_file.read_text()
-    name = options.name or (lasting_name(options.client) if token is None else None)
+    unnamed = token is None and options.name is None
+    if unnamed and not options.client.with_name(options.client.name + ".name").is_file():
+        raise FedbanditError(f"Nobody knows whose file {str(options.client)!r} is: give --name, as its Client has it.")
+    name = lasting_name(options.client) if unnamed else options.name
     agreement, member = Address(options.url, options.federation, token, name, options.ca).invitation(10.0)
     store = open_store(options.client)
     try:

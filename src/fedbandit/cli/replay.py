@@ -62,11 +62,13 @@ def add_flags(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Evaluate, and say what is estimated."""
     from fedbandit.evaluation import compare
+    from fedbandit.evaluation.comparison import distinct
     from fedbandit.files import make_folder
     from fedbandit.progress import bar
     from fedbandit.studies.specs import SystemSpec
 
-    systems = [SystemSpec.parse(text)() for text in options.systems]
+    specs = [SystemSpec.parse(text) for text in options.systems]
+    systems = dict(zip(distinct([spec.title for spec in specs]), [spec() for spec in specs], strict=True))
     if options.out is not None:
         make_folder(options.out)
     log = _read(options)
@@ -89,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
     for evaluation in found.evaluations:
         print(evaluation.told(f"the log {str(options.log)!r}"))
     print(found.told_differences())
-    for warning in dict.fromkeys([*log.notes, *(w for one in found.evaluations for w in one.warnings)]):
+    for warning in (*log.notes, *found.doubts()):
         print(f"fedbandit: {warning}", file=sys.stderr)
     return 0
 
@@ -114,6 +116,7 @@ def _report(found: LogComparison, log: LoggedDecisions, options: argparse.Namesp
     import io
     from html import escape
 
+    from fedbandit.evaluation.comparison import verdict
     from fedbandit.evaluation.picture import draw
     from fedbandit.files import write_json, write_text
     from fedbandit.studies.figures import new_figure
@@ -131,17 +134,19 @@ def _report(found: LogComparison, log: LoggedDecisions, options: argparse.Namesp
     own = found.evaluations[0].logged
     rows.append(("the log's own policy", "mean", f"{own.value:.4f}", f"{own.interval[0]:.4f} … {own.interval[1]:.4f}"))
     gaps = [
-        (g.name.replace("_", "-"), f"{g.value:+.4f}", f"{g.interval[0]:+.4f} … {g.interval[1]:+.4f}")
+        (g.name.replace("_", "-"), f"{g.value:+.4f}", f"{g.interval[0]:+.4f} … {g.interval[1]:+.4f}", verdict(g))
         for g in (*found.from_logged, *filter(None, found.differences))
     ]
-    notes = dict.fromkeys([*log.notes, *(w for one in found.evaluations for w in one.warnings)])
+    notes = [*log.notes, *found.doubts()]
     title = f"What {escape(options.log.name)} tells"
     body = [
-        f"<h1>{title}</h1><p>Estimates, not a simulation: {found.evaluations[0].question}.</p>",
+        f"<h1>{title}</h1><p>Estimates, not a simulation; seed {options.seed}.</p>",
+        f"<p><code>{escape(options.command_line)}</code></p>",
+        "<ul>" + "".join(f"<li>{escape(f'{one.system}: {one.question}')}</li>" for one in found.evaluations) + "</ul>",
         f'<img alt="estimates" src="data:image/png;base64,{base64.b64encode(picture.getvalue()).decode()}">',
         f"<h2>Mean reward per decision</h2>{Table(('system', 'estimator', 'value', '95 %'), tuple(rows), 2).html()}",
     ]
-    body.append(f"<h2>Paired differences</h2>{Table(('difference', 'value', '95 %'), tuple(gaps), 1).html()}")
+    body.append(f"<h2>Paired differences</h2>{Table(('difference', 'value', '95 %', ''), tuple(gaps), 1).html()}")
     if notes:
         body.append("<h2>What to doubt</h2><ul>" + "".join(f"<li>{escape(note)}</li>" for note in notes) + "</ul>")
     write_text(options.out / "report.html", page(title, "\n".join(body)))

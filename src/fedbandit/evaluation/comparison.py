@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as altered
 from typing import Any, Literal
 
 from fedbandit.environments.logged import LoggedDecisions
 from fedbandit.errors import FedbanditError
 from fedbandit.evaluation.estimators import Estimate, difference
 from fedbandit.evaluation.logs import LogEvaluation, Progress, evaluate_frozen, replay
-from fedbandit.system import System
+from fedbandit.system import System, check_systems
 
 Method = Literal["replay", "frozen"]
 
@@ -42,10 +43,18 @@ class LogComparison:
         lines = []
         for gap in (*self.from_logged, *filter(None, self.differences)):
             low, high = gap.interval
-            verdict = "better" if low > 0 else "worse" if high < 0 else "undecided"
             name = gap.name.replace("_", "-")
-            lines.append(f"{name}: {gap.value:+.4f}   95 %, paired: {low:+.4f} … {high:+.4f}   {verdict}")
+            lines.append(f"{name}: {gap.value:+.4f}   95 %, paired: {low:+.4f} … {high:+.4f}   {verdict(gap)}")
         return "\n".join(lines)
+
+    def doubts(self) -> list[str]:
+        """What to doubt, each with the systems that it is about, unless it is all of them."""
+        about: dict[str, list[str]] = {}
+        for one in self.evaluations:
+            for warning in one.warnings:
+                about.setdefault(warning, []).append(one.system.replace("_", "-"))
+        everyone = len(self.evaluations)
+        return [text if len(who) == everyone else f"{', '.join(who)}: {text}" for text, who in about.items()]
 
     def as_json(self) -> dict[str, Any]:
         """All of it as a JSON-ready object."""
@@ -54,12 +63,17 @@ class LogComparison:
             "systems": [
                 {
                     **found.as_json(),
-                    "difference": None if gap is None else gap.as_json(),
-                    "difference_from_logged": own.as_json(),
+                    "difference": None if gap is None else {**gap.as_json(), "verdict": verdict(gap)},
+                    "difference_from_logged": {**own.as_json(), "verdict": verdict(own)},
                 }
                 for found, gap, own in zip(self.evaluations, self.differences, self.from_logged, strict=True)
             ],
         }
+
+
+def verdict(gap: Estimate) -> Literal["better", "worse", "undecided"]:
+    """What a difference's interval says."""
+    return "better" if gap.interval[0] > 0 else "worse" if gap.interval[1] < 0 else "undecided"
 
 
 def evaluate(
@@ -82,16 +96,27 @@ def evaluate(
     return replay(system, log, seed, progress=progress)
 
 
-def compare(systems: Sequence[System], log: LoggedDecisions, **options: Any) -> LogComparison:
+def distinct(names: Sequence[str]) -> list[str]:
+    """The names; one that has been there before is numbered.
+
+    >>> distinct(["linucb", "uniform", "linucb"])
+    ['linucb', 'uniform', 'linucb (2)']
+    """
+    return [name if (n := names[: i + 1].count(name)) == 1 else f"{name} ({n})" for i, name in enumerate(names)]
+
+
+def compare(systems: Sequence[System] | Mapping[str, System], log: LoggedDecisions, **options: Any) -> LogComparison:
     """Evaluate each system on the log, with the options of `evaluate`; differences are from the first one, and from
-    the policy that wrote the log.
+    the policy that wrote the log. A dict gives the systems names; those of a list that have one name are numbered.
 
     Both estimates of a pair rest on the same decisions, so that what these have in common cancels: the interval of the
     difference is the one to decide by, not whether two intervals overlap.
     """
-    if not systems:
-        raise FedbanditError("There is no system to evaluate; name at least one.")
-    found = [evaluate(system, log, **options) for system in systems]
+    check_systems(systems)
+    if not isinstance(systems, Mapping):
+        names = distinct([system.name for system in systems])
+        systems = dict(zip(names, systems, strict=True))
+    found = [altered(evaluate(system, log, **options), system=name) for name, system in systems.items()]
     best_first = sorted(found, key=lambda one: -one.estimates[0].value)
     gaps = tuple(
         None

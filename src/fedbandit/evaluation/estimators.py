@@ -17,6 +17,7 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
 from fedbandit.tails import gamma_quantile
@@ -33,16 +34,17 @@ Interval = tuple[float, float]
 class Estimate:
     """A number with its standard error and a two-sided 95 % interval, by default value ± 1.96 standard errors.
 
-    rare: whether the interval is that of rare events.
     terms: one for each decision, whose mean the value is; empty if there are none.
+    shares, rewards: terms contain n · shares · rewards; what is paired, and counted where rewards are rare.
     """
 
     name: str
     value: float
     standard_error: float
     interval: Interval = (math.nan, math.nan)
-    rare: bool = field(default=False, repr=False)
     terms: Array = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
+    shares: Array = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
+    rewards: Array = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """The normal interval, if no other is given."""
@@ -77,11 +79,12 @@ def mean(name: str, rewards: Array) -> Estimate:
     if n < 2:
         raise FedbanditError(f"The {name} rests on {n} of the logged decisions; at least 2 are needed.")
     value, error = float(rewards.mean()), float(rewards.std(ddof=1)) / math.sqrt(n)
-    if not ((rewards == 0) | (rewards == 1)).all():
-        return Estimate(name, value, error, terms=rewards)
-    z, rare = NORMAL_95**2 / n, int(np.count_nonzero(rewards)) < RARE
-    middle, half = (value + z / 2) / (1 + z), math.sqrt(z * value * (1 - value) + z * z / 4) / (1 + z)
-    return Estimate(name, value, error, (max(middle - half, 0.0), min(middle + half, 1.0)), rare, rewards)
+    interval = math.nan, math.nan
+    if ((rewards == 0) | (rewards == 1)).all():
+        z = NORMAL_95**2 / n
+        middle, half = (value + z / 2) / (1 + z), math.sqrt(z * value * (1 - value) + z * z / 4) / (1 + z)
+        interval = max(middle - half, 0.0), min(middle + half, 1.0)
+    return Estimate(name, value, error, interval, rewards, np.full(n, 1 / n), rewards)
 
 
 def inverse_propensity(weights: Array, rewards: Array) -> Estimate:
@@ -113,18 +116,21 @@ def doubly_robust(weights: Array, rewards: Array, of_logged: Array, of_policy: A
 def difference(name: str, one: Estimate, other: Estimate) -> Estimate:
     """By how much one system's estimate exceeds another's on the same decisions: terms are paired.
 
-    What both owe to the same decisions cancels, so the difference is often known much better than either value. Where
-    rewards are rare, the two intervals are put together as if the estimates were independent (Zou & Donner 2008).
+    What both owe to the same decisions cancels, so the difference is often known much better than either value, and is
+    0 ± 0 for systems that choose alike. Where rewards are rare, those that count more for one system and those that
+    count more for the other are two sums of rare events in different decisions, hence independent: see `_estimate`.
     """
     if one.terms.size != other.terms.size or one.terms.size < 2:
         raise FedbanditError(f"{name}: a paired difference needs estimates on the same two decisions or more.")
-    terms = one.terms - other.terms
-    value, error = one.value - other.value, float(terms.std(ddof=1)) / math.sqrt(terms.size)
-    if not (one.rare or other.rare):
-        return Estimate(name, value, error, terms=terms)
-    low = value - math.hypot(one.value - one.interval[0], other.interval[1] - other.value)
-    high = value + math.hypot(one.interval[1] - one.value, other.value - other.interval[0])
-    return Estimate(name, value, error, (low, high), True, terms)
+    return _estimate(name, one.terms - other.terms, one.shares - other.shares, one.rewards)
+
+
+def within(estimate: Estimate, decisions: NDArray[np.bool_]) -> Estimate:
+    """The estimate on some of its decisions, with an interval of the same kind."""
+    terms, shares, rewards = estimate.terms[decisions], estimate.shares[decisions], estimate.rewards[decisions]
+    if estimate.name == "replay":
+        return mean("replay", rewards[shares > 0])
+    return _estimate(estimate.name, terms, shares * (estimate.terms.size / terms.size), rewards)
 
 
 def rare_sum_interval(jumps: Array, largest: float) -> Interval:
@@ -162,19 +168,33 @@ def effective_sample_size(weights: Array) -> float:
 def _estimate(name: str, terms: Array, shares: Array, rewards: Array, error: float | None = None) -> Estimate:
     """A mean of terms that contain Σ shares · rewards; if these are rare events, the interval counts them as such.
 
-    The rest of the terms scatters as usual, and the two are put together by their squared distances (Zou & Donner
-    2008): low = value − √((s − l)² + z² e²), with (l, u) the interval of the rare sum s and e the error of the rest.
+    Shares above 0 and those below (only differences have them) are sums of events of their own, s⁺ and s⁻, with
+    intervals (l, u) each. The rest of the terms scatters as usual, with error e. All are put together by their squared
+    distances (Zou & Donner 2008): low = value − √((s⁺ − l⁺)² + (u⁻ − s⁻)² + z² e²), and high likewise.
     """
     n = terms.size
     if n < 2:
         raise FedbanditError(f"The {name} estimate rests on {n} of the logged decisions; at least 2 are needed.")
     value, error = float(terms.mean()), float(terms.std(ddof=1)) / math.sqrt(n) if error is None else error
-    uses, hits = int(np.count_nonzero(shares > 0)), rewarded(shares, rewards)
-    if uses == 0 or hits >= min(RARE, SELDOM * uses) or (rewards < 0).any():
-        return Estimate(name, value, error, terms=terms)
-    jumps = shares * rewards
-    s = float(jumps.sum())
-    low, high = rare_sum_interval(jumps[jumps > 0], float(shares.max() * max(rewards.max(), 1.0 if hits == 0 else 0.0)))
-    rest = (terms - n * jumps).std(ddof=1) * NORMAL_95 / math.sqrt(n)
-    interval = value - math.hypot(s - low, rest), value + math.hypot(high - s, rest)
-    return Estimate(name, value, error, interval, True, terms)
+    if (rewards < 0).any() or not (_rare(shares, rewards) or _rare(-shares, rewards)):
+        return Estimate(name, value, error, (math.nan, math.nan), terms, shares, rewards)
+    (below, above), (less, more) = _distances(shares, rewards), _distances(-shares, rewards)
+    rest = (terms - n * shares * rewards).std(ddof=1) * NORMAL_95 / math.sqrt(n)
+    interval = value - math.hypot(below, more, rest), value + math.hypot(above, less, rest)
+    return Estimate(name, value, error, interval, terms, shares, rewards)
+
+
+def _rare(shares: Array, rewards: Array) -> bool:
+    """Whether decisions with a share above 0 are seldom, and not often in all, rewarded."""
+    uses = int(np.count_nonzero(shares > 0))
+    return rewarded(shares, rewards) < min(RARE, SELDOM * uses)
+
+
+def _distances(shares: Array, rewards: Array) -> Interval:
+    """How far the ends of the rare sum's interval are from the sum, over shares above 0."""
+    jumps, hits = np.maximum(shares, 0.0) * rewards, rewarded(shares, rewards)
+    largest = max(float(shares.max()), 0.0) * max(float(rewards.max()), 1.0 if hits == 0 else 0.0)
+    if largest == 0:
+        return 0.0, 0.0
+    low, high = rare_sum_interval(jumps[jumps > 0], largest)
+    return float(jumps.sum()) - low, high - float(jumps.sum())

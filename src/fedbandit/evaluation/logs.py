@@ -28,7 +28,7 @@ from fedbandit.policies import Greedy, Policy
 from fedbandit.privacy import Guarantee
 from fedbandit.structures import Central, Everyone
 from fedbandit.structures.action_model import ActionModel
-from fedbandit.system import System
+from fedbandit.system import System, check_system
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
@@ -139,7 +139,8 @@ def replay(system: System, log: LoggedDecisions, seed: int = 0, *, progress: Pro
         raise FedbanditError(f"The replay rests on {used} of the logged decisions; at least 2 are needed.")
     weights = accepted.astype(np.float64)
     paired = self_normalised(weights, log.rewards)  # the same mean, with a term for each decision
-    estimate = altered(mean("replay", log.rewards[accepted]), terms=paired.terms)
+    plain = mean("replay", log.rewards[accepted])
+    estimate = altered(plain, terms=paired.terms, shares=paired.shares, rewards=paired.rewards)
     hits = rewarded(weights, log.rewards)
     warnings = [f"Only {used} decisions were accepted; the interval is wide."] if used < FEW else []
     return federation.evaluation(
@@ -243,8 +244,7 @@ class _Federation:
     """The machines of a system, for the clients of a log. A round is a decision from which something was learned."""
 
     def __init__(self, system: System, log: LoggedDecisions, seed: int) -> None:
-        if not isinstance(system, System):
-            raise FedbanditError(f"The system is {system!r}, but must be a System; did you forget to call the preset?")
+        check_system(system)
         together = isinstance(system.structure, Central)  # one model for all is one client that makes all decisions
         if system.protocol.says == "gossip" or not (together or system.structure.separate):
             kept = "peers in rounds in which all act" if system.protocol.says == "gossip" else "models in one place"

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedbandit.environments.logged import LoggedDecisions
 from fedbandit.evaluation.comparison import LogComparison
-from fedbandit.evaluation.estimators import NORMAL_95
+from fedbandit.evaluation.estimators import Estimate, within
 from fedbandit.evaluation.logs import LogEvaluation
 
 if TYPE_CHECKING:
@@ -40,14 +40,23 @@ def segments_of(log: LoggedDecisions, evaluation: LogEvaluation) -> tuple[str, N
     return what, labels[evaluation.first : evaluation.first + evaluation.decisions].astype(np.str_)
 
 
+def part_of(evaluation: LogEvaluation, decisions: NDArray[np.bool_]) -> Estimate | None:
+    """The first estimate on some decisions, with an interval as it is told of all; None if fewer than 2 are of use."""
+    estimate = evaluation.estimates[0]
+    if decisions.all():
+        return estimate
+    of_use = evaluation.weights > 0 if evaluation.method == "replay" else np.ones_like(decisions)
+    return within(estimate, decisions) if np.count_nonzero(decisions & of_use) >= 2 else None
+
+
 def _over_time(ax: Axes, evaluation: LogEvaluation, colour: str) -> None:
-    terms = evaluation.estimates[0].terms
-    n = np.arange(1, terms.size + 1)
-    so_far = np.cumsum(terms) / n
-    error = NORMAL_95 * np.sqrt(np.maximum(np.cumsum(terms**2) / n - so_far**2, 0.0) / n)
-    shown = np.unique(np.linspace(terms.size // 20, terms.size - 1, 300).astype(int))
-    ax.plot(shown, so_far[shown], color=colour, label=evaluation.system.replace("_", "-"))
-    ax.fill_between(shown, (so_far - error)[shown], (so_far + error)[shown], color=colour, alpha=0.15, linewidth=0)
+    n = evaluation.decisions
+    shown = [int(k) for k in np.unique(np.linspace(max(n // 20, 2), n, 60).astype(int))]
+    found = [(k, part) for k in shown if (part := part_of(evaluation, np.arange(n) < k)) is not None]
+    at, parts = [k for k, _ in found], [part for _, part in found]
+    ax.plot(at, [part.value for part in parts], color=colour, label=evaluation.system.replace("_", "-"))
+    low, high = ([part.interval[end] for part in parts] for end in (0, 1))
+    ax.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0)
 
 
 def _effective(ax: Axes, evaluation: LogEvaluation, colour: str) -> None:
@@ -62,9 +71,10 @@ def _by_segment(ax: Axes, found: LogComparison, log: LoggedDecisions) -> None:
     height = 0.8 / len(found.evaluations)
     for k, (evaluation, colour) in enumerate(zip(found.evaluations, COLOURS * len(found.evaluations), strict=False)):
         for i, name in enumerate(largest):
-            terms = evaluation.estimates[0].terms[labels == name]
-            error = NORMAL_95 * terms.std() / np.sqrt(terms.size)
-            ax.errorbar(terms.mean(), i + k * height, xerr=error, fmt="o", color=colour, markersize=4, linewidth=1.2)
+            part = part_of(evaluation, labels == name)
+            if part is not None:
+                ax.plot(part.interval, [i + k * height] * 2, color=colour, linewidth=1.2)
+                ax.plot(part.value, i + k * height, "o", color=colour, markersize=4)
     ax.set_yticks(np.arange(largest.size) + 0.4 - height / 2, [str(name) for name in largest])
     ax.invert_yaxis()
     ax.set(xlabel="estimated mean reward", title=f"the largest {largest.size} of {names.size} {what}s")

@@ -173,15 +173,20 @@ def test_several_systems_are_compared_and_reported(capsys: pytest.CaptureFixture
     words = ["replay", "uniform", "linucb:alpha=0.3", "--log", log, *COLUMNS, "--propensity", "p", "--greedy"]
     assert main([*words, "--out", str(tmp_path / "out")]) == 0
     text = capsys.readouterr().out
-    assert "linucb − uniform: +" in text
+    assert "linucb:alpha=0.3 − uniform: +" in text
     assert "95 %, paired" in text
     assert "taking the largest estimated mean" in text
     page = (tmp_path / "out/report.html").read_text()
     assert "Paired differences" in page
     assert "data:image/png" in page
+    assert "seed 0" in page
+    assert "<code>fedbandit replay uniform linucb:alpha=0.3 --log" in page
+    assert ">better<" in page
     assert json.loads((tmp_path / "out/report.json").read_text())["baseline"] == "uniform"
     found = report(capsys, *words)
-    assert {one["system"] for one in found["systems"]} == {"uniform", "linucb"}
+    assert [one["system"] for one in found["systems"]] == ["linucb:alpha=0.3", "uniform"]
+    assert found["systems"][0]["difference"]["verdict"] == "better"
+    assert found["systems"][1]["estimates"][1]["value"] != found["systems"][0]["estimates"][1]["value"]
     assert "A table needs --client, --features" in refusal(
         capsys, "replay", "linucb", "--log", log, "--reward", "click"
     )
