@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -201,6 +202,15 @@ def test_every_choice_has_its_claim(trust: Any, own: Any, definition: str) -> No
     assert ("leaves the client" in claim.sentence()) == (trust == "nobody")
     assert ("own='released' covers it" in claim.sentence()) == (own == "exact")
     assert claim.mu == pytest.approx(0.268, rel=0.01)
+
+
+def test_the_page_compares_with_what_synchronises_as_early() -> None:
+    """M = 50 of the first table of costs: without noise, on the schedule that sums have."""
+    docs = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text(encoding="utf-8")
+    row = next(line for line in docs.splitlines() if line.startswith("| 50 (250) |"))
+    early = replace(fb.feducb(trust="sums"), privacy=fb.feducb(epsilon=math.inf).privacy)
+    result = fb.simulate(early, fb.environments.feducb(n_clients=50, dim=10), horizon=250, seed=0)
+    assert float(row.split("|")[2]) == pytest.approx(result.regret[-1] / 50, rel=0.2)
 
 
 def test_released_is_the_default_where_it_is_cheap() -> None:
