@@ -113,6 +113,7 @@ def from_frame(
     `chosen` is true in one of them; features describe the arm; rewards of others are not read. Columns called
     "action", "decision", "chosen" or "propensity" are taken for what they say.
 
+    Rows are in the order of time: systems learn from earlier ones, and are judged on later ones.
     `propensity` is the probability with which the chosen arm was chosen; logged="uniform" says that all offered arms
     were equally likely. Without either a log says nothing about other policies than the one that wrote it. A column of
     `segment`s is what reports are broken down by. `bound` is L with ‖x‖ ≤ L, which systems that protect contexts need;
@@ -287,7 +288,8 @@ class _Table:
         wrong = ~np.isfinite(values)
         if wrong.any():
             at = int(np.argmax(wrong))
-            raise FedbanditError(f"{self.place(int(where[at]))}: {name} is {raw[at]!s}, but must be a finite number.")
+            is_what = "missing" if raw[at] is None or raw[at] == "" else str(raw[at])
+            raise FedbanditError(f"{self.place(int(where[at]))}: {name} is {is_what}, but must be a finite number.")
         return values
 
     def features(self, name: str) -> Array:
