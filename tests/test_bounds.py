@@ -101,6 +101,8 @@ def test_bounds_are_drawn_through_the_end_of_the_curve() -> None:
     pytest.importorskip("matplotlib").use("Agg")
     env = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=4)
     result = fb.simulate(fb.async_linucb(), env, 200, engine="plain")
+    with pytest.raises(fb.FedbanditError, match="the bound 'x' is 3, but must be a function of rounds"):
+        result.plot(bounds={"x": 3})  # type: ignore[dict-item]
     ax = result.plot(bounds={"Thm 3.2": lambda rounds: bounds.async_regret(rounds, 4, 3, 5.0, 5.0)})
     regret, bound = ax.lines[:2]
     assert bound.get_label() == "∝ Thm 3.2"

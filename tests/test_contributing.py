@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit.checks import checks_for, run
+from fedbandit.checks import HORIZON, Linked, checks_for, run
 from fedbandit.cli.main import main
 from fedbandit.environments.synthetic import Synthetic
 from fedbandit.errors import FedbanditError
@@ -26,9 +27,11 @@ from fedbandit.policies import POLICIES, LinPHE, Policy
 from fedbandit.presets import PRESETS
 from fedbandit.privacy import Privacy
 from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Scheduled, ServerQueue, Synchronous
+from fedbandit.sharing import FoundGroups, no_members
 from fedbandit.streams import Draw, policy_key
 from fedbandit.structures import Structure
 from fedbandit.structures.action_model import ActionModel
+from fedbandit.sums import Form
 from fedbandit.system import System
 from fedbandit.world import World
 from tests.cli.command_line import refusal
@@ -109,6 +112,23 @@ SMALL = ["--clients", "4", "--dim", "3", "--arms", "5", "--horizon", "200", "--j
         (CLUSTERS.replace("return sorted(groups)", "return [[0], [1]]"), "leaves out clients 2, 3; every client"),
         (CLUSTERS.replace("return sorted(groups)", "return [[0, 1], [1, 2, 3]]"), "names twice client 1; every"),
         (CLUSTERS.replace("return sorted(groups)", "return [[0, 1, 2, 3, 4]]"), "do not exist, client 4; every"),
+        (
+            CLUSTERS.replace("return sorted(groups)", "return None"),
+            "find returned is None, but must be a list of groups",
+        ),
+        (
+            CLUSTERS.replace("return sorted(groups)", "return [0, 0, 1, 1]"),
+            r"returned is \[0, 0, 1, 1\], but must be a",
+        ),
+        (
+            CLUSTERS.replace("return sorted(groups)", "return [[0.0, 1.0]]"),
+            r"returned is \[\[0.0, 1.0\]\], but must be",
+        ),
+        (
+            CLUSTERS.replace("return next_growth", "return done; next_growth"),
+            r"NearGroups.next_wake\(0\) is 0, but must be a whole number ≥ 1",
+        ),
+        (CLUSTERS.replace("def sharing", "def shared"), "NearEstimates says by_member, but has no sharing"),
     ],
 )
 def test_a_clustering_that_never_shares_is_refused(skeleton: str, sentence: str, tmp_path: Path) -> None:
@@ -125,6 +145,47 @@ def test_a_clustering_that_never_looks_fails_its_check(tmp_path: Path) -> None:
     late = CLUSTERS.replace("    def next_wake", blind)
     structure: Structure = build_part("structure", written(late, tmp_path, "late.py") + ":NearEstimates", {})
     with pytest.raises(AssertionError, match="found_groups_are_used: groups were never looked for"):
+        run(structure)
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [EventTriggered(2.0, 2.0), CountTriggered(), Synchronous(1.0), ServerQueue(), Scheduled(growth=100.0)],
+    ids=lambda protocol: type(protocol).__name__,
+)
+def test_a_clustering_looks_every_five_rounds_however_often_it_is_asked(protocol: Any, tmp_path: Path) -> None:
+    text = CLUSTERS.replace("return next_growth", "return done + 5; next_growth")
+    structure: Structure = build_part("structure", written(text, tmp_path, "fives.py") + ":NearEstimates", {})
+    linked = Linked(System(protocol=protocol, structure=structure), encoded=False)
+    assert linked.link.coordinator is not None
+    sharing = linked.link.coordinator.sharing
+    assert isinstance(sharing, FoundGroups)
+    with patch.object(sharing, "find", wraps=sharing.find) as find:
+        linked()
+    assert [call.args[1] for call in find.call_args_list if call.args[1] % 5 == 0] == list(range(5, HORIZON + 1, 5))
+
+
+def test_groups_that_are_found_are_kept_in_order(tmp_path: Path) -> None:
+    text = CLUSTERS.replace("return sorted(groups)", "return [{3, 1}, [], np.array([2, 0])]")
+    structure: Structure = build_part("structure", written(text, tmp_path, "unsorted.py") + ":NearEstimates", {})
+    sharing = structure.sharing(World(4, 3, 100), 0.1)
+    assert sharing.regroup(no_members(4, Form(3)), 1)
+    assert sharing.groups() == [[0, 2], [1, 3]]
+    assert not sharing.regroup(no_members(4, Form(3)), 2)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    ["np.arange(3)", "[0, 0, 1, 1]", "np.zeros((4, 1), dtype=int)", "np.zeros(4)", "np.array([0, 1, 0, -1])",
+     "np.array([0, 0, 0, 4])"],
+)  # fmt: skip
+def test_groups_that_are_no_labels_are_refused(labels: str, tmp_path: Path) -> None:
+    text = SKELETONS["structures/neighbours.py"].replace("np.arange(world.n_clients) // self.size", labels)
+    structure: Structure = build_part("structure", written(text, tmp_path, "labels.py") + ":Blocks", {})
+    sentence = r"Blocks.groups\(world\) is .*, but must be an array of 4 whole numbers from 0 to 3"
+    with pytest.raises(FedbanditError, match=sentence):
+        System(protocol=EventTriggered(), structure=structure).told(World(4, 3, 100))
+    with pytest.raises(AssertionError, match=f"structure_places_everyone: {sentence}"):
         run(structure)
 
 

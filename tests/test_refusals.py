@@ -62,6 +62,19 @@ def rewarded(reward: Any) -> object:
         (lambda: rewarded(10**400), "reward is 1000"),
         (lambda: fb.async_linucb(gamma_upload=None), "gamma_upload is None"),  # type: ignore[arg-type]
         (lambda: fb.async_linucb(gamma_upload=10**400), "gamma_upload is 1000"),
+        (lambda: world(n_client=4), "no keyword of homogeneous 'n_client'; did you mean 'n_clients'?"),
+        (lambda: fb.compare(fb.linucb(), world(), 5), "but must be a list of systems such as [fb.linucb()]."),  # type: ignore[arg-type]
+        (lambda: fb.compare(["linucb"], world(), 5), "The system is 'linucb', but must be a System"),  # type: ignore[list-item]
+        (lambda: fb.compare([fb.colin], world(), 5), "forget to call the preset, as fb.colin()?"),  # type: ignore[list-item]
+        (lambda: fb.evaluation.compare(fb.linucb(), None), "but must be a list of systems"),  # type: ignore[arg-type]
+        (lambda: fb.feducb(epsilon="abc"), "epsilon is 'abc', but must be a number > 0 (inf for no noise)."),  # type: ignore[arg-type]
+        (lambda: fb.feducb(epsilon="1"), "epsilon is '1', but must be a number > 0"),  # type: ignore[arg-type]
+        (lambda: fb.feducb(epsilon=["1"]), "epsilon is '1', but must be a number > 0"),  # type: ignore[list-item]
+        (lambda: fb.feducb(epsilon=[]), "epsilon is [], but must be a number > 0, or one for each client."),
+        (lambda: fb.feducb(delta="1"), "delta is '1', but must be between 0 and 1."),  # type: ignore[arg-type]
+        (lambda: fb.dp_linucb(epsilon="1"), "epsilon is '1', but must be a number > 0"),  # type: ignore[arg-type]
+        (lambda: fb.ldp_colin(epsilon="1"), "epsilon is '1', but must be a number > 0"),  # type: ignore[arg-type]
+        (lambda: fb.Require(epsilon="1"), "epsilon is '1', but must be a number > 0 (inf for any)."),  # type: ignore[arg-type]
         (lambda: fb.Result.load(Path(__file__)), "is not a file that fedbandit wrote."),
     ],
 )

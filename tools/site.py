@@ -41,15 +41,18 @@ API = {
     "Privacy": ("privacy", "privacy.account"),
     "Environments": ("environments",),
     "On a network": ("network.client.client.Client", "network.client.asynchronous.AsyncClient",
-                     "network.client.choices.Arm", "network.peer.peer.Peer", "privacy.guarantee.Require"),
+                     "network.client.local_server.LocalServer", "network.client.choices.Arm",
+                     "network.peer.peer.Peer", "privacy.guarantee.Require"),
     "Evaluate logs": ("evaluation", "environments.logged", "environments.decision_log"),
     "Audit": ("audit",),
     "Theorems' bounds": ("bounds",),
     "Experiments": ("studies.experiment", "studies.trials"),
-    "For parts of your own": ("model", "sums", "sharing", "messages", "checks"),
+    "For parts of your own": ("model", "sums", "sharing", "schedule", "messages", "checks"),
     "Adapters": ("adapters",),
     "Errors": ("errors",),
 }  # fmt: skip
+INHERITED = "\n    options: {inherited_members: [agreement, connected, problem, flush, close]}"
+"""What members on a network have from their common class, `Member`, and an application calls."""
 
 
 def write(page: str, text: str) -> None:
@@ -126,9 +129,9 @@ def api() -> None:
     index = "# Python\n\n`import fedbandit as fb`; names are loaded when they are first used.\n\n"
     for title, names in API.items():
         page = re.sub(r"\W+", "-", title.lower())
-        write(
-            f"reference/api/{page}.md", f"# {title}\n\n" + "\n\n".join(f"::: fedbandit.{name}" for name in names) + "\n"
-        )
+        more = INHERITED if title == "On a network" else ""
+        objects = "\n\n".join(f"::: fedbandit.{name}{more}" for name in names)
+        write(f"reference/api/{page}.md", f"# {title}\n\n{objects}\n")
         index += f"- [{title}]({page}.md)\n"
     write("reference/api/index.md", index)
 

@@ -30,6 +30,7 @@ from fedbandit.environments.block import world_of
 from fedbandit.errors import FedbanditError, shown
 from fedbandit.machines.link import Link
 from fedbandit.model import Part, RidgeModel
+from fedbandit.parts import name_of
 from fedbandit.policies import Policy, Uniform
 from fedbandit.privacy import Privacy
 from fedbandit.protocols import (
@@ -50,6 +51,8 @@ from fedbandit.types import Array
 from fedbandit.world import World
 
 CLIENTS, HORIZON = 4, 240
+MEMBERWISE = EventTriggered(2.0, 2.0), CountTriggered(1.5, 1.5), Synchronous(1.0), ServerQueue(), Scheduled()
+"""The protocols whose coordinators know their members one by one, and find groups."""
 
 
 def run(thing: Any) -> None:
@@ -104,10 +107,10 @@ def systems_with(part: Any) -> list[System]:
             lambda: System(protocol=part, structure=EvidenceClusters(recluster=1.3), name="clusters"),
         ]
     elif isinstance(part, Structure):
+        speaking = MEMBERWISE if part.separate and part.by_member else (EventTriggered(2.0, 2.0), Synchronous(1.0))
         makes = [
-            lambda: System(protocol=EventTriggered(2.0, 2.0), structure=part, name="event-triggered"),
-            lambda: System(protocol=Synchronous(1.0), structure=part, name="synchronous"),
-            lambda: System(protocol=Never(), structure=part, name="silent"),
+            partial(System, protocol=protocol, structure=part, name=name_of(type(protocol)))
+            for protocol in (*speaking, Never())
         ]
     elif isinstance(part, Privacy):
         makes = [
@@ -303,8 +306,8 @@ def policy_remembers_nothing(policy: Policy) -> None:
 
 def found_groups_are_used(structure: Structure) -> None:
     """Groups that are to be found while running are looked for, and somebody is sent something."""
-    looked, sent = 0, 0
-    for protocol in (EventTriggered(2.0, 2.0), CountTriggered(1.5, 1.5), Synchronous(1.0), ServerQueue(), Scheduled()):
+    sent: list[int] = []
+    for protocol in MEMBERWISE:
         try:
             system = System(protocol=protocol, structure=structure)
         except FedbanditError:
@@ -316,9 +319,10 @@ def found_groups_are_used(structure: Structure) -> None:
             return
         with patch.object(sharing, "find", wraps=sharing.find) as find:
             linked()
-        looked, sent = looked + find.call_count, sent + linked.link.downloads
-    assert looked > 0, f"groups were never looked for in {HORIZON} rounds: see next_wake"
-    assert sent > 0, "nobody was ever sent anything"
+        where = f"under {type(protocol).__name__}"
+        assert find.called, f"groups were never looked for {where} in {HORIZON} rounds: see next_wake and regroup"
+        sent.append(linked.link.downloads)
+    assert any(sent), "nobody was ever sent anything"
 
 
 def structure_places_everyone(structure: Structure) -> None:

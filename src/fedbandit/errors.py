@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import math
 import numbers
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
@@ -94,6 +95,21 @@ def needs(module: str, extra: str, what: str) -> Any:
             raise  # it is there, but lacks something itself
     called = _CALLED.get(package, package)
     raise FedbanditError(f"{what} needs {called}: pip install 'fedbandit[{extra}]'.")
+
+
+def check_keywords(name: str, function: Callable[..., object], given: Iterable[str]) -> None:
+    """Refuse keywords that a function does not take, with the nearest one that it does.
+
+    >>> check_keywords("sorted", sorted, ["revers"])
+    Traceback (most recent call last):
+    fedbandit.errors.FedbanditError: There is no keyword of sorted 'revers'; did you mean 'reverse'?
+    """
+    taken = inspect.signature(function).parameters
+    if any(one.kind is one.VAR_KEYWORD for one in taken.values()):
+        return
+    for keyword in given:
+        if keyword not in taken:
+            raise unknown(f"keyword of {name}", keyword, taken.keys() - {"self"})
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> FedbanditError:

@@ -7,13 +7,14 @@ graph of users need more: what each member has released so far.
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from fedbandit.errors import FedbanditError
+from fedbandit.errors import FedbanditError, shown
 from fedbandit.members import Members as Members
 from fedbandit.members import no_members as no_members
 from fedbandit.model import Growing, Model
@@ -132,7 +133,10 @@ class Sharing(Protocol):
         ...
 
     def next_wake(self, done: int) -> int:  # noqa: ARG002 - never
-        """After `done` rounds: after how many it wants to look at everybody's statistics next (or a large number)."""
+        """After `done` rounds: after how many it wants to look at everybody's statistics next (or a large number).
+
+        More than `done`, and by that alone: it is asked first with 0, then with each of its answers (`schedule.Wakes`).
+        """
         return NEVER
 
     def regroup(self, members: Members, done: int, noise: Noise | None = None) -> bool:  # noqa: ARG002
@@ -331,7 +335,7 @@ class FoundGroups(Sharing):
         self._use([[i] for i in range(n_clients)])
 
     def find(self, members: Members, done: int, noise: Noise | None) -> list[list[int]]:
-        """Who belongs together after `done` rounds, given what was released with this noise; sorted."""
+        """Who belongs together after `done` rounds, given what was released with this noise: groups, in any order."""
         raise NotImplementedError
 
     def _use(self, groups: list[list[int]]) -> None:
@@ -357,8 +361,15 @@ class FoundGroups(Sharing):
     def regroup(self, members: Members, done: int, noise: Noise | None = None) -> bool:
         """Look again; True if groups have changed."""
         before, found = self._groups, self.find(members, done, noise)
-        self._require_partition([i for group in found for i in group])
-        self._use(found)
+        try:
+            groups = sorted(sorted(operator.index(i) for i in group) for group in found if len(group) > 0)
+        except TypeError:
+            raise FedbanditError(
+                f"What {type(self).__name__}.find returned is {shown(found)}, but must be a list of groups, each a "
+                "list of clients' numbers."
+            ) from None
+        self._require_partition([i for group in groups for i in group])
+        self._use(groups)
         return self._groups != before
 
     def _require_partition(self, named: list[int]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from types import FunctionType
@@ -19,9 +19,11 @@ from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
 from fedbandit.privacy.noise import Source
 from fedbandit.protocols import Coordinator, MessageProtocol, Never
 from fedbandit.protocols.pool import Pool
+from fedbandit.schedule import Wakes
 from fedbandit.sharing import Groups, GroupsWithPrior, LocalModel, Noise, Others, Sharing
 from fedbandit.streams import Purpose, generator
 from fedbandit.structures import Alone, Clustering, Everyone, OnGraph, Structure
+from fedbandit.structures.structure import known_groups
 from fedbandit.structures.time_blocks import AdaptiveWindow, SlidingWindow, TimeBlocks
 from fedbandit.structures.window_model import WindowModel
 from fedbandit.world import World
@@ -167,8 +169,16 @@ class System:
 
     def _check_sharing(self, world: World) -> None:
         """A coordinator that keeps the sums of groups alone has nothing for a sharing that looks at members."""
-        structure = self.structure
-        if not structure.separate or structure.by_member or type(structure).sharing is Structure.sharing:
+        structure, usual = self.structure, type(self.structure).sharing is Structure.sharing
+        if structure.separate and structure.by_member and usual:
+            raise FedbanditError(
+                f"{type(structure).__name__} says by_member, but has no sharing that looks at members, so everybody "
+                "would share; write sharing(self, world, ridge), or groups(self, world) without by_member."
+            )
+        if not structure.separate or structure.by_member:
+            return
+        known_groups(structure, world)
+        if usual:
             return
         sharing = structure.sharing(self.as_seen(world), self.ridge)
         if not isinstance(sharing, Groups):
@@ -181,10 +191,10 @@ class System:
         """How often a sharing has everybody upload, beside what the protocol does."""
         calls = 0
         if self.structure.separate and self.privacy.perturbs == "statistics":
-            sharing = self.sharing(world)
-            done = sharing.next_wake(0)
+            wakes = Wakes(self.sharing(world))
+            done = wakes.after(0)
             while done <= world.horizon // world.per_round:
-                calls, done = calls + 1, sharing.next_wake(done)
+                calls, done = calls + 1, wakes.after(done)
         return calls
 
     def as_seen(self, world: World) -> World:
@@ -266,6 +276,27 @@ class System:
                     if not isinstance(value, World):
                         flat[f"{role}.{parameter.name}"] = plain_value(value)
         return flat
+
+
+def check_system(system: object) -> None:
+    """Refuse what is not a system, such as a preset that was not called."""
+    if isinstance(system, System):
+        return
+    name = system if isinstance(system, str) else getattr(system, "__name__", "")
+    call = f", as fb.{name.replace('-', '_')}()" if name.replace("-", "_").isidentifier() else ""
+    raise FedbanditError(
+        f"The system is {shown(system)}, but must be a System; did you forget to call the preset{call}?"
+    )
+
+
+def check_systems(systems: object) -> None:
+    """Refuse what is not a list of systems, nor systems by name."""
+    if isinstance(systems, System | str) or not isinstance(systems, Collection):
+        raise FedbanditError(f"systems is {shown(systems)}, but must be a list of systems such as [fb.linucb()].")
+    for system in systems.values() if isinstance(systems, Mapping) else systems:
+        check_system(system)
+    if not systems:
+        raise FedbanditError("There is no system to compare; name at least one.")
 
 
 def plain_value(value: object) -> object:

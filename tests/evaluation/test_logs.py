@@ -390,7 +390,7 @@ def test_a_log_is_never_simulated() -> None:
     something: Any = 3
     assert "must come from" in str(_error(lambda: replay(fb.linucb(), something)))
     system: Any = fb.linucb
-    assert "did you forget to call the preset?" in str(_error(lambda: replay(system, log)))
+    assert "did you forget to call the preset, as fb.linucb()?" in str(_error(lambda: replay(system, log)))
 
 
 def test_estimators_by_hand() -> None:

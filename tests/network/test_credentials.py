@@ -54,6 +54,17 @@ def test_tokens_expire_and_overlap(keys: Path, monkeypatch: pytest.MonkeyPatch) 
         renew_credential(keys, "nobody")
 
 
+@pytest.mark.parametrize("days", [0.0, -1.0, float("nan"), float("inf")])
+def test_no_token_is_made_that_has_expired_already(keys: Path, days: float) -> None:
+    with pytest.raises(fb.FedbanditError, match=r"days is .*, but must be > 0"):
+        credentials.add_credentials(keys, ["shop-1"], days=days)
+    assert list_tokens(keys) == []
+    add_credential(keys, "shop-1")
+    with pytest.raises(fb.FedbanditError, match=r"days is .*, but must be > 0"):
+        renew_credential(keys, "shop-1", days=days)
+    assert [one.expires for one in list_tokens(keys)] == [9e99]
+
+
 def test_twelve_writers_at_once_lose_nothing(keys: Path) -> None:
     code = "import sys, pathlib; from fedbandit.network.credentials import add_credential as a; " \
            "print(a(pathlib.Path(sys.argv[1]), sys.argv[2]))"  # fmt: skip

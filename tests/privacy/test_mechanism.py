@@ -196,9 +196,9 @@ def test_a_blt_release_takes_less_than_a_millisecond() -> None:
 @pytest.mark.parametrize(
     ("keywords", "sentence"),
     [
-        ({"epsilon": 0.0}, "epsilon is 0.0, but must be > 0"),
-        ({"epsilon": -1.0}, "epsilon is -1.0, but must be > 0"),
-        ({"epsilon": math.nan}, "epsilon is nan, but must be > 0"),
+        ({"epsilon": 0.0}, "epsilon is 0.0, but must be a number > 0"),
+        ({"epsilon": -1.0}, "epsilon is -1.0, but must be a number > 0"),
+        ({"epsilon": math.nan}, "epsilon is nan, but must be a number > 0"),
         ({"delta": 1.0}, "delta is 1.0, but must be between 0 and 1"),
         ({"delta": -0.1}, "delta is -0.1, but must be"),
         ({"n_max": 0}, "n_max is 0, but must be a whole number ≥ 1"),

@@ -59,7 +59,7 @@ def test_without_noise_rewards_stay_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("keywords", "sentence"),
     [
-        ({"epsilon": 0.0}, "epsilon is 0.0, but must be > 0"),
+        ({"epsilon": 0.0}, "epsilon is 0.0, but must be a number > 0"),
         ({"epsilon": 1.0, "low": 1.0, "high": 0.0}, "high is 0.0, but must be above low = 1"),
         ({"epsilon": 1.0, "excess": "ignore"}, "excess is 'ignore', but must be 'clip' or 'refuse'"),
     ],

@@ -119,6 +119,9 @@ def test_compare_in_python() -> None:
     assert found.lines[0]["regret"] == pytest.approx(np.mean(alone))
     assert "together" in str(found)
     assert "<table>" in found._repr_html_()
+    assert found.to_markdown(["regret", "bytes"]).splitlines()[0] == "| system | regret | MB |"
+    with pytest.raises(FedbanditError, match="There is no measure 'regrets'; did you mean 'regret'"):
+        found.to_latex(["regrets"])
     frame = found.to_frame()
     assert set(frame["label"]) == {"alone", "together"}
     assert set(frame["system"]) == {"linucb", "async-linucb"}

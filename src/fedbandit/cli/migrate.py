@@ -22,7 +22,8 @@ def add_flags(command: argparse.ArgumentParser) -> None:
                        "coordinator (--url) says the new terms")  # fmt: skip
     command.add_argument("--features", metavar="K,K,…", help="the old number of each new feature, - for a new one "
                          "(default: by the names in both schemas, or new ones at the end)")  # fmt: skip
-    command.add_argument("--backup", type=Path, required=True, metavar="FILE", help="of the store as it is now")
+    command.add_argument("--backup", type=Path, required=True, metavar="FILE", help="written first: the store, or the "
+                         "client's file, as it is now; there must be no such file")  # fmt: skip
     add_address(command, "the client's token")
     command.add_argument("--name", help="of the client, without a token")
 

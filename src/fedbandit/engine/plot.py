@@ -63,6 +63,7 @@ def plot_result(
 
 def draw_bound(ax: Axes, rounds: Ints, bound: Callable[[Ints], Array], end: float, name: str, k: int = 0) -> None:
     """Draw the k-th bound of a picture dotted, scaled to be `end` after the last of the rounds."""
+    require(callable(bound), f"the bound {name!r}", bound, "a function of rounds, as those of fb.bounds")
     grown = np.asarray(bound(rounds), dtype=np.float64)
     require(
         grown.shape == rounds.shape, f"the shape of the bound {name!r}", grown.shape, f"{rounds.shape}, one a round"

@@ -173,7 +173,10 @@ class Result:
         return [] if self.services is None else self.services.done
 
     def rand_index(self, partition: ArrayLike) -> list[float]:
-        """The adjusted Rand index of each of `clusters` with the true label of every client (`env.partition`)."""
+        """The adjusted Rand index of each of `clusters` with the true label of every client (`env.partition`).
+
+        [] where no clusters were looked for: `partition` is then not looked at either.
+        """
         return [] if self.partitions is None else self.partitions.rand_index(partition)
 
     def summary(self) -> dict[str, Any]:

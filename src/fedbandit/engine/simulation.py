@@ -19,7 +19,7 @@ from fedbandit.environments.block import Environment, actions_per_round, world_o
 from fedbandit.errors import FedbanditError, require, whole_number
 from fedbandit.progress import told
 from fedbandit.sharing import NEVER
-from fedbandit.system import System
+from fedbandit.system import System, check_system
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
@@ -109,8 +109,7 @@ class Simulation:
         per_client: bool = False,
         watch: Sequence[int] = (),
     ) -> None:
-        if not isinstance(system, System):
-            raise FedbanditError(f"The system is {system!r}, but must be a System; did you forget to call the preset?")
+        check_system(system)
         seed, horizon = whole_number("seed", seed, 0), whole_number("horizon", horizon, 1, 10**12)
         world = world_of(env, horizon, seed)
         self.given, self.system = system, system.told(world)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 
 from fedbandit.environments.logged import LoggedDecisions
-from fedbandit.errors import FedbanditError, require, whole_number
+from fedbandit.errors import FedbanditError, check_keywords, require, whole_number
+from fedbandit.parts import name_of
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
@@ -146,6 +147,11 @@ class Unstructured:
 
     absent: float = 0.0
     d_global: int | None = None
+
+    def __new__(cls, *args: Any, **keywords: Any) -> Self:  # noqa: ARG004
+        """Refuse keywords that do not exist with a sentence, whatever `__init__` is."""
+        check_keywords(name_of(cls), cls.__init__, keywords)
+        return super().__new__(cls)
 
     def graph_of(self, seed: int) -> Array | None:  # noqa: ARG002
         """None."""

@@ -11,7 +11,7 @@ from fedbandit.environments.logged import LoggedDecisions
 from fedbandit.errors import FedbanditError
 from fedbandit.evaluation.estimators import Estimate, difference
 from fedbandit.evaluation.logs import LogEvaluation, Progress, evaluate_frozen, replay
-from fedbandit.system import System
+from fedbandit.system import System, check_systems
 
 Method = Literal["replay", "frozen"]
 
@@ -112,10 +112,9 @@ def compare(systems: Sequence[System] | Mapping[str, System], log: LoggedDecisio
     Both estimates of a pair rest on the same decisions, so that what these have in common cancels: the interval of the
     difference is the one to decide by, not whether two intervals overlap.
     """
-    if not systems:
-        raise FedbanditError("There is no system to evaluate; name at least one.")
+    check_systems(systems)
     if not isinstance(systems, Mapping):
-        names = distinct([system.name if isinstance(system, System) else repr(system) for system in systems])
+        names = distinct([system.name for system in systems])
         systems = dict(zip(names, systems, strict=True))
     found = [altered(evaluate(system, log, **options), system=name) for name, system in systems.items()]
     best_first = sorted(found, key=lambda one: -one.estimates[0].value)

@@ -28,7 +28,7 @@ from fedbandit.policies import Greedy, Policy
 from fedbandit.privacy import Guarantee
 from fedbandit.structures import Central, Everyone
 from fedbandit.structures.action_model import ActionModel
-from fedbandit.system import System
+from fedbandit.system import System, check_system
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
@@ -244,8 +244,7 @@ class _Federation:
     """The machines of a system, for the clients of a log. A round is a decision from which something was learned."""
 
     def __init__(self, system: System, log: LoggedDecisions, seed: int) -> None:
-        if not isinstance(system, System):
-            raise FedbanditError(f"The system is {system!r}, but must be a System; did you forget to call the preset?")
+        check_system(system)
         together = isinstance(system.structure, Central)  # one model for all is one client that makes all decisions
         if system.protocol.says == "gossip" or not (together or system.structure.separate):
             kept = "peers in rounds in which all act" if system.protocol.says == "gossip" else "models in one place"

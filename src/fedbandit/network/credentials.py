@@ -237,6 +237,8 @@ def renew_credential(folder: Path, name: str, overlap: float = 7.0, days: float 
 def _insert(
     db: sqlite3.Connection, tokens: dict[str, str], role: str, federation: str, now: float, days: float | None
 ) -> None:
+    if days is not None and not 0.0 < days < 1e9:
+        raise FedbanditError(f"days is {days:g}, but must be > 0: a token that has expired lets nobody in.")
     expires = 9e99 if days is None else now + days * 86_400
     rows = ((hash_token(token), name, role, federation, now, expires) for name, token in tokens.items())
     db.executemany("INSERT INTO tokens (hash, name, role, federation, made, expires) VALUES (?, ?, ?, ?, ?, ?)", rows)

@@ -157,24 +157,25 @@ class Agreement:
         for all of its life, which no ε can be changed in the middle of. What changes neither can change (policies,
         rules, the ε of places that nobody has had).
         """
+        old, other = self.build(), new.build()
+        private = other.guarantee.basis != "none" or old.guarantee.basis != "none"
         for what, ours, theirs in _differences(self.as_json(), new.as_json()):
             field = what.removeprefix("world.")
             reason = _UNSOUND.get(field.partition(".")[0])
             if reason is not None:
-                raise _unsound(field, ours, theirs, reason)
-        old, other = self.build(), new.build()
-        private = other.guarantee.basis != "none" or old.guarantee.basis != "none"
+                raise UnsoundChange(field, ours, theirs, reason, private=private)
         if private and not all(_same_privacy(old, other, i) for i in members):
             what, ours, theirs = min(_differences(self.as_json(), new.as_json()), key=lambda d: "epsilon" not in d[0])
-            raise _unsound(
-                what, ours, theirs, "members have released under it, with noise calibrated for all their life"
-            )
+            reason = "members have released under it, with noise calibrated for all their life"
+            raise UnsoundChange(what, ours, theirs, reason, private=True)
         for part in ("structure", "privacy", "ridge", "discount", "window"):
             kept = _alike(old, other) if part == "structure" else part == "privacy" and private
             if getattr(old, part) != getattr(other, part) and not kept:
-                raise _unsound("keywords", dict(self.keywords), dict(new.keywords), f"it changes the {part}")
+                given = dict(self.keywords), dict(new.keywords)
+                raise UnsoundChange("keywords", *given, f"it changes the {part}", private=private)
         if type(old.protocol) is not type(other.protocol):
-            raise _unsound("keywords", dict(self.keywords), dict(new.keywords), "it changes the protocol")
+            given = dict(self.keywords), dict(new.keywords)
+            raise UnsoundChange("keywords", *given, "it changes the protocol", private=private)
 
     @classmethod
     def of_json(cls, value: Mapping[str, Any]) -> Agreement:
@@ -274,11 +275,23 @@ def _differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator
             yield key, one, other
 
 
-def _unsound(field: str, ours: object, theirs: object, reason: str) -> FedbanditError:
-    return FedbanditError(
-        f"{field} is {theirs!r}, but the federation has {ours!r}, and that cannot change while it runs ({reason}); see "
-        "fedbandit migrate, or use another name for a new federation."
-    )
+class UnsoundChange(FedbanditError):
+    """New terms that a federation cannot go on under, in the words of its operator; `of_file` has a client's."""
+
+    def __init__(self, field: str, ours: object, theirs: object, reason: str, *, private: bool) -> None:
+        way = "" if private else "see fedbandit migrate, or "
+        super().__init__(
+            f"{field} is {theirs!r}, but the federation has {ours!r}, and that cannot change while it runs ({reason}); "
+            f"{way}use another name for a new federation."
+        )
+        self._differs = f"is for {field} {ours!r}, but the federation now has {theirs!r} ({reason})"
+        self._private = private
+
+    def of_file(self, where: str) -> FedbanditError:
+        """What a client is told whose file is still under the old terms."""
+        migrate = "fedbandit migrate FEDERATION --client FILE --backup FILE --url URL"
+        way = "begin with a new file" if self._private else f"close the client and move its file over with {migrate}"
+        return FedbanditError(f"The state {where} {self._differs}; {way}.")
 
 
 def _alike(old: System, new: System) -> bool:

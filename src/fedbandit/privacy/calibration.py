@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit.errors import needs, require
+from fedbandit.errors import needs, number, require
 
 
 def special_functions() -> Any:
@@ -19,8 +19,14 @@ def special_functions() -> Any:
 
 def check_budget(epsilon: float, delta: float) -> None:
     """Refuse budgets that mean nothing."""
-    require(epsilon > 0, "epsilon", epsilon, "> 0 (inf for no noise)")
-    require(0 < delta < 1, "delta", delta, "between 0 and 1")
+    check_epsilon(epsilon)
+    require(0 < number(delta, "delta", "between 0 and 1") < 1, "delta", delta, "between 0 and 1")
+
+
+def check_epsilon(epsilon: float, infinite: str = "no noise") -> None:
+    """Refuse an ε that means nothing; text is no number."""
+    expected = f"a number > 0 (inf for {infinite})"
+    require(number(epsilon, "epsilon", expected, finite=False) > 0, "epsilon", epsilon, expected)
 
 
 def gaussian_delta(distance: float, epsilon: float) -> float:

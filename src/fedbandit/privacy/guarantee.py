@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from fedbandit.errors import FedbanditError, number, require
-from fedbandit.privacy.calibration import gaussian_epsilon
+from fedbandit.privacy.calibration import check_epsilon, gaussian_epsilon
 from fedbandit.privacy.trust import TRUSTS
 from fedbandit.world import World
 
@@ -176,7 +176,7 @@ sent. Client(require=fb.Require(…)) says what it accepts.
         for name, known in (("unit", UNITS), ("trust", TRUSTS), ("definition", tuple(DEFINITIONS))):
             value = getattr(self, name)
             require(value is None or value in known, name, value, f"one of {', '.join(map(repr, known))}, or None")
-        require(self.epsilon > 0, "epsilon", self.epsilon, "> 0 (inf for any)")
+        check_epsilon(self.epsilon, "any")
         if self.delta is not None:
             number(self.delta, "delta", "a number from 0 to 1", at_least=0.0)
             require(self.delta <= 1, "delta", self.delta, "a number from 0 to 1")

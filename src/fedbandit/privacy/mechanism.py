@@ -15,7 +15,7 @@ import numpy as np
 
 from fedbandit.errors import FedbanditError, require, unknown, whole_number
 from fedbandit.privacy.blt import blt, endless, independent
-from fedbandit.privacy.calibration import check_budget, gaussian_epsilon, gaussian_multiplier
+from fedbandit.privacy.calibration import check_budget, check_epsilon, gaussian_epsilon, gaussian_multiplier
 from fedbandit.privacy.dense import dense
 from fedbandit.privacy.factorisation import Factorisation
 from fedbandit.privacy.noise import (
@@ -151,7 +151,7 @@ def reward_mechanism(
     if delta > 0:
         check_budget(epsilon, delta)
         return _gaussian(epsilon, delta, n_max, dim, "vector", sensitivity, kind, 1.0)
-    require(epsilon > 0, "epsilon", epsilon, "> 0 (inf for no noise)")
+    check_epsilon(epsilon)
     require(delta == 0, "delta", delta, "0 (pure) or between 0 and 1")
     if kind == "best":
         kind = "tree"

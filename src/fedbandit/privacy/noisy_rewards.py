@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from fedbandit.errors import number, require
+from fedbandit.privacy.calibration import check_epsilon
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.privacy import Perturbs, Privacy, Site
@@ -41,7 +42,7 @@ class NoisyRewards(Privacy):
 
     def __post_init__(self) -> None:
         """Check the budget and the range."""
-        require(self.epsilon > 0, "epsilon", self.epsilon, "> 0 (inf for no noise)")
+        check_epsilon(self.epsilon)
         low, high = number(self.low, "low", "a finite number"), number(self.high, "high", "a finite number")
         require(low < high, "high", high, f"above low = {low:g}")
         require(self.excess in ("clip", "refuse"), "excess", self.excess, "'clip' or 'refuse'")

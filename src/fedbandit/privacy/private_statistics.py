@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -104,10 +104,13 @@ class PrivateStatistics(Privacy):
 
     def __post_init__(self) -> None:
         """Check every number."""
-        if isinstance(self.epsilon, (list, tuple, np.ndarray)):
-            object.__setattr__(self, "epsilon", tuple(float(value) for value in self.epsilon))
-        for value in self._budgets:
+        several = isinstance(self.epsilon, (list, tuple, np.ndarray)) and np.ndim(self.epsilon) == 1
+        budgets: Sequence[Any] = self.epsilon if several else [self.epsilon]  # type: ignore[assignment]
+        require(len(budgets) > 0, "epsilon", self.epsilon, "a number > 0, or one for each client")
+        for value in budgets:
             check_budget(value, self.delta)
+        if several:
+            object.__setattr__(self, "epsilon", tuple(map(float, budgets)))
         if self.calibration not in CALIBRATIONS:
             raise unknown("calibration", self.calibration, CALIBRATIONS)
         if self.kind not in FACTORISATIONS:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from fedbandit.errors import require, whole_number
-from fedbandit.privacy.calibration import check_budget
+from fedbandit.privacy.calibration import check_budget, check_epsilon
 from fedbandit.privacy.mechanism import Mechanism, factorise
 from fedbandit.privacy.noise import gram_sensitivity
 
@@ -114,7 +114,7 @@ def l2_laplace_tree(epsilon: float, n_max: int, dim: int, sensitivity: float = 1
     >>> round(epsilon_of(l2_laplace_tree(1.0, 1024, dim=25)), 9), round(epsilon_of(l2_laplace_tree(1.0, 1024, 250)), 1)
     (5.0, 15.8)
     """
-    require(epsilon > 0, "epsilon", epsilon, "> 0 (inf for no noise)")
+    check_epsilon(epsilon)
     require(sensitivity > 0 and math.isfinite(sensitivity), "sensitivity", sensitivity, "a finite number > 0")
     tree = factorise("tree", n_max)
     return Mechanism(

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
-from fedbandit.privacy.calibration import check_budget
+from fedbandit.privacy.calibration import check_epsilon
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.mechanism import FactorisationKind, Mechanism, distance, noise_std, reward_mechanism
 from fedbandit.privacy.noise import Source
@@ -99,10 +99,9 @@ class RewardSums(Privacy):
 
     def __post_init__(self) -> None:
         """Check every number."""
-        if self.delta > 0:
-            check_budget(self.epsilon, self.delta)
-        require(self.epsilon > 0, "epsilon", self.epsilon, "> 0 (inf for no noise)")
-        require(0 <= self.delta < 1, "delta", self.delta, "0 (pure) or between 0 and 1")
+        check_epsilon(self.epsilon)
+        between = "0 (pure) or between 0 and 1"
+        require(0 <= number(self.delta, "delta", between) < 1, "delta", self.delta, between)
         if self.site not in ("client", "coordinator"):
             raise unknown("site", self.site, ("client", "coordinator"))
         if self.releases is not None:

@@ -34,6 +34,7 @@ from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Contribution, Download, Join, Message, Upload
 from fedbandit.protocols.contributions import Contributing, check_upload, is_retry
 from fedbandit.protocols.pool import Pool, Privatiser
+from fedbandit.schedule import Wakes
 from fedbandit.sharing import NEVER, Groups, Noise, Share, Sharing, no_members
 from fedbandit.solving import LogDet
 from fedbandit.state import State, StateError, require_like
@@ -60,7 +61,7 @@ class Coordinator(Contributing):
     retracts: ClassVar[bool] = True  # whether each member's sums can be kept apart
 
     def __init__(self, sharing: Sharing, world: World, dim: int, ridge: float, noise: Noise | None = None) -> None:
-        N, self.sharing, self.form = world.n_clients, sharing, Form(dim, world.actions)
+        N, self.sharing, self.wakes, self.form = world.n_clients, sharing, Wakes(sharing), Form(dim, world.actions)
         self.slot_of: Ints = sharing.group_of if isinstance(sharing, Groups) else np.arange(N)  # −1: no member
         self.members = no_members(N, self.form, int(self.slot_of.max()) + 1)
         self.dim, self.ridge, self.noise = dim, ridge, noise
@@ -86,7 +87,7 @@ class Coordinator(Contributing):
 
     def next_wake(self, done: int) -> int:
         """After how many rounds `end_round` has something to do next, if `done` are over."""
-        return self.sharing.next_wake(done)
+        return self.wakes.after(done)
 
     def end_round(self, done: int) -> Messages:
         """What to send between rounds."""
@@ -226,10 +227,8 @@ class Coordinator(Contributing):
 
     def _stream(self, member: int) -> Privatiser | None:
         """What a trusted coordinator noises a member's uploads with before it does anything else with them."""
-        if member not in self.streams and self.privatise is not None:
-            stream = self.privatise(member)
-            if stream is not None:
-                self.streams[member] = stream
+        if member not in self.streams and self.privatise and (stream := self.privatise(member)) is not None:
+            self.streams[member] = stream
         return self.streams.get(member)
 
     def collect(self, who: Iterable[int]) -> Messages:

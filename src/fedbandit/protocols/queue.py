@@ -214,7 +214,7 @@ class QueueCoordinator(Coordinator):
 
     def next_wake(self, done: int) -> int:
         """The next round in which the server looks at the queue, while somebody waits."""
-        wanted = self.sharing.next_wake(done)
+        wanted = self.wakes.after(done)
         if not self.queue and not self.asked:
             return wanted
         return min(wanted, (done // self.protocol.every + 1) * self.protocol.every)
@@ -224,7 +224,7 @@ class QueueCoordinator(Coordinator):
         self.done = done
         if self.calls:
             return []
-        if self.asked or self.sharing.next_wake(done - 1) == done:
+        if self.asked or self.wakes.after(done - 1) == done:
             self.regrouping, self.asked = True, False
             return self.collect(range(self.size.size))
         return self._serve(already=range(self.size.size) if self.protocol.recluster == "request" else ())
@@ -308,7 +308,7 @@ class QueueCoordinator(Coordinator):
             due = [c for c in due if any(self.size[i] == len(c) for i in c)]
         # Whoever waits keeps its turn.
         self._wait(sorted(due, key=lambda c: min(place.get(i, last) for i in c)))
-        by_the_clock = self.sharing.next_wake(self.done - 1) == self.done
+        by_the_clock = self.wakes.after(self.done - 1) == self.done
         return terms if by_the_clock else [*terms, *self._serve(already=range(self.size.size))]
 
     def _terms(self) -> Messages:

@@ -44,7 +44,7 @@ class Scheduled(MessageProtocol):
 
     def next_time(self, done: int, world: World) -> int:
         """After `done` rounds: the round at whose end everybody is called next."""
-        return next_growth(done, self.batch, self.growth, self.batch, world)
+        return next_growth(done, first=self.batch, growth=self.growth, batch=self.batch, world=world)
 
     def actions_by(self, world: World, calls: int) -> int:
         """How often a client has acted by the last of so many calls, if each acts once a round: by the clock alone.
@@ -85,7 +85,7 @@ class ScheduledCoordinator(Coordinator):
 
     def next_wake(self, done: int) -> int:
         """What protocol or sharing want, whichever is first; nothing but the sharing's time while exploring."""
-        wanted = self.sharing.next_wake(done)
+        wanted = self.wakes.after(done)
         return wanted if self.exploring else min(wanted, self.protocol.next_time(done, self.world))
 
     def end_round(self, done: int) -> Messages:

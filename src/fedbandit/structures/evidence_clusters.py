@@ -77,7 +77,7 @@ class Partition(FoundGroups):
     def next_wake(self, done: int) -> int:
         """By growth, or never."""
         factor = self.structure.recluster
-        return NEVER if factor is None else next_growth(done, 1, factor, 1, self.world)
+        return NEVER if factor is None else next_growth(done, first=1, growth=factor, batch=1, world=self.world)
 
     def find(self, members: Members, done: int, noise: Noise | None) -> list[list[int]]:  # noqa: ARG002
         """The likeliest partition."""

@@ -214,7 +214,9 @@ class Cliques(Sharing):
             return next(last for last in ends if last > done)
         if self.structure.recluster is None:
             return NEVER
-        return next_growth(done, max(self.exploration, 1), self.structure.recluster, 1, self.world)
+        return next_growth(
+            done, first=max(self.exploration, 1), growth=self.structure.recluster, batch=1, world=self.world
+        )
 
     def regroup(self, members: Members, done: int, noise: Noise | None = None) -> bool:  # noqa: ARG002
         """Test everybody against everybody; True if cliques have changed."""

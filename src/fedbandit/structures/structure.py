@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from fedbandit.errors import FedbanditError
+from fedbandit.errors import FedbanditError, require
 from fedbandit.model import RidgeModel
 from fedbandit.sharing import Groups, LocalModel, Sharing
 from fedbandit.structures.action_model import ActionModel
@@ -64,7 +64,7 @@ class Structure(Protocol):
 
     def sharing(self, world: World, ridge: float) -> Sharing:  # noqa: ARG002 - groups know no ridge
         """Who is sent what, at the coordinator, before anything has happened."""
-        return Groups(self.groups(world), world.n_clients)
+        return Groups(known_groups(self, world), world.n_clients)
 
     def model(self, world: World, member: int, ridge: float) -> LocalModel:  # noqa: ARG002 - all are alike
         """What a client chooses with and learns, before it has heard anything."""
@@ -85,3 +85,16 @@ class Structure(Protocol):
     def serve(self, world: World, users: Ints, ridge: float, noise: NoiseOnGraph | None = None) -> Serving:  # noqa: ARG002
         """The models of the users of one server, before anything has happened; `noise` is that of sums of rewards."""
         raise FedbanditError(f"{type(self).__name__} has a model for each client, so no server serves many users.")
+
+
+def known_groups(structure: Structure, world: World) -> Ints:
+    """What `groups` says, if it is a label for each client, or one for all."""
+    labels, N = structure.groups(world), world.n_clients
+    whole = isinstance(labels, np.ndarray) and labels.dtype.kind in "iu" and labels.shape in ((1,), (N,))
+    require(
+        whole and labels.min() >= 0 and labels.max() < N,
+        f"{type(structure).__name__}.groups(world)",
+        labels,
+        f"an array of {N} whole numbers from 0 to {N - 1}, one a client, or of a single one for all",
+    )
+    return labels

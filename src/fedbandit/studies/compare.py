@@ -20,7 +20,7 @@ from fedbandit.studies.report import Table
 from fedbandit.studies.specs import hyphenated
 from fedbandit.studies.trials import Label, MakesEnvironment, MakesSystem, Point, Run, Trial
 from fedbandit.studies.workers import Workers, run_trials
-from fedbandit.system import System
+from fedbandit.system import System, check_systems
 from fedbandit.types import Array, Ints
 
 if TYPE_CHECKING:
@@ -151,10 +151,13 @@ def title_of(env: Environment) -> str:
     return f"{env.name}: N = {env.n_clients:,}, d = {env.dim}, K = {env.n_arms}"
 
 
-def table_of(lines: Sequence[Line]) -> Table:
-    """The lines as a table for papers and pages."""
-    columns = [_with_errors(lines, measure, scale, digits) for measure, (_, scale, digits) in COLUMNS.items()]
-    titles = [title for title, _, _ in COLUMNS.values()]
+def table_of(lines: Sequence[Line], measures: Sequence[str] = tuple(COLUMNS)) -> Table:
+    """The lines as a table for papers and pages, with a column for each of these measures."""
+    for measure in measures:
+        if measure not in COLUMNS:
+            raise unknown("measure", measure, COLUMNS)
+    columns = [_with_errors(lines, measure, *COLUMNS[measure][1:]) for measure in measures]
+    titles = [COLUMNS[measure][0] for measure in measures]
     rows = zip((line["label"] for line in lines), *columns, strict=True)
     return Table(("system", *titles), tuple(rows))
 
@@ -183,13 +186,13 @@ class Comparison:
     def _repr_html_(self) -> str:
         return table_of(self.lines).html()
 
-    def to_markdown(self) -> str:
-        """The table, for a page."""
-        return table_of(self.lines).markdown()
+    def to_markdown(self, measures: Sequence[str] = tuple(COLUMNS)) -> str:
+        """The table, for a page: all measures, or such as ("regret", "bytes")."""
+        return table_of(self.lines, measures).markdown()
 
-    def to_latex(self) -> str:
-        """The table, for a paper; it needs no package."""
-        return table_of(self.lines).latex()
+    def to_latex(self, measures: Sequence[str] = tuple(COLUMNS)) -> str:
+        """The table, for a paper: all measures, or such as ("regret", "bytes"); it needs no package."""
+        return table_of(self.lines, measures).latex()
 
     def to_frame(self) -> Any:
         """A pandas data frame with one row for each system, seed and kept round: curves.csv of `fedbandit compare`."""
@@ -247,10 +250,9 @@ def compare(
     >>> [(line["label"], line["runs"]) for line in found.lines]
     [('linucb', 2), ('async-linucb', 2)]
     """
+    check_systems(systems)
     if not isinstance(systems, Mapping):
         systems = {hyphenated(system.name): system for system in _distinct(systems)}
-    if not systems:
-        raise FedbanditError("There is no system to compare; name at least one.")
     if horizon is None and env.longest is None:
         raise FedbanditError(f"horizon is None, but {env.name} has no end; say how many rounds.")
     rounds = whole_number("horizon", horizon if horizon is not None else env.longest)

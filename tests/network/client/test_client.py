@@ -225,9 +225,7 @@ def test_tls_tokens_and_revocation(tmp_path: Path, capsys: pytest.CaptureFixture
                 visit(client, np.random.default_rng(0), 30)
                 assert client.flush()
                 revoke_credential(keys, "a")
-                time.sleep(0.6)
-                visit(client, np.random.default_rng(1), 60)
-                eventually(lambda: client.problem is not None)
+                eventually(lambda: client.problem is not None)  # though it says nothing
                 assert "revoked" in (client.problem or "")
             with Client(url, federation="shops", token=token, state=tmp_path / "a.db") as stranger:  # without the ca
                 eventually(lambda: stranger.problem is not None)

@@ -86,6 +86,15 @@ def test_a_change_that_is_not_sound_is_refused_with_the_field(change: dict[str, 
     assert store.journals == before.journals, "nothing has changed"
 
 
+def test_a_client_whose_federation_was_migrated_is_told_how_to_migrate_its_file() -> None:
+    """Its file is behind, and not the federation."""
+    run(federation := Federation("f", AGREEMENT, MemoryStore()), clients := make_clients(federation), 10)
+    with pytest.raises(
+        fb.FedbanditError, match=r"is for dim 3, but the federation now has 4 .* migrate .*--client FILE"
+    ):
+        clients[0].renew(replace(AGREEMENT, world=replace(WORLD, dim=4)), 0)
+
+
 def private(epsilon: float | tuple[float, ...], **keywords: Any) -> Agreement:
     return replace(PRIVATE, keywords={"privacy": {"noises": "statistics", "epsilon": epsilon}, **keywords})
 
@@ -107,8 +116,9 @@ def test_members_of_private_federations_keep_what_their_noise_is_calibrated_for(
     store = MemoryStore()
     run(federation := Federation("f", PRIVATE, store), clients := make_clients(federation, 2), 10)
     before = store.copy()
-    with pytest.raises(fb.FedbanditError, match=sentence + ".*have released under it"):
+    with pytest.raises(fb.FedbanditError, match=sentence + ".*have released under it") as refused:
         Federation("f", change, store)
+    assert "migrate" not in str(refused.value), "which private federations cannot"
     assert store.journals == before.journals
     with pytest.raises(fb.FedbanditError, match="have released under it"):  # a coordinator is not believed
         clients[1].renew(change, 1)

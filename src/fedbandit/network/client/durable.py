@@ -49,7 +49,7 @@ from fedbandit.network.client.features import checked_log
 from fedbandit.network.client.journal import KIND
 from fedbandit.network.client.node import CHAIN, MADE, TOOK
 from fedbandit.network.client.restating import RestatingNode
-from fedbandit.network.invitation import Agreement
+from fedbandit.network.invitation import Agreement, UnsoundChange
 from fedbandit.network.stores import Store
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.sum_stream import SumStream
@@ -111,7 +111,10 @@ class DurableClient(RestatingNode[ClientMachine]):
         """The federation's terms have changed: go on under the new ones, if nothing means something else by that."""
         if member != self.machine.member:
             raise FedbanditError(f"The coordinator takes this client for member {member}, not {self.machine.member}.")
-        self.agreement.require_sound_change(agreement, [member])
+        try:
+            self.agreement.require_sound_change(agreement, [member])
+        except UnsoundChange as change:
+            raise change.of_file(self.store.where) from None
         machine = ClientMachine(member, agreement.build(), agreement.world, agreement.seed, source=self._source)
         with self.lock:
             machine.go_on_from(self.machine)

@@ -6,12 +6,13 @@ import base64
 import contextlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
+from fedbandit.errors import FedbanditError
 from fedbandit.network.addresses import is_loopback
 from fedbandit.network.coordinator.pacing import QuietLog
 from fedbandit.network.credentials import Credentials, Identity, Role
@@ -53,6 +54,8 @@ class Door(Protocol):
     credentials: Credentials
     unauthenticated: int
     quiet: QuietLog
+    passes: dict[Pass, Callable[[Refusal], None]]
+    """Of the streams that are open, with what ends each of them."""
 
 
 def identify(door: Door, connection: HTTPConnection, role: Role) -> Identity:
@@ -93,6 +96,29 @@ class Pass:
         credentials.look()
         if credentials.changes != self._changes or time.time() >= self.identity.until:
             self._look()
+
+    @contextlib.contextmanager
+    def watched(self, refuse: Callable[[Refusal], None]) -> Iterator[None]:
+        """While a stream is open: `refuse` ends it, also if nothing is said on it."""
+        self._door.passes[self] = refuse
+        try:
+            yield
+        finally:
+            self._door.passes.pop(self, None)
+
+
+def end_without_right(door: Door) -> None:
+    """End the streams, idle or not, whose tokens have been revoked or have expired; to be done every second."""
+    for one, refuse in list(door.passes.items()):
+        try:
+            one.check()
+        except Refusal as refusal:
+            del door.passes[one]
+            refuse(refusal)
+        except FedbanditError as error:
+            if door.quiet.says("tokens"):
+                log.warning("the tokens cannot be read", extra={"reason": str(error)})
+            return
 
 
 def offered_protocols(connection: HTTPConnection) -> list[str]:

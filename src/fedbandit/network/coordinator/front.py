@@ -12,7 +12,7 @@ import contextlib
 import json
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from fedbandit.network.coordinator.admission import ADDRESS, Pass, address_of, offered_protocols
+from fedbandit.network.coordinator.admission import ADDRESS, Pass, address_of, end_without_right, offered_protocols
 from fedbandit.network.coordinator.link import (
     ACCEPT,
     CLOSE,
@@ -90,6 +90,7 @@ class Front:
         self.credentials = Credentials(None if config.keys is None else Path(config.keys))
         self.unauthenticated = 0
         self.quiet = QuietLog()
+        self.passes: dict[Pass, Callable[[Refusal], None]] = {}
         self.guard = Guard(config.connections, config.connections_per_address)
         self.stop = asyncio.Event()
         self.link = Link(self._receive, self.stop.set)
@@ -138,6 +139,7 @@ class Front:
         while True:
             await asyncio.sleep(1.0)
             self.guard.end_quiet_ones()
+            end_without_right(self)
             counts = {"open": len(self.guard.open), "refused": self.guard.refused, "strangers": self.unauthenticated}
             self.link.tell(COUNTS, 0, counts)
 

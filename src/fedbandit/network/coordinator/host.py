@@ -19,6 +19,7 @@ from fedbandit.encoded_messages import is_a, readdressed
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.sums.messages import encode_step
 from fedbandit.messages import Download, Join, Message
+from fedbandit.network.coordinator.admission import Pass, end_without_right
 from fedbandit.network.coordinator.config import ServerConfig
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.health import FAILS, Health
@@ -315,6 +316,7 @@ class Host:
         self.federations: dict[str, HostedFederation] = {}
         """Those that this coordinator owns now."""
         self.quiet = QuietLog()
+        self.passes: dict[Pass, Callable[[Refusal], None]] = {}
         self.owners = Owners(self)
         try:
             self.owners.begin()
@@ -357,7 +359,7 @@ class Host:
         log.info("stop")
 
     async def _watch(self) -> None:
-        """End connections that say nothing, and say how many were one too many."""
+        """End connections that say nothing or are allowed no more, and say how many were one too many."""
         refused = 0
         while True:
             await asyncio.sleep(1.0)
@@ -367,6 +369,7 @@ class Host:
             except (OSError, FedbanditError) as error:
                 if self.quiet.says("certificate"):
                     log.warning("the certificate cannot be renewed", extra={"reason": str(error)})
+            end_without_right(self)
             if self.guard is not None:
                 self.guard.end_quiet_ones()
                 if self.guard.refused > refused and self.quiet.says("connections"):

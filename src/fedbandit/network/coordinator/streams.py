@@ -188,7 +188,8 @@ async def converse(ws: WebSocket, access: Pass, sending: SendQueue, taker: Taker
             group.cancel_scope.cancel()
 
         group.start_soon(until_it_ends, _listen(ws, access, sending, taker))
-        group.start_soon(until_it_ends, _send(ws, access, sending))
+        with access.watched(sending.refuse):
+            await until_it_ends(_send(ws, access, sending))
     with contextlib.suppress(RuntimeError, WebSocketDisconnect):
         await ws.close(1008 if sending.closing else 1000)
 
