@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 
 import pytest
 
 import fedbandit as fb
 from fedbandit.network.coordinator.config import FederationConfig
+from fedbandit.network.coordinator.overview import overview
 from tests.network.servers import AGREEMENT, make_host
 
 
@@ -39,3 +41,27 @@ def test_reload() -> None:
         await host.close()
 
     asyncio.run(run())
+
+
+def test_a_reload_that_is_refused_lets_go_of_nothing_and_is_shown(caplog: pytest.LogCaptureFixture) -> None:
+    """Clients stay connected: what a federation would refuse is found before it ends."""
+
+    async def run() -> None:
+        host = make_host()
+        await host.open()
+        hosted = host.federations["shops"]
+        for name in "abc":
+            hosted.federation.invite(name, 0.0)
+        fewer = dataclasses.replace(AGREEMENT, world=dataclasses.replace(AGREEMENT.world, n_clients=2))
+        config = dataclasses.replace(host.config, federations={"shops": FederationConfig(fewer)})
+        await host.owners.reload_from(lambda: config)
+        assert host.federations["shops"] is hosted
+        assert "not the owner any more" not in [record.message for record in caplog.records]
+        (shown,) = overview(host)["problems"]
+        assert "clients is 2, but the federation has 4 places" in shown
+        await host.owners.reload_from(lambda: host.config)
+        assert overview(host)["problems"] == []
+        await host.close()
+
+    with caplog.at_level(logging.INFO, "fedbandit"):
+        asyncio.run(run())

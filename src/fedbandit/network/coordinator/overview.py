@@ -32,7 +32,8 @@ def overview(host: Host) -> dict[str, Any]:
         "connections": None if host.guard is None else {
             "open": len(host.guard.open), "most": host.guard.most, "refused": host.guard.refused,
         },
-        "problems": [*([] if expires is None or expires - at > SOON else [_expires(expires - at)])],
+        "problems": [*([] if expires is None or expires - at > SOON else [_expires(expires - at)]),
+                     *([host.owners.not_taken] if host.owners.not_taken else [])],
         "federations": [_describe(name, hosted, at) for name, hosted in host.federations.items()],
     }  # fmt: skip
 

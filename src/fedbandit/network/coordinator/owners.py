@@ -49,6 +49,8 @@ class Owners:
         """Federations that this coordinator must not take over, and why: it is configured otherwise."""
         self._followed: dict[str, str] = {}  # the configuration that the owner had when this process read its own
         self._one_at_a_time = asyncio.Lock()
+        self.not_taken = ""
+        """Why the last configuration was not taken, empty if it was."""
         self._stopping = False
         self._workers: dict[str, list[asyncio.Task[None]]] = {}
 
@@ -146,7 +148,9 @@ class Owners:
         """Take the configuration anew; one that cannot be taken is logged, and changes nothing."""
         try:
             log.info("reload", extra={"federations": await self.reload(read())})
+            self.not_taken = ""
         except FedbanditError as error:
+            self.not_taken = f"The configuration was not taken at the last reload, the old one holds: {error}"
             log.warning("the configuration was not taken", extra={"reason": str(error)})
 
     async def reload(self, config: ServerConfig) -> list[str]:
@@ -166,11 +170,7 @@ class Owners:
         changed = [name for name, entry in config.federations.items() if entry.digest != before.get(name)]
         owned = [name for name in changed if name in host.federations]
         for name in owned:
-            federation, members = (
-                host.federations[name].federation,
-                len(host.federations[name].federation.register.by_number),
-            )
-            federation.agreement.require_sound_change(config.federations[name].agreement, range(members))
+            host.federations[name].federation.require_sound_change(config.federations[name].agreement)
         host.config = config
         try:
             for name in owned:

@@ -134,14 +134,18 @@ class RecordedFederation:
         if self.machine.pool is not None:
             self.published = self.machine.pool.total.epoch
 
-    def _change(self, agreement: Agreement) -> None:
-        """Let a sound change of the agreement take effect."""
+    def require_sound_change(self, agreement: Agreement) -> None:
+        """Refuse terms that this federation cannot go on under; nothing changes."""
         self.agreement.require_sound_change(agreement, range(len(self.register.by_number)))
-        state, old, sharing = self.state(), self.agreement.world.n_clients, self.machine.sharing
-        new = agreement.world.n_clients
+        old, new, sharing = self.agreement.world.n_clients, agreement.world.n_clients, self.machine.sharing
         if new < len(self.register.by_number) or (new != old and not isinstance(sharing, Groups | Others)):
             reason = "groups are found among as many" if new > old else "members have these numbers; free places first"
             raise FedbanditError(f"clients is {new}, but the federation has {old} places, and {reason}.")
+
+    def _change(self, agreement: Agreement) -> None:
+        """Let a sound change of the agreement take effect."""
+        self.require_sound_change(agreement)
+        state = self.state()
         self._agree(agreement)
         terms = [*state.header["terms"], self.digest.hex()]
         fitted = {name: _fitted(array, self.machine.state().arrays.get(name)) for name, array in state.arrays.items()}

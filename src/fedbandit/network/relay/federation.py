@@ -214,8 +214,8 @@ class RelayFederation(Federation):
     def require_sound_change(self, agreement: Agreement) -> None:
         """Refuse other terms under which what is below would mean something else, or not fit."""
         taken, places = len(self.register.by_number), agreement.world.n_clients
-        self.agreement.require_sound_change(agreement, range(taken))
         require(places >= taken, "clients", places, f"at least {taken}, the number of this relay's clients")
+        super().require_sound_change(agreement)
         require_relayable(agreement.build())
 
     def renew(self, agreement: Agreement) -> None:
