@@ -168,6 +168,24 @@ def test_what_the_claim_takes_as_given_is_measured() -> None:
     assert float(choices.detail.rpartition("ε = ")[2]) > 10 * found.guarantee.epsilon
 
 
+@pytest.mark.parametrize("own", ["exact", "released"])
+@pytest.mark.parametrize("trust", ["sums", "coordinator"])
+def test_what_is_not_attacked_of_a_total_is_said(trust: Any, own: Any) -> None:
+    """Every attack on a client is made or skipped, and an ε that was computed is not called measured."""
+    found = audit_system(fb.feducb(trust=trust, own=own), trials=1_000, rounds=60)
+    alone = audit_system(fb.feducb(own=own), trials=1_000, rounds=60)
+    verdicts = {check.name: check.verdict for check in found.checks}
+    on_clients = {check.name for check in alone.checks if check.name.startswith(("client", "members", "network"))}
+    assert on_clients <= set(verdicts)
+    assert verdicts["client, contents"] == "SKIP"
+    assert (verdicts["client, choices"] == "SKIP") == (own == "exact")
+    text = str(found)
+    assert f"claimed ε = 1, computed ε = 1.000: passed, {found.skipped} not attacked" in text
+    assert "measured" not in text
+    assert "simulation noise (in this audit)\n" in text
+    assert "NOT PRIVATE IN USE" not in text
+
+
 def test_where_there_is_no_client_to_attack_the_report_says_so() -> None:
     """The mechanism is attacked all the same."""
 

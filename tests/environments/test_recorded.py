@@ -154,6 +154,14 @@ def test_horizon_longer_than_the_record() -> None:
         fb.simulate(fb.linucb(), replayed(), horizon=4)
 
 
+def test_clients_that_are_not_numbered_are_noticed() -> None:
+    arms, means = np.ones((3, 2, 1)), np.zeros((3, 2))
+    with pytest.raises(FedbanditError, match=r"clients holds texts, but must hold .*numpy\.unique\(clients"):
+        fb.environments.recorded(["ann", "bob", "ann"], arms, means, means)
+    env = fb.environments.recorded([1020, 7, 7], arms, means, means, noise=0.1)
+    assert "Only 2 of 1,021 clients ever act" in env.notes[0]
+
+
 def test_a_file_may_call_the_features_that_actions_share_situations(tmp_path: Path) -> None:
     file, X, means = tmp_path / "mine.npz", np.eye(3)[[0, 1, 2, 0]] / 2, np.tile([0.1, 0.2], (4, 1))
     np.savez(file, clients=[0, 1, 0, 1], situations=X, means=means, rewards=means)

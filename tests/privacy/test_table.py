@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+import fedbandit as fb
 from fedbandit.audit.likelihood import released_distance
 from fedbandit.privacy.calibration import gaussian_epsilon
 from fedbandit.privacy.mechanism import distance, gram_mechanism
 from fedbandit.privacy.noise import gram_neighbours
+from fedbandit.privacy.private_statistics import PrivateStatistics
 from fedbandit.privacy.table import BUDGETS, RELEASES, noise_markdown, noise_table, shift_markdown, shift_table
 
 DOCS = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text(encoding="utf-8")
@@ -32,6 +34,18 @@ def test_the_blt_is_thirty_times_below_the_published_noise() -> None:
     for row in rows.values():
         assert row.published > 4 * row.tree > 8 * row.blt
         assert row.published_epsilon < row.epsilon
+
+
+def test_the_text_about_the_weight_of_rewards() -> None:
+    """Of the defaults as they are: what κ makes of the noise on V and on b, beside κ = 1."""
+    kappa = PrivateStatistics(1.0).reward_weight
+    assert kappa == fb.feducb().guarantee.reward_weight
+    on_V = (1 + kappa**2) / 2
+    assert f"With κ = {kappa:g}, the default of `PrivateStatistics`" in DOCS
+    assert (
+        f"V has {int(100 * (1 - on_V))} % less noise than\nin the table and b {100 * (on_V / kappa - 1):.0f} % more"
+        in DOCS
+    )
 
 
 def test_the_text_around_the_tables() -> None:

@@ -118,7 +118,8 @@ def exact_check(
     true = max(true, handed_epsilon(mechanism, one - other, n))
     passed = true <= epsilon * TOLERANCE
     releases = f"all {n}" if n == mechanism.n_max else f"the first {n}"
-    return Check(name, passed, 0.0 if passed else true, f"{releases} releases together have ε = {true:.4f}, computed")
+    detail = f"{releases} releases together have ε = {true:.4f}, computed"
+    return Check(name, passed, 0.0 if passed else true, detail, computed=true)
 
 
 def source_check(mechanism: Mechanism, source: Source, noisy_label: str) -> Check:

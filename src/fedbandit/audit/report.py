@@ -23,7 +23,8 @@ TOLERANCE = 1 + 1e-6
 class Check:
     """One attack: what ε it established at least (0 if it measures none), and whether the claim survived.
 
-    `skipped`: it was not made, for the reason in `detail`. That is never a pass.
+    `skipped`: it was not made, for the reason in `detail`. That is never a pass. `computed`: the exact ε, if it is no
+    chance result.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Check:
     lower_bound: float
     detail: str
     skipped: bool = False
+    computed: float | None = None
 
     @property
     def verdict(self) -> str:
@@ -60,6 +62,11 @@ class AuditReport:
         return max(check.lower_bound for check in self.checks)
 
     @property
+    def computed(self) -> float | None:
+        """The largest ε that follows from formulas; None if none does."""
+        return max((check.computed for check in self.checks if check.computed is not None), default=None)
+
+    @property
     def believed(self) -> bool:
         """Whether the system itself says that its claim is true."""
         true = self.guarantee.true_epsilon
@@ -87,6 +94,7 @@ class AuditReport:
             "passed": self.passed,
             "basis": claim.basis,
             "skipped": self.skipped,
+            "computed": str(self.computed) if self.computed == math.inf else self.computed,
             "confidence": CONFIDENCE,
             "true_epsilon": "inf" if true is not None and math.isinf(true) else true,
             "unit": claim.unit,
@@ -100,7 +108,7 @@ class AuditReport:
         """A line for the claim, one for each check, and the verdict."""
         claim = self.guarantee
         width = max(len(check.name) for check in self.checks)
-        lines = [f"{self.system}: {claim}"]
+        lines = [f"{self.system}: {str(claim).replace(': NOT PRIVATE IN USE', ' (in this audit)')}"]
         for check in self.checks:
             bound = f"ε ≥ {check.lower_bound:.3f}" if check.lower_bound > 0 else ""
             lines.append(f"  {check.name:{width}}  {check.verdict}  {bound:10}  {check.detail}")
@@ -110,6 +118,8 @@ class AuditReport:
             verdict = f"FAILED: the true ε is {true:.4g}" if true != math.inf else "FAILED: no finite ε holds"
         skipped = f", {self.skipped} not attacked" if self.skipped else ""
         measured = f"measured ε ≥ {self.lower_bound:.3f} (99 % confidence)"
+        if self.lower_bound == 0 and self.computed is not None:
+            measured = f"computed ε = {self.computed:.3f}"
         lines.append(f"  claimed ε = {claim.epsilon:g}, {measured}: {verdict}{skipped}")
         return "\n".join(lines)
 

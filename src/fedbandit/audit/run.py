@@ -49,6 +49,19 @@ TRIALS = 20_000
 LEAST_TRIALS = 1_000
 _STREAMS_A_RUN = 200
 """Streams of a mechanism for each run of a client, which takes about as long."""
+OF_STREAMS = (
+    "mechanism, likelihood ratio",
+    "client, contents",
+    "client, retries",
+    "client, restarts",
+    "client, long life",
+    "client, bounds",
+    "client, ledger",
+    "members, independent noise",
+    "network client, noise",
+    "network client, stored first",
+)
+"""Attacks on clients that noise what leaves them, each by itself."""
 LARGER = (12, 10**6)
 """Dimension and rounds of a larger world, in which the mechanism is looked at too."""
 
@@ -113,7 +126,7 @@ def _attack(
             choices_check(make, None, limits, claim, rng, **how),
         ]
         checks = [*total_checks(told.privacy, limits, claim), *of_client]
-        return [*checks, *_secure_sums(system, told.privacy, world, limits)], None
+        return [*checks, *_secure_sums(system, told.privacy, world, limits), *_spared(told.privacy.trust)], None
     by_client = _mechanisms(told, world.n_clients)
     if not by_client:
         return _noised_rewards(system, told, world, rounds, trials, seed, makers, rng)
@@ -164,6 +177,13 @@ def _attack(
         few = min(runs, 20)
         checks.append(independence_check(make, other, mechanism, limits, rng, rounds=rounds, runs=few, calls=calls))
     return [*checks, *_network(system, world, mechanism, limits, claim, rounds)], found
+
+
+def _spared(trust: str) -> Iterator[Check]:
+    """Attacks on a client's own stream of noise, which it has not where a total is noised."""
+    names = OF_STREAMS if trust == "sums" else (*OF_STREAMS, "client, copies")
+    where = "shares of a sum's noise" if trust == "sums" else "no noise, the coordinator is trusted"
+    yield from (skip(name, f"not attacked: clients add {where}") for name in names)
 
 
 def _secure_sums(system: System, privacy: PrivateStatistics, world: World, limits: Limits) -> Iterator[Check]:

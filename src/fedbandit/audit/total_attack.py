@@ -73,7 +73,7 @@ def contributions_check(terms: SumTerms, limits: Limits, claim: Guarantee, make:
         largest = max(largest, gaussian_epsilon(float(np.linalg.norm(shift)), claim.delta))
     passed = largest <= claim.epsilon * TOLERANCE
     detail = f"{terms.epochs} sums, three patterns of absences: ε = {largest:.4f} for all that leaves"
-    return Check(name, passed, 0.0 if passed else largest, detail)
+    return Check(name, passed, 0.0 if passed else largest, detail, computed=largest)
 
 
 def shares_check(terms: SumTerms, make: MakeSums, runs: int = 40) -> Check:
@@ -114,4 +114,5 @@ def published_check(privacy: PrivateStatistics, limits: Limits, claim: Guarantee
     stated = replace(privacy.mechanisms[0], delta=claim.delta)
     true = epsilon_of_shift(stated, (first - second) / scales[:, None, None])
     passed = true <= claim.epsilon * TOLERANCE
-    return Check(name, passed, 0.0 if passed else true, f"{len(scales)} publications, ε = {true:.4f} for all of them")
+    detail = f"{len(scales)} publications, ε = {true:.4f} for all of them"
+    return Check(name, passed, 0.0 if passed else true, detail, computed=true)

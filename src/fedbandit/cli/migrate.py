@@ -43,7 +43,10 @@ def _client(options: argparse.Namespace, features: list[int | None] | None) -> i
     if not options.client.is_file():
         raise FedbanditError(f"There is no file {str(options.client)!r}.")
     token = None if options.token_file is None else options.token_file.read_text()
-    name = options.name or (lasting_name(options.client) if token is None else None)
+    unnamed = token is None and options.name is None
+    if unnamed and not options.client.with_name(options.client.name + ".name").is_file():
+        raise FedbanditError(f"Nobody knows whose file {str(options.client)!r} is: give --name, as its Client has it.")
+    name = lasting_name(options.client) if unnamed else options.name
     agreement, member = Address(options.url, options.federation, token, name, options.ca).invitation(10.0)
     store = open_store(options.client)
     try:

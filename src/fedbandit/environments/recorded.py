@@ -59,9 +59,12 @@ class Recorded(Unstructured):
     @property
     def notes(self) -> tuple[str, ...]:
         """What whoever runs it should know."""
-        if not self.measured_noise:
-            return ()
-        return (f"The noise σ = {self.noise:.3g} of the recorded rewards was estimated (noise=… declares it).",)
+        said = []
+        if self.measured_noise:
+            said.append(f"The noise σ = {self.noise:.3g} of the recorded rewards was estimated (noise=… declares it).")
+        if 2 * (acting := np.unique(self.clients).size) < self.n_clients:
+            said.append(f"Only {acting:,} of {self.n_clients:,} clients ever act; number them 0, 1, ….")
+        return tuple(said)
 
     @property
     def longest(self) -> int | None:
@@ -270,6 +273,9 @@ def _whole_numbers(name: str, values: ArrayLike) -> Ints:
         numbers = np.asarray(values)
     except ValueError:  # lists of different lengths
         raise FedbanditError(f"{name} holds lists of different lengths, but must be a list of whole numbers.") from None
+    if numbers.size and isinstance(numbers.flat[0], str):
+        numbered = f"numpy.unique({name}, return_inverse=True)[1]"
+        raise FedbanditError(f"{name} holds texts, but must hold whole numbers from 0 on, such as {numbered}.")
     require(numbers.dtype.kind in "iu" or numbers.size == 0, name, values, "whole numbers ≥ 0")
     return np.array(numbers, dtype=np.int64)
 

@@ -73,6 +73,8 @@ def test_what_cannot_be_carried_over_is_said_and_stays() -> None:
         client.observe(client.select(np.eye(3)).number, 0.5)
     with pytest.raises(fb.FedbanditError, match="uploads without a receipt"):
         migrate_client(client.store, NEW, 0, None, iter(range(9)).__next__)
+    with pytest.raises(fb.FedbanditError, match="is of member 0, but this client is member 1"):
+        migrate_client(client.store, NEW, 1, None, iter(range(9)).__next__)
     with pytest.raises(fb.FedbanditError, match="has no client's state"):
         migrate_client(MemoryStore(), NEW, 0, None, iter(range(9)).__next__)
     secret = replace(OLD, system="count-linucb", keywords={"privacy": {"noises": "statistics", "epsilon": 1.0}})
@@ -92,6 +94,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     store.close()
     words = ["migrate", "shops", "--client", str(state), "--backup", str(backup), "--name", "a", "--json"]
     with served(Host(ServerConfig({"shops": FederationConfig(NEW)}), MemoryStore())) as url:
+        assert main([*words[:6], "--url", url]) == 2
+        assert "Nobody knows whose file" in capsys.readouterr().err
         assert main([*words, "--url", url]) == 0
         assert json.loads(capsys.readouterr().out)["pending"] == client.machine.pending
         with fb.Client(url, federation="shops", name="a", state=state) as again:

@@ -31,6 +31,8 @@ def migrate_client(
     if stored is None:
         raise FedbanditError(f"{store.where} has no client's state.")
     agreement, before = stored
+    if member != before:
+        raise FedbanditError(f"{store.where} is of member {before}, but this client is member {member}.")
     features = agreement.same_features(new) if features is None else features
     for one in (agreement, new):
         if one.build().guarantee.basis != "none":
