@@ -133,8 +133,6 @@ class System:
         """The system with every parameter that was left open settled for this world."""
         if self.world is world:
             return self
-        self._check_bound(world)
-        self._check_sharing(world)
         if world.actions:
             check_actions(self.protocol, self.structure, self.privacy)
             if self.window is not None:
@@ -142,6 +140,8 @@ class System:
                     "window is refused where each action has a θ of its own: their blocks would be kept for each block "
                     "of time; use discount."
                 )
+        self._check_bound(world)
+        self._check_sharing(world)
         seen = world
         spectrum = self.privacy.spectrum(world) or (self.ridge, self.ridge)
         world = replace(world, estimators=self.protocol.period, spectrum=spectrum)

@@ -203,6 +203,7 @@ def test_each_action_has_a_row_with_the_situation() -> None:
     log = from_frame(frame, "user", "age", "click", logged="uniform")
     assert (log.n_actions, log.dim, log.n_decisions) == (3, 2, 3)
     assert log.chosen.tolist() == [1, 0, 2]
+    assert log.action_names == ("a", "b", "c")
     assert log.offered(1).tolist() == [[0, 0.2, 1], [1, 0.2, 1], [2, 0.2, 1]]
     np.testing.assert_array_equal(
         log.contexts(np.array([0, 1]), np.array([0, 2])), [log.offered(0)[0], log.offered(1)[2]]

@@ -249,7 +249,7 @@ def test_bad_rewards_are_one_sentence() -> None:
         (None, "reward is None, but must be a finite number."),
         (True, "reward is 'true', but must be a finite number."),
         (float("nan"), "reward is nan, but must be a finite number."),
-        (7, "reward is 7, but must be within ±1, the reward_bound of this federation."),
+        (7, "reward is 7, but must be within ±1, the --reward-bound of this gateway."),
     ):
         assert refusal(gateway.reward, {"event_id": "e", "reward": reward}) == ("malformed", sentence)
     assert refusal(gateway.reward, {"reward": 1})[1].startswith("event_id is None")
@@ -355,3 +355,10 @@ def test_a_federation_names_its_actions(tmp_path: Path) -> None:
     config.write_text(config.read_text().replace('"game"', '"book"'))
     with pytest.raises(FedbanditError, match=r"action_names is .* but must be the names of 3 actions, each once"):
         load_config(config)
+
+
+def test_features_that_cannot_change_a_choice_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    columns = tmp_path / "columns.toml"
+    columns.write_text("[context]\nage = {number = [0, 1]}\n")
+    assert main(["gateway", "--features", str(columns), "--port", "0"]) == 2
+    assert "columns of the situation only, which cannot change a choice" in capsys.readouterr().err

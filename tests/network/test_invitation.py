@@ -32,6 +32,7 @@ def test_any_privacy_part_can_be_named() -> None:
     [
         ("strong", "must be a table"),
         ({"noises": "everything"}, "no privacy part 'everything'; there are: .*statistics"),
+        ({"noise": "statistics", "epsilon": 1.0}, "no key of privacy 'noise'; did you mean 'noises'?"),
         ({"noises": "statistics", "epsilom": 1.0}, "epsilon"),
         ({"noises": "statistics", "epsilon": -1.0}, "epsilon"),
         ({"noises": "reward-sums", "epsilon": 1.0}, "RewardSums with Everyone is refused"),

@@ -8,9 +8,12 @@ import ssl
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedbandit.errors import FedbanditError
+
+if TYPE_CHECKING:
+    from fedbandit.network.stores import Store
 
 
 def add_address(command: argparse.ArgumentParser, token: str = "an administrator's token") -> None:
@@ -49,7 +52,22 @@ def ask(options: argparse.Namespace, path: str, wish: dict[str, Any] | None = No
             return ask(options, path, wish, method)
         raise FedbanditError(sentence) from None
     except (OSError, ValueError) as error:
-        raise FedbanditError(f"There is no answer from {options.url}: {getattr(error, 'reason', error)}.") from None
+        reason = getattr(error, "reason", error)
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            from fedbandit.network.addresses import distrust
+
+            raise FedbanditError(distrust(options.url, reason, options.ca, "--ca")) from None
+        raise FedbanditError(f"There is no answer from {options.url}: {reason}.") from None
+
+
+def open_stopped(where: str | None, way: str, *, many: bool = False) -> Store:
+    """The store of a coordinator that does not run; if it does, there is another `way`."""
+    from fedbandit.network.stores import InUse, open_store
+
+    try:
+        return open_store(where, many=many)
+    except InUse as error:
+        raise FedbanditError(f"{str(error).removesuffix('.')}; if that is the coordinator, {way}.") from None
 
 
 def ask_json(

@@ -153,7 +153,17 @@ def unexpected(word: str, command: argparse.ArgumentParser) -> FedbanditError:
     if not word.startswith("-"):
         return FedbanditError(f"{word!r} is one argument too many; name all systems together, before the flags.")
     known = [flag for action in command._actions for flag in action.option_strings]
-    return unknown("flag", word.partition("=")[0], known)
+    flag, _, value = word.partition("=")
+    if any(action.dest == "systems" for action in command._actions):
+        from fedbandit.presets import PRESETS
+        from fedbandit.presets.compose import keywords_of
+
+        keyword = flag.removeprefix("--").replace("-", "_")
+        taker = next((name for name in ("linucb", *PRESETS) if keyword in keywords_of(PRESETS[name])), None)
+        if taker is not None:
+            example = f"{taker.replace('_', '-')}:{keyword}={value or '…'}"
+            return FedbanditError(f"{flag} is no flag of this command; it is a system's keyword: write {example}.")
+    return unknown("flag", flag, known)
 
 
 _REQUIRED = ("epsilon", "delta", "trust", "unit", "definition")

@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from fedbandit.cli.admin import add_address, ask
+from fedbandit.cli.admin import add_address, ask, open_stopped
 from fedbandit.errors import FedbanditError, needs
 
 SUMMARY = (
@@ -26,7 +26,6 @@ def run(options: argparse.Namespace) -> int:
     needs("starlette", "server", "A backup")
     from fedbandit.network.coordinator.backup import read_backup, save, write_backup
     from fedbandit.network.coordinator.config import load_config
-    from fedbandit.network.stores import open_store
     from fedbandit.network.stores.postgres import ReadOnlyPostgres
 
     if options.file.exists():
@@ -35,7 +34,8 @@ def run(options: argparse.Namespace) -> int:
         data = ask(options, "/api/backup")
     else:
         where = load_config(options.config).store
-        store = ReadOnlyPostgres(where) if where is not None and "://" in where else open_store(where)
+        way = "ask it with --url instead of --config"
+        store = ReadOnlyPostgres(where) if where is not None and "://" in where else open_stopped(where, way)
         try:
             data = write_backup(store)
         finally:

@@ -7,7 +7,7 @@ import json
 import secrets
 from pathlib import Path
 
-from fedbandit.cli.admin import add_address
+from fedbandit.cli.admin import add_address, open_stopped
 from fedbandit.errors import FedbanditError, needs, unknown
 
 SUMMARY = "Put a stopped federation, or a client's file, under new terms: features, system or keywords."
@@ -65,13 +65,12 @@ def _federation(options: argparse.Namespace, features: list[int | None] | None) 
     from fedbandit.network.coordinator.backup import save, write_backup
     from fedbandit.network.coordinator.config import load_config
     from fedbandit.network.coordinator.migrate import migrate, stored_agreement
-    from fedbandit.network.stores import open_store
 
     config = load_config(options.config)
     if options.federation not in config.federations:
         raise unknown("federation", options.federation, config.federations)
     entry = config.federations[options.federation]
-    store = open_store(config.store)
+    store = open_stopped(config.store, "stop it first")
     try:
         old = stored_agreement(store, options.federation)
         features = old.same_features(entry.agreement) if features is None else features

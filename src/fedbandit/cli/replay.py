@@ -24,7 +24,11 @@ def add_flags(command: argparse.ArgumentParser) -> None:
         "systems", nargs="+", metavar="SYSTEM", help=f"{SYSTEM_HELP}; several are compared with the first"
     )
     command.add_argument(
-        "--log", type=Path, required=True, metavar="FILE", help="a .csv or .parquet file, or a client's decision log"
+        "--log",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="a .csv, .parquet or .jsonl table, in the order of time, or a client's decision log",
     )
     command.add_argument("--client", metavar="COLUMN", help="who decided")
     command.add_argument("--features", metavar="COLUMN,…", help="of the situation, or of each arm")
@@ -100,13 +104,14 @@ def _read(options: argparse.Namespace) -> LoggedDecisions:
     from fedbandit.environments import read_decision_log
     from fedbandit.environments.log_file import log_file
 
-    if options.log.is_dir() or options.log.suffix == ".jsonl":
+    named = any(getattr(options, name) is not None for name in ("client", "features", "reward"))
+    if options.log.is_dir() or (options.log.suffix == ".jsonl" and not named):
         return read_decision_log(options.log, default_reward=options.default_reward)
     missing = [f"--{name}" for name in ("client", "features", "reward") if getattr(options, name) is None]
     if missing:
         raise FedbanditError(f"A table needs {', '.join(missing)}, to say what its columns are.")
     columns = ("client", "reward", "action", "decision", "chosen", "propensity", "logged", "segment")
-    features = [name for name in options.features.split(",") if name]
+    features = [name.strip() for name in options.features.split(",") if name.strip()]
     return log_file(options.log, features=features, **{name: getattr(options, name) for name in columns})
 
 

@@ -6,6 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
+from fedbandit.cli.admin import open_stopped
 from fedbandit.errors import FedbanditError, needs
 
 SUMMARY = "Make the store of a coordinator of a backup; what was uploaded since, it asks its clients for."
@@ -23,11 +24,11 @@ def run(options: argparse.Namespace) -> int:
     needs("starlette", "server", "A coordinator")
     from fedbandit.network.coordinator.backup import read_backup
     from fedbandit.network.coordinator.config import load_config
-    from fedbandit.network.stores import open_store, put
+    from fedbandit.network.stores import put
 
     config = load_config(options.config)
     journals = read_backup(options.file)
-    store = open_store(config.store, many=True)
+    store = open_stopped(config.store, "stop it first", many=True)
     try:
         there = {journal.name for journal in store.dump()}
         both = sorted(there.intersection(journal.name for journal in journals))

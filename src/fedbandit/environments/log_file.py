@@ -1,8 +1,9 @@
-"""Logged decisions from a CSV or Parquet file, for the command line."""
+"""Logged decisions from a CSV or Parquet file, or one of JSON lines, for the command line."""
 
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,38 @@ from fedbandit.errors import FedbanditError, needs
 
 
 def log_file(path: Path, **columns: Any) -> LoggedDecisions:
-    """The decisions in a file that ends in .csv or .parquet; keywords are those of `environments.from_frame`."""
+    """The decisions in a .csv, .parquet or .jsonl file; keywords are those of `environments.from_frame`."""
     if not path.is_file():
         raise FedbanditError(f"There is no file {str(path)!r}.")
-    if path.suffix not in (".csv", ".parquet"):
-        raise FedbanditError(f"{str(path)!r} must end in .csv or .parquet.")
-    frame, place = (_csv if path.suffix == ".csv" else _parquet)(path)
+    readers = {".csv": _csv, ".parquet": _parquet, ".jsonl": _json_lines}
+    if path.suffix not in readers:
+        raise FedbanditError(f"{str(path)!r} must end in .csv or .parquet, or .jsonl.")
+    frame, place = readers[path.suffix](path)
     return from_frame(frame, place=place, **columns)
+
+
+def _json_lines(path: Path) -> tuple[dict[str, list[Any]], Callable[[int], str]]:
+    """A line is an object with the row's columns; one that has no value there is missing."""
+    rows: list[dict[str, Any]] = []
+    lines: list[int] = []
+    with open(path, "rb") as file:
+        for line, text in enumerate(file, 1):
+            if not text.strip():
+                continue
+            try:
+                row = json.loads(text)
+            except ValueError:
+                row = None
+            if not isinstance(row, dict) or any(isinstance(value, dict | list) for value in row.values()):
+                raise FedbanditError(
+                    f"{str(path)!r}, line {line}: a line of a table is an object of texts and numbers; is it cut?"
+                )
+            rows.append(row)
+            lines.append(line)
+    if not rows:
+        raise FedbanditError(f"{str(path)!r}: there is no data.")
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}, lambda row: f"{str(path)!r}, line {lines[row]}"
 
 
 def _csv(path: Path) -> tuple[dict[str, list[str]], Callable[[int], str]]:
@@ -31,7 +57,8 @@ def _csv(path: Path) -> tuple[dict[str, list[str]], Callable[[int], str]]:
             for row in reader:
                 if len(row) != len(names):
                     raise FedbanditError(
-                        f"{str(path)!r}, line {reader.line_num}: {len(row)} columns instead of {len(names)}."
+                        f"{str(path)!r}, line {reader.line_num}: {len(row)} columns instead of {len(names)}; "
+                        "is the file cut, or a comma not quoted?"
                     )
                 lines.append(reader.line_num)
                 for column, value in zip(columns, row, strict=True):

@@ -44,6 +44,7 @@ class LoggedDecisions:
     segments: NDArray[Any] = field(default_factory=lambda: np.empty(0), repr=False)  # (n,) labels, or (0,) for none
     measured_bound: bool = False  # whether `bound` is the largest norm there is
     declared_noise: float | None = None  # σ of rewards, if somebody said it
+    action_names: tuple[Hashable, ...] = ()  # of the actions 0, 1, …, sorted; () if arms have contexts of their own
     feature_names: tuple[str, ...] = ()  # the column that each entry of X is from, as far as they have names
 
     @property
@@ -108,11 +109,12 @@ def from_frame(
     """Logged decisions from a table: a pandas or Arrow table, or a dict of columns.
 
     Two layouts. With `action`, a row is a decision: its features describe the situation, and the arms are all actions
-    that occur; each has a θ of its own, for the features and a constant. With
+    that occur, numbered as sorted (`action_names`); each has a θ of its own, for the features and a constant. With
     `decision` and `chosen`, a row is an arm that was offered: rows with equal `decision` were offered together, and
     `chosen` is true in one of them; features describe the arm; rewards of others are not read. Columns called
     "action", "decision", "chosen" or "propensity" are taken for what they say.
 
+    Rows are in the order of time: systems learn from earlier ones, and are judged on later ones.
     `propensity` is the probability with which the chosen arm was chosen; logged="uniform" says that all offered arms
     were equally likely. Without either a log says nothing about other policies than the one that wrote it. A column of
     `segment`s is what reports are broken down by. `bound` is L with ‖x‖ ≤ L, which systems that protect contexts need;
@@ -170,6 +172,7 @@ def from_frame(
         measured_bound=bound is None,
         declared_noise=None if noise is None else number(noise, "noise", "a finite number ≥ 0, or None", at_least=0.0),
         n_actions=parts.n_actions,
+        action_names=parts.action_names,
         feature_names=tuple(
             entry for name, part in zip(names, encoded, strict=True) for entry in table.entries(name, part)
         ),
@@ -196,6 +199,7 @@ class _Parts:
     counts: Ints
     chosen: Ints
     n_actions: int = 0
+    action_names: tuple[Hashable, ...] = ()
 
 
 def _one_row_each(table: _Table, X: Array, action: str) -> _Parts:
@@ -205,7 +209,9 @@ def _one_row_each(table: _Table, X: Array, action: str) -> _Parts:
     if k < 2:
         raise FedbanditError(f"The column {action!r} holds one action only, so there is nothing to choose from.")
     situations = np.concatenate([X, np.ones((n, 1))], axis=1)
-    return _Parts(situations, np.empty((n, 0), dtype=np.int64), np.full(n, k), chosen.astype(np.int64), k)
+    return _Parts(
+        situations, np.empty((n, 0), dtype=np.int64), np.full(n, k), chosen.astype(np.int64), k, tuple(actions.tolist())
+    )
 
 
 def _one_row_per_arm(
@@ -287,7 +293,8 @@ class _Table:
         wrong = ~np.isfinite(values)
         if wrong.any():
             at = int(np.argmax(wrong))
-            raise FedbanditError(f"{self.place(int(where[at]))}: {name} is {raw[at]!s}, but must be a finite number.")
+            is_what = "missing" if raw[at] is None or raw[at] == "" else str(raw[at])
+            raise FedbanditError(f"{self.place(int(where[at]))}: {name} is {is_what}, but must be a finite number.")
         return values
 
     def features(self, name: str) -> Array:

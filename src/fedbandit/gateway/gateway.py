@@ -298,7 +298,8 @@ class Gateway:
         if isinstance(reward, bool):
             reward = str(reward).lower()  # true is not 1
         y = number(reward, name, "a finite number")
-        require(abs(y) <= most, name, reward, f"within ±{most:g}, the reward_bound of this federation")
+        whose = "--reward-bound of this gateway" if client.alone else "reward_bound of this federation"
+        require(abs(y) <= most, name, reward, f"within ±{most:g}, the {whose}")
         return y
 
     # What is going on
@@ -343,6 +344,11 @@ def _agreed(client: Client, features: Features | None) -> Features | None:
     chosen = agreed or features
     if chosen is not None and chosen.dim != client.given:
         raise FedbanditError(f"The features have {chosen.dim} entries, but the federation's contexts {client.given}.")
+    if chosen is not None and not chosen.action and not client.agreement.world.actions:
+        raise FedbanditError(
+            "The features have columns of the situation only, which cannot change a choice, since they are the same "
+            "for every action: declare columns of actions, or one model for each action (--actions A)."
+        )
     return chosen
 
 

@@ -1,9 +1,10 @@
-"""Hosts and ports: what is loopback, what is an address, and listening sockets."""
+"""Hosts and ports: what is loopback, what is an address, whom not to trust, and listening sockets."""
 
 from __future__ import annotations
 
 import ipaddress
 import socket
+import ssl
 
 from fedbandit.errors import FedbanditError
 
@@ -30,6 +31,18 @@ def parse_address(text: str) -> tuple[str, int]:
     if not colon or not port.isdigit() or int(port) > 65535 or not host:
         raise FedbanditError(f"{text!r} is not an address like 127.0.0.1:9000.")
     return host.strip("[]"), int(port)
+
+
+_UNSIGNED = (18, 19, 20, 21)
+"""OpenSSL's codes for a certificate that no authority which is trusted here has signed."""
+
+
+def distrust(url: str, error: ssl.SSLCertVerificationError, ca: str | None, flag: str) -> str:
+    """Why a coordinator's certificate is not believed, and what to do: `flag` is how a user says `ca`."""
+    hint = f"; pass {flag}, the coordinator's keys/ca.pem" if ca is None else f"; {ca!r} has not signed its certificate"
+    return f"The coordinator at {url} cannot be trusted: {error.verify_message}" + (
+        f"{hint}." if error.verify_code in _UNSIGNED else "."
+    )
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -98,7 +98,10 @@ class Credentials:
         self.look()
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token:
-            raise Refusal("credentials", "There is no token; send 'Authorization: Bearer …'.")
+            raise Refusal(
+                "credentials",
+                "There is no token: pass token= or --token-file (in HTTP: 'Authorization: Bearer …').",
+            )
         entry = self._by_hash.get(hash_token(token.strip()))
         if entry is None:
             raise Refusal("credentials", "The token is not known here.")

@@ -8,6 +8,7 @@ the invitation again, and goes on with its state.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import hashlib
 import inspect
 import json
@@ -322,6 +323,8 @@ _SHORT = {"statistics": "private-statistics", "rewards": "noisy-rewards"}
 def _privacy(value: object) -> Privacy:
     """The privacy part that a table describes."""
     noises = value.get("noises") if isinstance(value, Mapping) else None
+    if isinstance(value, Mapping) and noises is None and (near := difflib.get_close_matches("noises", value, n=1)):
+        raise unknown("key of privacy", near[0], ["noises"])
     if not isinstance(value, Mapping) or not isinstance(noises, str):
         raise FedbanditError(
             f"privacy is {value!r}, but must be a table such as {{noises = 'statistics', epsilon = 1.0}}."

@@ -147,7 +147,7 @@ def test_bad_logs_are_refused_with_file_and_line(capsys: pytest.CaptureFixture[s
         path.write_bytes(b"\n".join(content) + b"\n")
         return refusal(capsys, *words, "--propensity", "p")
 
-    assert f"'{path}', line 3: 2 columns instead of 8." in spoilt(*lines[:2], b"1,2", *lines[2:])
+    assert f"'{path}', line 3: 2 columns instead of 8; is the file cut" in spoilt(*lines[:2], b"1,2", *lines[2:])
     assert f"'{path}', line 2: there is no data." in spoilt(lines[0])
     assert "line 2: the text is not UTF-8" in spoilt(lines[0], lines[1] + b"\xff", *lines[2:])
     assert "line 1: a column is named twice" in spoilt(lines[0].replace(b"f1", b"f0"), *lines[1:])
@@ -190,3 +190,38 @@ def test_several_systems_are_compared_and_reported(capsys: pytest.CaptureFixture
     assert "A table needs --client, --features" in refusal(
         capsys, "replay", "linucb", "--log", log, "--reward", "click"
     )
+
+
+def test_json_lines_are_a_table_if_columns_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rows = [
+        {"user": k % 3, "age": k % 7 / 7, "device": "ab"[k % 2], "page": "xyz"[k * k % 5 % 3], "click": k % 2, "p": 0.4}
+        for k in range(300)
+    ]
+    path = tmp_path / "clicks.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    names = ("--client", "user", "--features", "age, device", "--reward", "click", "--action", "page")
+    words = ("replay", "linucb", "--log", str(path), *names, "--propensity", "p")
+    assert report(capsys, *words)["decisions"] == 150
+    path.write_text("\n".join(map(json.dumps, [*rows[:5], {**rows[5], "click": None}, *rows[6:]])))
+    assert "line 6: click is missing" in refusal(capsys, *words)
+    path.write_text("\n".join(map(json.dumps, rows))[:-9])
+    assert "line 300: a line of a table is an object" in refusal(capsys, *words)
+    assert "an object with an id" in refusal(capsys, "replay", "linucb", "--log", str(path))
+
+
+def test_refusals_of_replay_say_what_to_do(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    log = write_log(tmp_path / "log.csv", n=60)
+    words = ("--log", str(log), *COLUMNS, "--propensity", "p")
+    assert "it is a system's keyword: write linucb:alpha=0.3" in refusal(
+        capsys, "replay", "linucb", *words, "--alpha=0.3"
+    )
+    lines = log.read_text().splitlines()
+    log.write_text("\n".join([*lines[:-1], lines[-1][:20]]))
+    assert "is the file cut" in refusal(capsys, "replay", "linucb", *words)
+    pages = tmp_path / "pages.csv"
+    pages.write_text("user,age,page,click\n" + "".join(f"1,0.{k % 9},{'ab'[k % 2]},0\n" for k in range(99)))
+    names = ("--client", "user", "--features", "age", "--reward", "click", "--action", "page", "--logged", "uniform")
+    sentence = "refused where each action has a θ of its own"
+    assert sentence in refusal(capsys, "replay", "feducb:epsilon=1", "--log", str(pages), *names)
+    pages.write_text(pages.read_text() + "1,0.1,a,\n")
+    assert "line 101: click is missing, but must be" in refusal(capsys, "replay", "linucb", "--log", str(pages), *names)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbandit.errors import FedbanditError
-from fedbandit.network.client.choices import Exported, sign, verify
+from fedbandit.network.client.choices import Exported, not_waiting, sign, verify
 from fedbandit.network.client.client import Client
 from tests.network.client.test_client import host_of
 from tests.network.servers import WORLD, make_host, served
@@ -202,3 +202,8 @@ def test_a_fork_leaves_the_file_alone(tmp_path: Path) -> None:
         subprocess.run([sys.executable, "-W", "ignore", "-c", FORK, url, str(path)], check=True, timeout=120)
         with Client(url, federation="shops", name="a", state=path) as client:
             assert client.status()["observed"] == 40
+
+
+def test_the_index_of_an_arm_is_no_choice() -> None:
+    assert "pass what select returned, or its id" in str(not_waiting(0))
+    assert "was made by another client" in str(not_waiting(2**61))

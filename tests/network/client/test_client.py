@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import json
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -205,6 +206,20 @@ def test_a_full_disk_is_no_reason_to_stop(tmp_path: Path) -> None:
         assert client.flush()
         eventually(lambda: client.status()["outbox"] == 0)
         assert client.status()["observed"] == 301
+
+
+def test_a_copy_of_a_state_is_a_problem_that_names_the_file(tmp_path: Path) -> None:
+    with served(make_host()) as url:
+        for state in ("a.db", "a.db", "copy.db"):
+            with Client(url, federation="shops", name="a", state=tmp_path / state) as client:
+                if state == "copy.db":
+                    eventually(lambda: client.problem is not None)
+                    assert "in use elsewhere" in (client.problem or "")
+                    assert f"The state is {str(tmp_path / 'copy.db')!r}." in (client.problem or "")
+                else:
+                    assert client.flush()
+            if not (tmp_path / "copy.db").exists():
+                shutil.copy(tmp_path / "a.db", tmp_path / "copy.db")
 
 
 def test_tls_tokens_and_revocation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

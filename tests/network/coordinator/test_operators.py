@@ -54,13 +54,16 @@ def test_the_drill(
             assert done["federations"] == ["shops"]
             assert backup.stat().st_mode & 0o077 == 0
             assert "already" in refusal(capsys, "backup", str(backup), "--url", url)
+            config = ["--config", str(coordinator.config)]
+            if kind == "sqlite":
+                assert "ask it with --url" in refusal(capsys, "backup", str(tmp_path / "another.db"), *config)
+                assert "stop it first" in refusal(capsys, "restore", str(backup), *config)
             visit(a, rng, 20)
             visit(b, rng, 20)
             assert a.flush(60.0)
             assert b.flush(60.0)
             sent = a.status()["observed"] - a.status()["pending"] + b.status()["observed"] - b.status()["pending"]
             coordinator.kill()
-            config = ["--config", str(coordinator.config)]
             if kind == "sqlite":
                 for path in tmp_path.glob("store.db*"):
                     path.unlink()

@@ -52,7 +52,7 @@ def test_the_lines_of_the_table(federation: Federation) -> None:
     restarted = tell(federation, second.greeting())
     assert isinstance(restarted, list)
     assert restarted[0] == Receipt(0, first.machine.sequence)
-    assert "in use elsewhere" in str(tell(federation, first.greeting())), "an earlier epoch"
+    assert "in use elsewhere: go on with that one" in str(tell(federation, first.greeting())), "an earlier epoch"
     assert "in use elsewhere" in str(tell(federation, open_member(copy, 13).greeting())), "another nonce"
     act(first, 400, seed=9)
     assert "has not joined, or another session" in str(tell(federation, first.outgoing()[0].data))
@@ -68,7 +68,7 @@ def test_the_lines_of_the_table(federation: Federation) -> None:
     send_all(federation, fresh)
     assert federation.machine.applied[0] == fresh.machine.sequence > 0
     assert federation.machine.gathered().n > before
-    assert "given up" in str(tell(federation, second.greeting()))
+    assert "given up for a new one: go on with the newer file" in str(tell(federation, second.greeting()))
 
 
 def test_a_copy_that_fell_behind_is_refused(federation: Federation) -> None:

@@ -249,7 +249,7 @@ def test_keys_and_roles(tmp_path: Path) -> None:
         assert stolen.status_code == 403  # eve has no record yet
         assert http.get("/v1/shops/invitation", headers=bearer("eve")).json()["member"] == 1
         assert (
-            "cannot speak for member 0"
+            "cannot speak for member 0; its state is another's"
             in http.post("/v1/shops/messages", content=greeting, headers=bearer("eve") | BYTES).json()["error"]
         )
         assert http.post("/v1/shops/messages", content=greeting, headers=bearer("a") | BYTES).status_code == 200

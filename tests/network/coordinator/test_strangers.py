@@ -33,6 +33,7 @@ from fedbandit.network.coordinator.service import make_app
 from fedbandit.network.coordinator.streams import SendQueue
 from fedbandit.network.credentials import add_credential
 from fedbandit.network.logs import OnceInAWhile
+from tests.cli.command_line import refusal
 from tests.network.servers import get_json, make_host
 
 
@@ -277,7 +278,9 @@ def test_a_message_that_cannot_be_built_ends_its_own_connection_only() -> None:
     assert not other.closing
 
 
-def test_a_renewed_certificate_is_taken_while_running_and_a_wrong_one_is_a_problem(tmp_path: Path) -> None:
+def test_a_renewed_certificate_is_taken_while_running_and_a_wrong_one_is_a_problem(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     keys = tmp_path / "keys"
     init_keys(keys, ["127.0.0.1"])
     token = add_credential(keys, "a", "client")
@@ -306,9 +309,14 @@ def test_a_renewed_certificate_is_taken_while_running_and_a_wrong_one_is_a_probl
             while wrong.problem is None and time.monotonic() < deadline:
                 time.sleep(0.05)
             assert "cannot be trusted" in (wrong.problem or "")
-            assert "pass ca=, the coordinator's keys/ca.pem" in (wrong.problem or "")
+            assert "ca.pem' has not signed its certificate" in (wrong.problem or "")
         with pytest.raises(fb.FedbanditError, match=r"cannot be trusted: .*; pass ca=, the coordinator's keys/ca.pem"):
             Client(url, federation="shops", token=token)
+        with pytest.raises(fb.FedbanditError, match="no token: pass token= or --token-file"):
+            Client(url, federation="shops", ca=str(keys / "ca.pem"))
+        said = refusal(capsys, "backup", str(tmp_path / "b.db"), "--url", url)
+        assert "cannot be trusted" in said
+        assert "pass --ca, the coordinator's keys/ca.pem" in said
 
 
 def test_a_wrong_token_is_answered_with_401_and_is_no_error_of_the_coordinator(

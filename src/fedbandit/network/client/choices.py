@@ -88,8 +88,14 @@ def number_of(choice: Arm | str | int) -> int:
     raise FedbanditError(f"The choice is {shown(choice)}, but must be what select returned, its id, or a token.")
 
 
+_INDEX = 10_000
+"""Choices have numbers of 62 random bits: one below this is the index of an arm."""
+
+
 def not_waiting(number: int) -> FedbanditError:
     """The error for a reward that nobody waits for."""
+    if number < _INDEX:
+        return FedbanditError(f"Choice {number} is not waiting for a reward: pass what select returned, or its id.")
     return FedbanditError(
         f"Choice {id_of(number)} is not waiting for a reward here: it was made by another client, has its reward, "
         "was forgotten, or was exported as a token."

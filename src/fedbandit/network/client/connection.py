@@ -17,11 +17,12 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
+from ssl import SSLCertVerificationError
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from fedbandit.errors import FedbanditError
-from fedbandit.network.addresses import is_loopback
+from fedbandit.network.addresses import distrust, is_loopback
 from fedbandit.network.client.conversation import PROTOCOL, Conversation, Refused
 from fedbandit.network.client.node import DurableNode
 from fedbandit.network.envelope import ACCEPTS
@@ -63,7 +64,7 @@ class Address:
         self._turn = 0
         self.path = f"/v1/{quote(federation, safe='')}"
         self.headers = {"Authorization": f"Bearer {token}"} if token is not None else {"X-Fedbandit-Name": name or ""}
-        self._ssl = None
+        self._ssl, self._ca = None, ca
         if any(one.startswith("https") for one in self.urls):
             try:
                 self._ssl = ssl.create_default_context(cafile=ca)
@@ -86,6 +87,10 @@ class Address:
     def ssl(self) -> ssl.SSLContext | None:
         """How the coordinator shows who it is; None without TLS."""
         return self._ssl if self.url.startswith("https") else None
+
+    def distrust(self, error: SSLCertVerificationError) -> str:
+        """Why the coordinator is not believed to be the one, and what to do."""
+        return distrust(self.url, error, self._ca, "ca=")
 
     def turn(self) -> None:
         """Ask the next one that was given."""
@@ -147,8 +152,8 @@ class Address:
                 raise FedbanditError(sentence) from None
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
-            if isinstance(reason, ssl.SSLCertVerificationError):
-                raise _TryAgain(_distrust(self.url, reason), soon=several) from None
+            if isinstance(reason, SSLCertVerificationError):
+                raise _TryAgain(self.distrust(reason), soon=several) from None
             without = ", and no state to go on from" if path == "/invitation" else ""
             raise _TryAgain(f"There is no answer from {self.url}{without}: {reason}.", soon=several) from None
 
@@ -167,15 +172,6 @@ class _TryAgain(Exception):
     def __init__(self, sentence: str, owner: str = "", *, soon: bool) -> None:
         super().__init__(sentence)
         self.owner, self.soon = owner, soon
-
-
-_UNSIGNED = (18, 19, 20, 21)
-"""OpenSSL's codes for a certificate that no authority which is trusted here has signed."""
-
-
-def _distrust(url: str, error: ssl.SSLCertVerificationError) -> str:
-    hint = "; pass ca=, the coordinator's keys/ca.pem" if error.verify_code in _UNSIGNED else ""
-    return f"The coordinator at {url} cannot be trusted: {error.verify_message}{hint}."
 
 
 def _owner(body: bytes) -> str:
@@ -262,14 +258,15 @@ class Connection:
                 if refusal.kind == "terms":
                     await self._renew()
                 elif not refusal.transient:
-                    self.problem = str(refusal)
+                    of = f" The state is {self.client.store.where}." if refusal.kind == "session" else ""
+                    self.problem = f"{refusal}{of}"
             except InvalidStatus as error:
                 body = bytes(error.response.body or b"")
                 owner = _owner(body)
                 if error.response.status_code != ELSEWHERE:
                     self.problem = f"The coordinator refuses the connection: {_sentence(body)}"
-            except ssl.SSLCertVerificationError as error:  # not signed by `ca`, expired, or of another host
-                self.problem = _distrust(self.address.url, error)
+            except SSLCertVerificationError as error:  # not signed by `ca`, expired, or of another host
+                self.problem = self.address.distrust(error)
             except (TimeoutError, OSError, WebSocketException):
                 pass
             except StoreError as error:

@@ -254,9 +254,8 @@ class Federation(ComparedFederation):
         if record.quarantined:
             raise Refusal("quarantined", f"Client {name!r} is in quarantine: {record.quarantined}")
         if message.member != record.member:
-            raise Refusal(
-                "identity", f"Client {name!r} is member {record.member} and cannot speak for member {message.member}."
-            )
+            wrong = f"is member {record.member} and cannot speak for member {message.member}; its state is another's."
+            raise Refusal("identity", f"Client {name!r} {wrong}")
         self._check_terms(name, envelope, message)
         applied = self.machine.applied.get(record.member, 0)
         try:

@@ -95,7 +95,11 @@ class MemberRecord:
     def check_join(self, envelope: Envelope, applied: int, at: float) -> bool:
         """Whether this Join begins a new incarnation; one that the table does not allow is refused."""
         if any(envelope.incarnation == given_up for given_up, _ in self.past):
-            raise Refusal("session", f"Client {self.name!r} uses a state that was given up for a new one.")
+            raise Refusal(
+                "session",
+                f"Client {self.name!r} uses a state that was given up for a new one: go on with the newer file, or "
+                "begin with a new one if there is none; what only this one has is lost.",
+            )
         if not self.joined:
             return False
         if envelope.incarnation != self.incarnation:
@@ -106,7 +110,11 @@ class MemberRecord:
             return True
         opening = (envelope.epoch, envelope.nonce)
         if opening != (self.epoch, self.nonce) and envelope.epoch <= self.epoch:
-            raise Refusal("session", f"Client {self.name!r} uses a copy of a state that is in use elsewhere.")
+            raise Refusal(
+                "session",
+                f"Client {self.name!r} uses a copy of a state that is in use elsewhere: go on with that one, and give "
+                "this client a name and a file of its own; what only the copy has is lost.",
+            )
         if envelope.sequence < applied or (envelope.sequence == applied and envelope.chain != self.chain):
             raise Refusal(
                 "session",

@@ -6,9 +6,20 @@ import os
 from pathlib import Path
 
 from fedbandit.errors import FedbanditError
-from fedbandit.network.stores.store import Journal, MemoryStore, NotOwner, Owner, Store, StoreError
+from fedbandit.network.stores.store import InUse, Journal, MemoryStore, NotOwner, Owner, Store, StoreError
 
-__all__ = ["Journal", "MemoryStore", "NotOwner", "Owner", "Store", "StoreError", "copy_to", "open_store", "put"]
+__all__ = [
+    "InUse",
+    "Journal",
+    "MemoryStore",
+    "NotOwner",
+    "Owner",
+    "Store",
+    "StoreError",
+    "copy_to",
+    "open_store",
+    "put",
+]
 
 
 def open_store(where: str | os.PathLike[str] | None, lease: float | None = None, *, many: bool = False) -> Store:

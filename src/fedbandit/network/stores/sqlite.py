@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from fedbandit.network.stores.store import VERSION, Journal, OneProcess, StoreError
+from fedbandit.network.stores.store import VERSION, InUse, Journal, OneProcess, StoreError
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value INTEGER NOT NULL);
@@ -139,5 +139,6 @@ class SQLiteStore(OneProcess):
             with self._one_at_a_time:
                 yield
         except sqlite3.Error as error:
-            reason = "another process has it open" if "locked" in str(error) else str(error)
-            raise StoreError(f"The store {self.where} cannot be {verb}: {reason}.") from None
+            if "locked" in str(error):
+                raise InUse(f"The store {self.where} cannot be {verb}: another process has it open.") from None
+            raise StoreError(f"The store {self.where} cannot be {verb}: {error}.") from None

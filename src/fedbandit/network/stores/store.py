@@ -25,6 +25,10 @@ class StoreError(FedbanditError):
     """The store cannot be read or written now; nothing of what was written before is lost."""
 
 
+class InUse(StoreError):
+    """Another process has the store open."""
+
+
 class Owner(typing.NamedTuple):
     """Which process a journal belongs to: where it answers, what it is configured with, and its term."""
 
