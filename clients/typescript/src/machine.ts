@@ -4,7 +4,7 @@
  */
 import { Draw } from "./draw.js";
 import { FedbanditError, require, shown } from "./errors.js";
-import { dot } from "./matrix.js";
+import { allFinite, dot } from "./matrix.js";
 import { type Message, NO_CHAIN, decode, encode, extend, fromHex, toHex } from "./messages.js";
 import { type Model, RidgeModel } from "./model.js";
 import { ActionModel } from "./per-action.js";
@@ -115,7 +115,7 @@ export class Machine {
       if (again.uniform() < explore) arm = again.index(X.length);
     }
     this.steps++;
-    this.await(id, X[arm]);
+    this.await(id, X[arm].slice()); // the caller may change it
     return { choice: new Choice(arm, id, chosen.propensities, explore), entry: { c: [id, this.steps, Array.from(X[arm])] } };
   }
 
@@ -393,6 +393,7 @@ function taken(message: Message): Entry {
 /** A copy of a list of finite numbers; null if it is none. */
 function numbersOf(row: unknown): Float64Array | null {
   if (!Array.isArray(row) && !(ArrayBuffer.isView(row) && !(row instanceof DataView))) return null;
+  if (row instanceof Float64Array) return allFinite(row) ? row : null; // not copied: the chosen one is
   const given = row as ArrayLike<unknown>;
   const x = new Float64Array(given.length);
   for (let i = 0; i < x.length; i++) {
