@@ -49,8 +49,12 @@ TRIALS = 20_000
 LEAST_TRIALS = 1_000
 _STREAMS_A_RUN = 200
 """Streams of a mechanism for each run of a client, which takes about as long."""
+LARGER = (12, 10**6)
+"""Dimension and rounds of a larger world, in which the mechanism is looked at too."""
 OF_STREAMS = (
     "mechanism, likelihood ratio",
+    f"mechanism, d = {LARGER[0]}",
+    "secure noise, scale",
     "client, contents",
     "client, retries",
     "client, restarts",
@@ -62,8 +66,6 @@ OF_STREAMS = (
     "network client, stored first",
 )
 """Attacks on clients that noise what leaves them, each by itself."""
-LARGER = (12, 10**6)
-"""Dimension and rounds of a larger world, in which the mechanism is looked at too."""
 
 
 @dataclass(frozen=True)
