@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import subprocess
 import sys
@@ -23,11 +25,18 @@ RESULTS = """(() => {
 })()"""
 
 
-@pytest.fixture(scope="module")
-def site() -> Path:
-    """Built as `make docs` does."""
-    done = subprocess.run([sys.executable, "-m", "tools.site"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built as `make docs` does; once, however many processes run these tests: all of them build in one folder."""
+    folder = tmp_path_factory.getbasetemp()
+    built = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "site.built"
+    with built.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not built.exists():
+            words = [sys.executable, "-m", "tools.site"]
+            done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
+            built.touch()
     return ROOT / "site"
 
 
