@@ -63,6 +63,11 @@ def rewarded(reward: Any) -> object:
         (lambda: fb.async_linucb(gamma_upload=None), "gamma_upload is None"),  # type: ignore[arg-type]
         (lambda: fb.async_linucb(gamma_upload=10**400), "gamma_upload is 1000"),
         (lambda: world(n_client=4), "no keyword of homogeneous 'n_client'; did you mean 'n_clients'?"),
+        (lambda: fb.environments.homogeneous(n_clients=4), "homogeneous(…): missing a required argument: 'dim'."),  # type: ignore[call-arg]
+        (lambda: fb.environments.recorded(WHO, X, Y, Y, delay=1), "did you mean 'delays'?"),  # type: ignore[call-arg]
+        (lambda: fb.environments.lastfm(pth="x"), "no keyword of lastfm 'pth'; did you mean 'path'?"),  # type: ignore[call-arg]
+        (lambda: fb.simulate(fb.linucb(), world(), horizn=5), "keyword of simulate 'horizn'; did you mean 'horizon'?"),  # type: ignore[call-arg]
+        (lambda: fb.compare([fb.linucb()], world(), 5, seds=2), "keyword of compare 'seds'; did you mean 'seeds'?"),  # type: ignore[call-arg]
         (lambda: fb.compare(fb.linucb(), world(), 5), "but must be a list of systems such as [fb.linucb()]."),  # type: ignore[arg-type]
         (lambda: fb.compare(["linucb"], world(), 5), "The system is 'linucb', but must be a System"),  # type: ignore[list-item]
         (lambda: fb.compare([fb.colin], world(), 5), "forget to call the preset, as fb.colin()?"),  # type: ignore[list-item]

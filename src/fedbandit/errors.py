@@ -7,9 +7,13 @@ import inspect
 import math
 import numbers
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
 from importlib import import_module
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+Made = TypeVar("Made")
 
 
 class FedbanditError(ValueError):
@@ -97,19 +101,39 @@ def needs(module: str, extra: str, what: str) -> Any:
     raise FedbanditError(f"{what} needs {called}: pip install 'fedbandit[{extra}]'.")
 
 
-def check_keywords(name: str, function: Callable[..., object], given: Iterable[str]) -> None:
-    """Refuse keywords that a function does not take, with the nearest one that it does.
+def check_call(
+    name: str, function: Callable[..., object], args: Sequence[object], keywords: Mapping[str, object]
+) -> None:
+    """Refuse keywords that a function does not take, with the nearest one that it does, and a call that lacks some.
 
-    >>> check_keywords("sorted", sorted, ["revers"])
+    >>> check_call("sorted", sorted, [[]], {"revers": True})
     Traceback (most recent call last):
     fedbandit.errors.FedbanditError: There is no keyword of sorted 'revers'; did you mean 'reverse'?
+    >>> check_call("sorted", sorted, [], {})
+    Traceback (most recent call last):
+    fedbandit.errors.FedbanditError: sorted(…): missing a required argument: 'iterable'.
     """
-    taken = inspect.signature(function).parameters
-    if any(one.kind is one.VAR_KEYWORD for one in taken.values()):
-        return
-    for keyword in given:
-        if keyword not in taken:
-            raise unknown(f"keyword of {name}", keyword, taken.keys() - {"self"})
+    signature = inspect.signature(function)
+    taken = signature.parameters
+    if not any(one.kind is one.VAR_KEYWORD for one in taken.values()):
+        for keyword in keywords:
+            if keyword not in taken:
+                raise unknown(f"keyword of {name}", keyword, taken.keys() - {"self"})
+    try:
+        signature.bind(*args, **keywords)
+    except TypeError as error:
+        raise FedbanditError(f"{name}(…): {error}.") from None
+
+
+def checked_call(function: Callable[P, Made]) -> Callable[P, Made]:
+    """The function, with a sentence instead of Python's error for a call that it does not take."""
+
+    @wraps(function)
+    def checked(*args: P.args, **keywords: P.kwargs) -> Made:
+        check_call(function.__name__, function, args, keywords)
+        return function(*args, **keywords)
+
+    return checked
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> FedbanditError:

@@ -16,7 +16,7 @@ from fedbandit.engine.learner import Learner, Outcome, outcome
 from fedbandit.engine.plain import PlainLearner
 from fedbandit.engine.result import Communication, Result
 from fedbandit.environments.block import Environment, actions_per_round, world_of
-from fedbandit.errors import FedbanditError, require, whole_number
+from fedbandit.errors import FedbanditError, checked_call, require, whole_number
 from fedbandit.progress import told
 from fedbandit.sharing import NEVER
 from fedbandit.system import System, check_system
@@ -47,6 +47,7 @@ def which_engine(asked: str, system: System, world: World, absent: float = 0.0) 
     return "plain" if unknown is not None or cold else "fast"
 
 
+@checked_call
 def simulate(
     system: System,
     env: Environment,

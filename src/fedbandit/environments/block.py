@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_c
 import numpy as np
 
 from fedbandit.environments.logged import LoggedDecisions
-from fedbandit.errors import FedbanditError, check_keywords, require, whole_number
+from fedbandit.errors import FedbanditError, check_call, require, whole_number
 from fedbandit.parts import name_of
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
@@ -148,10 +148,12 @@ class Unstructured:
     absent: float = 0.0
     d_global: int | None = None
 
-    def __new__(cls, *args: Any, **keywords: Any) -> Self:  # noqa: ARG004
-        """Refuse keywords that do not exist with a sentence, whatever `__init__` is."""
-        check_keywords(name_of(cls), cls.__init__, keywords)
-        return super().__new__(cls)
+    def __new__(cls, *args: Any, **keywords: Any) -> Self:
+        """Refuse keywords that do not exist, or are missing, with a sentence, whatever `__init__` is."""
+        self = super().__new__(cls)
+        if args or keywords:  # not a copy that is being unpickled
+            check_call(name_of(cls), cls.__init__, (self, *args), keywords)
+        return self
 
     def graph_of(self, seed: int) -> Array | None:  # noqa: ARG002
         """None."""

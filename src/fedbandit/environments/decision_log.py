@@ -23,7 +23,7 @@ from typing import IO, Any
 import numpy as np
 
 from fedbandit.environments.logged import LoggedDecisions
-from fedbandit.errors import FedbanditError, require, whole_number
+from fedbandit.errors import FedbanditError, checked_call, require, whole_number
 from fedbandit.files import make_folder
 from fedbandit.types import Array
 
@@ -112,6 +112,7 @@ class DecisionLog:
             return file
 
 
+@checked_call
 def read_decision_log(path: str | os.PathLike[str], *, default_reward: float | None = None) -> LoggedDecisions:
     """The decisions in a .jsonl file, or in all files of a folder, in the order in which they were made.
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedbandit.actions import as_rows
 from fedbandit.environments.residuals import residual_noise
-from fedbandit.errors import FedbanditError, number, require, unknown
+from fedbandit.errors import FedbanditError, checked_call, number, require, unknown
 from fedbandit.features import Hashed
 from fedbandit.types import Array, Ints
 
@@ -90,6 +90,7 @@ class LoggedDecisions:
         return residual_noise(x, self.rewards, self.clients)
 
 
+@checked_call
 def from_frame(
     frame: Any,
     client: str,

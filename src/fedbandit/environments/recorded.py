@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from fedbandit.environments.block import NO_ACTIONS, Block, RewardKind, Unstructured
 from fedbandit.environments.residuals import MOST, residual_noise
-from fedbandit.errors import FedbanditError, number, require, whole_number
+from fedbandit.errors import FedbanditError, checked_call, number, require, whole_number
 from fedbandit.types import Array, Ints
 
 
@@ -111,6 +111,7 @@ class RecordedStream:
         )
 
 
+@checked_call
 def recorded(
     clients: ArrayLike,
     arms: ArrayLike | Sequence[ArrayLike],

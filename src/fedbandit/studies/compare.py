@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbandit.environments import Environment, LikedItems
 from fedbandit.environments.block import world_of
-from fedbandit.errors import FedbanditError, needs, unknown, whole_number
+from fedbandit.errors import FedbanditError, checked_call, needs, unknown, whole_number
 from fedbandit.files import write_json, write_table, write_text
 from fedbandit.presets import uniform
 from fedbandit.progress import told
@@ -229,6 +229,7 @@ class Comparison:
         return draw_comparison(measured, title_of(self.env), log=log, band=band, bounds=overlays)
 
 
+@checked_call
 def compare(
     systems: Sequence[System] | Mapping[str, System],
     env: Environment,

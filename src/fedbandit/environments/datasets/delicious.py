@@ -22,6 +22,7 @@ from fedbandit.environments.datasets.prepare import (
 )
 from fedbandit.environments.datasets.social import PARTITION, find_social, read_friends, read_social
 from fedbandit.environments.datasets.tables import read_numbers, read_texts, require_distinct, require_known
+from fedbandit.errors import checked_call
 from fedbandit.types import Ints
 
 ORIGIN = Origin(
@@ -42,6 +43,7 @@ class Delicious(LikedItems):
     name: ClassVar[str] = "delicious"
 
 
+@checked_call
 def delicious(
     path: str | os.PathLike[str] | None = None,
     *,

@@ -29,7 +29,7 @@ from fedbandit.environments.datasets.tables import (
     require_distinct,
     require_known,
 )
-from fedbandit.errors import require
+from fedbandit.errors import checked_call, require
 from fedbandit.types import Ints
 
 ORIGIN = Origin(
@@ -50,6 +50,7 @@ class LastFM(LikedItems):
     name: ClassVar[str] = "lastfm"
 
 
+@checked_call
 def lastfm(
     path: str | os.PathLike[str] | None = None,
     *,

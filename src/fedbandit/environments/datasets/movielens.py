@@ -30,7 +30,7 @@ from fedbandit.environments.datasets.prepare import (
     prepare,
 )
 from fedbandit.environments.datasets.ratings import Ratings, find_movielens, read_ratings
-from fedbandit.errors import FedbanditError
+from fedbandit.errors import FedbanditError, checked_call
 from fedbandit.types import Ints
 
 
@@ -41,6 +41,7 @@ class MovieLens(LikedItems):
     name: ClassVar[str] = "movielens"
 
 
+@checked_call
 def movielens(
     path: str | os.PathLike[str] | None = None,
     *,

@@ -20,7 +20,7 @@ from fedbandit.environments.datasets.contexts import (
 from fedbandit.environments.datasets.folders import Prepared, cached
 from fedbandit.environments.datasets.ratings import Ratings, find_movielens, read_ratings
 from fedbandit.environments.synthetic import Synthetic
-from fedbandit.errors import FedbanditError, require, whole_number
+from fedbandit.errors import FedbanditError, checked_call, require, whole_number
 from fedbandit.types import Array, Ints
 
 
@@ -52,6 +52,7 @@ def with_constant(rows: Array) -> Array:
     return np.concatenate([normalised(rows), np.ones((len(rows), 1))], axis=1) / math.sqrt(2)
 
 
+@checked_call
 def movielens_users(
     path: str | os.PathLike[str] | None = None,
     *,
