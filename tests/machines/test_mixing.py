@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import fedbandit as fb
 from fedbandit.engine.fast.packed import unpacked
 from fedbandit.engine.fast.plan import noise_width, plan_of, width
 from fedbandit.engine.fast.row import inverse_of, theta_of
@@ -37,7 +38,7 @@ def exact_width(sums: Sums) -> Width:
 
 def observed(rng: np.random.Generator, n: int, theta: Array) -> Sums:
     """n interactions with noisy rewards."""
-    X = rng.standard_normal((n, DIM))
+    X = rng.standard_normal((n, theta.size))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     y = X @ theta + SIGMA * rng.standard_normal(n)
     return Sums(X.T @ X, X.T @ y, n)
@@ -105,6 +106,56 @@ def test_by_worth_too_much_noise_is_learning_alone() -> None:
     assert slack.bias == pytest.approx(-np.sqrt(RIDGE), rel=1e-3)
 
 
+def noised(rng: np.random.Generator, exact: Sums, s: float) -> Sums:
+    """What is released of these statistics with noise s."""
+    V = exact.V + s * draw_symmetric(rng, exact.V.shape)
+    return Sums(V, exact.b + s / KAPPA * rng.standard_normal(exact.b.size), exact.n)
+
+
+@pytest.mark.parametrize("n_own", [5, 200])
+def test_by_worth_noise_is_not_taken_for_observations(n_own: int) -> None:
+    """Eigenvalues of noise of any size count for nothing: that is learning alone, down to the same width.
+
+    In ten dimensions: with p = 55 coordinates James & Stein's factor allows for all that chance explains, with ten not.
+    """
+    rng, dim = np.random.default_rng(6), 10
+    theta = np.full(dim, 0.3)
+    own, alone = observed(rng, n_own, theta), list[bool]()
+    for s in (1e4, 1e6):
+        noise = PoolNoise((np.array([s]),), KAPPA, looks=1, dim=dim)
+        for _ in range(20):
+            others = noised(rng, observed(rng, 100, theta), s)
+            mixed, slack = mix(own, others, noise.known(s * s), RIDGE, Width(1.0, SIGMA))
+            alone.append(np.allclose(mixed.V, own.V, atol=1e-3) and abs(slack.offset) + abs(slack.bias) < 0.02)
+    assert np.mean(alone) > 0.85  # the rest is chance: noise that is larger than 15 of 16 times
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_by_worth_the_matrix_is_nearer_than_what_was_released(alike: bool) -> None:
+    """Also where the others observe other contexts than the client: James & Stein's estimator is never worse."""
+    rng, s = np.random.default_rng(7), 10.0
+    noise, errors = PoolNoise((np.array([s]),), KAPPA, looks=1, dim=DIM), np.zeros(2)
+    for _ in range(400):
+        own, exact = observed(rng, 60, np.zeros(DIM)), observed(rng, 300, np.zeros(DIM))
+        if not alike:
+            exact = exact._replace(V=np.diag([150.0, 75.0, 60.0, 15.0]))
+        others = noised(rng, exact, s)
+        expected, mu = mixing._expected(own, others, noise.known(s * s), SIGMA)
+        errors += [np.sum((V - exact.V) ** 2) for V in (expected, others.V)]
+        assert s**2 / KAPPA**2 <= mu * SIGMA**2 * (1 + 1e-12) <= s**2 * (1 + 1 / KAPPA**2) * (1 + 1e-12)
+    assert errors[0] < (0.75 if alike else 1.0) * errors[1]  # T is as far from G' as noise is: about a half is left
+
+
+@pytest.mark.parametrize("batch", [16, 32])
+def test_with_hardly_any_budget_it_is_learning_alone(batch: int) -> None:
+    """Arm for arm, nearly: an agent gains nothing and loses nothing."""
+    env = fb.environments.feducb(n_clients=3, dim=4)
+    private = fb.privacy.PrivateStatistics(1e-4, 1e-9)
+    system = fb.System(protocol=fb.protocols.Synchronous(growth=1.5, batch=batch), privacy=private)
+    shared, alone = fb.simulate(system, env, 300, 0).arms, fb.simulate(fb.linucb(), env, 300, 0).arms
+    assert np.mean(shared == alone) > 0.98
+
+
 @pytest.mark.parametrize(("n_others", "s"), [(300, 3.0), (3_000, 20.0), (30_000, 80.0)])
 def test_by_worth_the_estimate_is_better_than_either(n_others: int, s: float) -> None:
     """Than that of own data, and than trusting the others' noisy sums as they are."""
@@ -114,10 +165,9 @@ def test_by_worth_the_estimate_is_better_than_either(n_others: int, s: float) ->
         theta = rng.standard_normal(DIM)
         theta /= np.linalg.norm(theta)
         own, exact = observed(rng, 60, theta), observed(rng, n_others, theta)
-        V = exact.V + s * draw_symmetric(rng, (DIM, DIM))
-        others = Sums(V, exact.b + s / KAPPA * rng.standard_normal(DIM), exact.n)
+        others = noised(rng, exact, s)
         mixed, _ = mix(own, others, noise.known(s * s), RIDGE, Width(1.0, SIGMA))
-        trusting = Sums(own.V + V, own.b + others.b, 0)
+        trusting = Sums(own.V + others.V, own.b + others.b, 0)
         errors += [
             np.linalg.norm(np.linalg.solve(sums.V + RIDGE * np.eye(DIM), sums.b) - theta)
             for sums in (mixed, own, trusting)
@@ -134,9 +184,7 @@ def failures(n_others: int, s: float, *, honest: bool) -> int:
         theta = rng.standard_normal(DIM)
         theta /= np.linalg.norm(theta)
         own, exact = observed(rng, 30, theta), observed(rng, n_others, theta)
-        others = Sums(
-            exact.V + s * draw_symmetric(rng, (DIM, DIM)), exact.b + s / KAPPA * rng.standard_normal(DIM), exact.n
-        )
+        others = noised(rng, exact, s)
         known = noise.known(s * s) if honest else Slack(noise=1e-9, spectrum=1e-9)
         sums, slack = mix(own, others, known, RIDGE, exact_width(own))
         row = shared_row([sums], slack, DIM, RIDGE, scratch)

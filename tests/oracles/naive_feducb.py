@@ -40,12 +40,13 @@ class Bounds:
     alpha: float
     sigma: float
     S: float = 1.0
+    printed: bool = False
 
 
 def beta(V: Array, M: int, given: Bounds) -> float:
-    """Prop. 2, with log det V where d log det V is printed."""
+    """Prop. 2, with log det V or, as printed, d log det V."""
     d = len(V)
-    growth = 2 * math.log(2 / given.alpha) + logdet(V) - d * math.log(M * given.low)
+    growth = 2 * math.log(2 / given.alpha) + (d if given.printed else 1) * logdet(V) - d * math.log(M * given.low)
     return given.sigma * math.sqrt(growth) + given.S * math.sqrt(M * given.high) + given.kappa * math.sqrt(M)
 
 

@@ -52,21 +52,34 @@ class Noises:
         patch.setattr(ReleaseStream, "release", noted)
 
 
-@pytest.mark.parametrize("epsilon", [30.0, 1e5])
-@pytest.mark.parametrize(("threshold", "as_printed"), [("theorem", True), (60.0, True), (60.0, False)])
+@pytest.mark.parametrize(
+    ("epsilon", "threshold", "as_printed", "width"),
+    [
+        (30.0, "theorem", True, "corrected"),
+        (30.0, 60.0, True, "corrected"),
+        (30.0, 60.0, False, "corrected"),
+        (1e5, "theorem", True, "corrected"),
+        (1e5, 60.0, True, "corrected"),
+        (1e5, 60.0, False, "corrected"),
+        (30.0, "theorem", True, "printed"),
+        (300.0, 60.0, True, "printed"),
+        (3000.0, 60.0, False, "printed"),
+    ],
+)
 def test_the_controlled_system_with_published_noise(
-    monkeypatch: pytest.MonkeyPatch, epsilon: float, threshold: Any, as_printed: bool
+    monkeypatch: pytest.MonkeyPatch, epsilon: float, threshold: Any, as_printed: bool, width: Any
 ) -> None:
     """Alg. 1 and 2, the noise of the run handed to the oracle: the same arms and synchronisations."""
     T, delta = 150, 0.1
     X, y, env = drawn(T)
     noises = Noises(monkeypatch)
     system = fb.feducb(
-        epsilon=epsilon, delta=delta, calibration="published", threshold=threshold, as_printed=as_printed, noise=SIGMA
-    )
+        epsilon=epsilon, delta=delta, calibration="published", threshold=threshold, as_printed=as_printed, width=width,
+        noise=SIGMA,
+    )  # fmt: skip
     result = fb.simulate(system, env, T, seed=3, engine="plain")
     low, high, kappa = published_bounds(epsilon, delta, T, DIM, streams=M, failure=0.1)
-    given = oracle.Bounds(low, high, kappa, alpha=0.1, sigma=SIGMA)
+    given = oracle.Bounds(low, high, kappa, alpha=0.1, sigma=SIGMA, printed=width == "printed")
     theorem = 2 * T * DIM / (math.log(high / low + T / (DIM * low)) + 1)
     D = theorem if threshold == "theorem" else threshold
     noise = [noises.added[i] for i in range(M)]

@@ -8,7 +8,7 @@ from typing import Unpack
 from fedbandit.errors import require, unknown
 from fedbandit.presets.compose import Common, compose, preset
 from fedbandit.privacy import NoisyRewards, Privacy, PrivateStatistics
-from fedbandit.privacy.private_statistics import CALIBRATIONS, Calibration, Epsilon
+from fedbandit.privacy.private_statistics import CALIBRATIONS, Calibration, Epsilon, Width
 from fedbandit.privacy.published_sums import SeparateSums
 from fedbandit.privacy.trust import Own, Trust
 from fedbandit.protocols import CountTriggered, Gossip, MessageProtocol, Never, Synchronous
@@ -37,6 +37,7 @@ def feducb(
     subsample: bool = True,
     calibration: Calibration = "proven",
     as_printed: bool = False,
+    width: Width = "corrected",
     trust: Trust = "nobody",
     own: Own | None = None,
     **common: Unpack[Common],
@@ -44,7 +45,8 @@ def feducb(
     """Federated private UCB (FedUCB, Alg. 1 and 2); `epsilon=inf` is the same without noise.
 
     `threshold` is D of Alg. 1 line 12, a number or a rule by name: "theorem" is Theorem 1's. `as_printed` is Alg. 1 to
-    the letter, except D4: calibration "published", Theorem 1's D unless another is given, V = Mρ_min I at first.
+    the letter, except D4: calibration "published", Theorem 1's D unless another is given, V = Mρ_min I at first; with
+    `width="printed"` Prop. 2 is to the letter, too.
     `epsilon` may be one for each agent. `topology` is "central" for a coordinator, or the graph of agents that talk to
     each other directly ("complete", "line", "ring", "star", "grid", "erdos-renyi", an adjacency matrix or a networkx
     graph), where messages live `ttl` = γ hops (`protocols.Gossip`, §4.2); `cliques` has agents share within cliques
@@ -59,7 +61,8 @@ def feducb(
             threshold is then refused.
         D2. Under "proven" the noise is calibrated tightly (`gram_mechanism`) and widths are recomputed for the noise
             that is really added (`pool_noise`); under "published" scale, shift and width are the paper's, with
-            log det V in Prop. 2, where `d log det V` is printed.
+            log det V in Prop. 2, where `d log det V` is printed (`width="printed"`: √d times the exploration and more;
+            where Mρ_min is so small that d log det V is negative, its root is taken without it).
         D3. Under "proven" an agent learns from its own data as they are, and weighs what the others released by how
             much that is worth (`mixing`). The paper has agents learn from noisy sums of their own data, and trust
             noisy ones as exact: with much noise that is far worse than learning alone.
@@ -77,7 +80,7 @@ def feducb(
         calibration, threshold = "published", "theorem" if threshold is None else threshold
     failure = common.get("confidence", 0.1) if calibration == "published" else 0.05  # the paper has one α
     private = PrivateStatistics(
-        epsilon, delta, calibration, as_printed=as_printed, failure=failure, trust=trust, own=own
+        epsilon, delta, calibration, as_printed=as_printed, width=width, failure=failure, trust=trust, own=own
     )
     by_counts = calibration == "proven" and threshold is None
     protocol: MessageProtocol

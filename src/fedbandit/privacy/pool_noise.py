@@ -24,7 +24,11 @@ really added. With `published`, Prop. 2 and 4 as they are: every client shifts b
 
     β = σ √(2 log 2/α + log det V − d log(Mρ_min)) + S √(Mρ_max) + κ √M,
 
-with `log det V` where `d log det V` is printed, a slip; α is the policy's `confidence`.
+with `log det V` where `d log det V` is printed, a slip; α is the policy's `confidence`. With `printed` it is that slip,
+
+    2 log 2/α + d log det V − d log(Mρ_min) = d ((2 log 2/α)/d + log det V − log(Mρ_min)),
+
+a `Slack` of inflation √d − 1, for an α that must be known here (`failure`).
 """
 
 from __future__ import annotations
@@ -62,6 +66,7 @@ class PoolNoise:
     failure: float = 0.05
     theta_bound: float = 1.0
     published: NoiseBounds | None = None
+    printed: bool = False
     with_own: bool = False
     mixing: str = "worth"
 
@@ -81,11 +86,12 @@ class PoolNoise:
         return streams * float(std[-1]) ** 2 + (float(std[k - 1]) ** 2 if k else 0.0)
 
     def known(self, variance: float) -> Slack:
-        """Λ, ν, and by worth the standard deviation of h − Nθ, of a sum whose entries have this variance."""
-        s = math.sqrt(variance)
+        """Λ, ν, and by worth the standard deviations of h − Nθ, Nθ and N, of a sum whose entries have this variance."""
+        s, S = math.sqrt(variance), self.theta_bound
         spectrum, noise = self.bounds(s)
-        spread = math.hypot(self.theta_bound, 1 / self.reward_weight)
-        return Slack(bias=s * spread if self.mixing == "worth" else 0.0, noise=noise, spectrum=spectrum)
+        if self.mixing == "bound":
+            return Slack(noise=noise, spectrum=spectrum)
+        return Slack(s * S, s * math.hypot(S, 1 / self.reward_weight), s, noise, spectrum=spectrum)
 
     def repair(self, V: Array, releases: Mapping[int, int], ridge: float) -> tuple[Array, Slack]:
         """A matrix to use in place of the noisy sum V of these clients' releases, and what is to be known about it."""
@@ -138,8 +144,15 @@ class PoolNoise:
         if values[0] < ridge:  # printed to happen with probability α/nM: the paper has no answer, a solver needs one
             values = np.maximum(values, ridge)
             shifted = (vectors * values) @ vectors.T
+        offset, inflation = 2 * math.log(2) - self.dim * math.log(M * low / ridge), 0.0
+        if self.printed:
+            surprise = 2 * math.log(1 / self.failure)
+            offset = self.dim * math.log(ridge) - math.log(M * low)
+            offset += (2 * math.log(2) + surprise) / self.dim - surprise
+            inflation = math.sqrt(self.dim) - 1
         return shifted - ridge * np.eye(self.dim), Slack(  # models add λI, which the paper does not have
-            offset=2 * math.log(2) - self.dim * math.log(M * low / ridge),
+            offset=offset,
+            inflation=inflation,
             bias=self.theta_bound * math.sqrt(M * high) + kappa * math.sqrt(M) - math.sqrt(ridge),
             headstart=float(np.log1p(M * (high - low) / values).sum()),
         )

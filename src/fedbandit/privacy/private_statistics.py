@@ -42,6 +42,9 @@ Epsilon = float | Sequence[float]
 Calibration = Literal["proven", "published"]
 CALIBRATIONS = ("proven", "published")
 
+Width = Literal["corrected", "printed"]
+WIDTHS = ("corrected", "printed")
+
 
 @dataclass(frozen=True)
 class PrivateStatistics(Privacy):
@@ -63,6 +66,7 @@ class PrivateStatistics(Privacy):
     kind: "best" (dense for few releases, BLT for many), "dense", "blt", "endless", "tree" or "independent" noise.
     mixing: how a client weighs what others released: by "worth" (least regret), or by "bound" (proven widths).
     as_printed: under "published", V is Mρ_min I before anything was released (Alg. 1 line 1), instead of λI.
+    width: under "published", Prop. 2 "corrected" (log det V), or as "printed" (d log det V).
     releases: the cap on a client's releases, by default what the protocol can need at the given horizon.
     contribution: None for one interaction as the unit of privacy, or the number of interactions that a client may
         contribute, all of which are then the unit (noise grows by ‖C P‖ for the portions P that the protocol plans).
@@ -84,6 +88,7 @@ class PrivateStatistics(Privacy):
     calibration: Calibration = "proven"
     kind: FactorisationKind = "best"
     as_printed: bool = False
+    width: Width = "corrected"
     releases: int | None = None
     contribution: int | None = None
     reward_bound: float = 1.0
@@ -113,18 +118,23 @@ class PrivateStatistics(Privacy):
             object.__setattr__(self, "epsilon", tuple(map(float, budgets)))
         if self.calibration not in CALIBRATIONS:
             raise unknown("calibration", self.calibration, CALIBRATIONS)
-        if self.kind not in FACTORISATIONS:
+        if self.kind not in tuple(FACTORISATIONS):
             raise unknown("kind of noise", self.kind, FACTORISATIONS)
         for name in ("releases", "contribution"):
             if getattr(self, name) is not None:
-                whole_number(name, getattr(self, name))
+                object.__setattr__(self, name, whole_number(name, getattr(self, name)))
         for name in ("reward_bound", "reward_weight", "theta_bound"):
             require(number(getattr(self, name), name, "> 0") > 0, name, getattr(self, name), "a finite number > 0")
-        require(1e-9 <= self.failure < 1, "failure", self.failure, "between 1e-9 and 1")
+        between = "between 1e-9 and 1"
+        require(1e-9 <= number(self.failure, "failure", between) < 1, "failure", self.failure, between)
         require(self.excess in ("clip", "refuse"), "excess", self.excess, "'clip' or 'refuse'")
         require(self.mixing in ("worth", "bound"), "mixing", self.mixing, "'worth' or 'bound'")
         only = "False, unless calibration is 'published'"
         require(not self.as_printed or self.calibration == "published", "as_printed", self.as_printed, only)
+        if self.width not in WIDTHS:
+            raise unknown("width", self.width, WIDTHS)
+        only = "'corrected', unless calibration is 'published'"
+        require(self.width == "corrected" or self.calibration == "published", "width", self.width, only)
         self._check_trust()
 
     def _check_trust(self) -> None:
@@ -177,6 +187,11 @@ class PrivateStatistics(Privacy):
         return self.calibration == "proven" and not self.waits
 
     @property
+    def by_client(self) -> bool:
+        """Whether ε differs from client to client."""
+        return len(self._budgets) > 1
+
+    @property
     def _budgets(self) -> tuple[float, ...]:
         return self.epsilon if isinstance(self.epsilon, tuple) else (float(self.epsilon),)  # type: ignore[arg-type]
 
@@ -185,11 +200,11 @@ class PrivateStatistics(Privacy):
         """|y| ≤ B; nothing where nothing is claimed."""
         if math.isinf(min(self._budgets)):
             return AS_THEY_ARE
-        return RewardRule(-self.reward_bound, self.reward_bound, self.excess == "clip", 0.0)
+        return RewardRule(-float(self.reward_bound), float(self.reward_bound), self.excess == "clip", 0.0)
 
     def told(self, world: World, releases: int) -> PrivateStatistics:
         """With the cap that the protocol needs, for this dimension and number of clients."""
-        if len(self._budgets) > 1:
+        if self.by_client:
             require(
                 len(self._budgets) == world.n_clients,
                 "the length of epsilon",
@@ -298,6 +313,7 @@ class PrivateStatistics(Privacy):
             with_own=self.waits,
             mixing=self.mixing,
             published=None if self.calibration == "proven" else self._bounds(self.releases, self.world),
+            printed=self.width == "printed",
         )
 
     def _bounds(self, releases: int, world: World) -> NoiseBounds:
@@ -336,7 +352,7 @@ class PrivateStatistics(Privacy):
 
     def guarantee_of(self, member: int) -> Guarantee:
         """The claim to one client."""
-        return self._claim(self._budgets[member if len(self._budgets) > 1 else 0])
+        return self._claim(self._budgets[member if self.by_client else 0])
 
     def _claim(self, epsilon: float) -> Guarantee:
         if math.isinf(epsilon):
