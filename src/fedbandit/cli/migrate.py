@@ -10,18 +10,20 @@ from pathlib import Path
 from fedbandit.cli.admin import add_address, open_stopped
 from fedbandit.errors import FedbanditError, needs, unknown
 
-SUMMARY = "Put a stopped federation, or a client's file, under new terms: features, system or keywords."
+SUMMARY = "Put a stopped federation, or a client's file, under new terms: features, actions, system or keywords."
 
 
 def add_flags(command: argparse.ArgumentParser) -> None:
-    """Which federation or client, and what becomes of its features."""
+    """Which federation or client, and what becomes of its features and actions."""
     command.add_argument("federation")
     which = command.add_mutually_exclusive_group(required=True)
     which.add_argument("--config", type=Path, metavar="FILE.toml", help="the federation: with the new terms")
     which.add_argument("--client", type=Path, metavar="FILE", help="the state of a client that is not running; its "
                        "coordinator (--url) says the new terms")  # fmt: skip
     command.add_argument("--features", metavar="K,K,…", help="the old number of each new feature, - for a new one "
-                         "(default: by the names in both schemas, or new ones at the end)")  # fmt: skip
+                         "(default: by the names in both schemas, or new ones at the end of their part)")  # fmt: skip
+    command.add_argument("--actions", metavar="K,K,…", help="the old number of each new action, - for a new one "
+                         "(default: by the names of both, or new ones at the end)")  # fmt: skip
     command.add_argument("--backup", type=Path, required=True, metavar="FILE", help="written first: the store, or the "
                          "client's file, as it is now; there must be no such file")  # fmt: skip
     add_address(command, "the client's token")
@@ -30,11 +32,10 @@ def add_flags(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write a backup, then migrate."""
-    features = None if options.features is None else _numbers(options.features)
-    return _client(options, features) if options.config is None else _federation(options, features)
+    return _client(options) if options.config is None else _federation(options)
 
 
-def _client(options: argparse.Namespace, features: list[int | None] | None) -> int:
+def _client(options: argparse.Namespace) -> int:
     from fedbandit.network.client.connection import Address
     from fedbandit.network.client.migrate import migrate_client
     from fedbandit.network.client.options import lasting_name
@@ -51,7 +52,8 @@ def _client(options: argparse.Namespace, features: list[int | None] | None) -> i
     store = open_store(options.client)
     try:
         copy_to(options.backup, store.dump())
-        machine = migrate_client(store, agreement, member, features, lambda: secrets.randbits(63)).machine
+        given = _numbers("--features", options.features), _numbers("--actions", options.actions)
+        machine = migrate_client(store, agreement, member, lambda: secrets.randbits(63), *given).machine
     finally:
         store.close()
     report = {"client": str(options.client), "pending": machine.pending, "backup": str(options.backup)}
@@ -60,8 +62,9 @@ def _client(options: argparse.Namespace, features: list[int | None] | None) -> i
     return 0
 
 
-def _federation(options: argparse.Namespace, features: list[int | None] | None) -> int:
+def _federation(options: argparse.Namespace) -> int:
     needs("starlette", "server", "A coordinator")
+    from fedbandit.network.carried import Carried
     from fedbandit.network.coordinator.backup import save, write_backup
     from fedbandit.network.coordinator.config import load_config
     from fedbandit.network.coordinator.migrate import migrate, stored_agreement
@@ -73,20 +76,24 @@ def _federation(options: argparse.Namespace, features: list[int | None] | None) 
     store = open_stopped(config.store, "stop it first")
     try:
         old = stored_agreement(store, options.federation)
-        features = old.same_features(entry.agreement) if features is None else features
+        given = _numbers("--features", options.features), _numbers("--actions", options.actions)
+        carried = Carried(old, entry.agreement, *given)
         save(options.backup, write_backup(store))
-        federation = migrate(store, options.federation, entry.agreement, features, entry.rules)
+        federation = migrate(store, options.federation, carried, entry.rules)
     finally:
         store.close()
     n = federation.machine.gathered().n
-    report = {"federation": options.federation, "observations": n, "features": features, "backup": str(options.backup)}
+    report = {"federation": options.federation, "observations": n, "features": carried.features}
+    report |= {"actions": carried.actions, "backup": str(options.backup)}
     text = f"{n:,} observations are under the new terms; next each client's file (--client). Before: {options.backup}."
     print(json.dumps(report) if options.json else text)
     return 0
 
 
-def _numbers(text: str) -> list[int | None]:
+def _numbers(flag: str, text: str | None) -> list[int | None] | None:
+    if text is None:
+        return None
     try:
         return [None if word.strip() == "-" else int(word) for word in text.split(",")]
     except ValueError:
-        raise FedbanditError(f"--features is {text!r}, but must be like 0,1,-: old numbers, - for a new one.") from None
+        raise FedbanditError(f"{flag} is {text!r}, but must be like 0,1,-: old numbers, - for a new one.") from None

@@ -138,19 +138,6 @@ class Agreement:
         text = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).digest()[:16]
 
-    def same_features(self, new: Agreement) -> list[int | None]:
-        """Which old feature each of the new terms' is, None if it is new: by both schemas, else by position.
-
-        >>> one = Agreement("linucb", world=World(1, 2, 9), schema=Schema(("age", "price")))
-        >>> one.same_features(Agreement("linucb", world=World(1, 3, 9), schema=Schema(("price", "size", "age"))))
-        [1, None, 0]
-        """
-        if self.schema is None or new.schema is None:
-            return [k if k < self.world.dim else None for k in range(new.world.dim)]
-        names = [*self.schema.features, *([""] if self.schema.intercept else [])]
-        wanted = [*new.schema.features, *([""] if new.schema.intercept else [])]
-        return [names.index(name) if name in names else None for name in wanted]
-
     def require_sound_change(self, new: Agreement, members: Iterable[int]) -> None:
         """Refuse new terms under which what was learnt, sent and promised would mean something else.
 

@@ -31,7 +31,7 @@ import numpy as np
 from fedbandit.errors import FedbanditError
 from fedbandit.model import REFRESH_EVERY, LinearModel, Part
 from fedbandit.state import State, Varying, require_like
-from fedbandit.sums import EXACT, BlockSums, Form, Slack, Sums
+from fedbandit.sums import EXACT, BlockSums, Form, Slack, Sums, in_blocks
 from fedbandit.types import Array, Ints
 
 
@@ -109,6 +109,17 @@ class ActionModel:
         self._updates[a] += 1
         if self._updates[a] >= REFRESH_EVERY:
             self._recompute(np.array([a]))
+
+    def observe_sums(self, sums: Sums) -> None:
+        """Add many observations of its own at once."""
+        blocks = in_blocks(sums)
+        for a, V, b in zip(blocks.actions.tolist(), blocks.V, blocks.b, strict=True):
+            before_V, before_b = self._pending.get(a, (0.0, 0.0))
+            self._pending[a] = before_V + V, before_b + b
+        self.n += sums.n
+        self.n_own += sums.n
+        self.n_pending += sums.n
+        self._recompute(blocks.actions)
 
     def forget(self, factor: float) -> None:
         """Let all observations count so many times what they did; all blocks change."""

@@ -200,6 +200,12 @@ class TwoPartModel:
         else:
             self._looked = self.shared.version
 
+    def go_on(self, *, starting: bool) -> None:
+        """Take over from another model whose data this one was given: in the start-up still, or after it."""
+        if starting and not self.starting:
+            self._begin()
+        self.starting = self.starting and starting
+
     def _may_begin(self) -> bool:
         """Alg. 5 line 11: a client's own data, or what it was sent, have full rank."""
         if self.shared.version > 0 and full_rank(self.shared.V):

@@ -12,6 +12,7 @@ import pytest
 import fedbandit as fb
 from fedbandit.cli.main import main
 from fedbandit.messages import Receipt
+from fedbandit.network.carried import Carried
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.client.migrate import migrate_client
 from fedbandit.network.coordinator.config import FederationConfig, ServerConfig
@@ -47,9 +48,9 @@ def test_what_is_pending_is_sent_once_under_the_new_terms() -> None:
     waiting = clients[0].select(np.eye(3))
     clients[0].flush()
     before = clients[0].machine.model.parts(np.eye(3))[0][0]
-    migrated = migrate(store, "f", NEW, OLD.same_features(NEW), Rules())
+    migrated = migrate(store, "f", Carried(OLD, NEW), Rules())
     draw = iter(range(9, 9999)).__next__
-    again = [migrate_client(client.store, NEW, i, None, draw) for i, client in enumerate(clients)]
+    again = [migrate_client(client.store, NEW, i, draw) for i, client in enumerate(clients)]
     after = again[0].machine.model.parts(np.eye(4))[0][0]
     order = [1, 3, 0]  # where the old features are now
     np.testing.assert_allclose(after.V[np.ix_(order, order)], before.V)
@@ -72,17 +73,17 @@ def test_what_cannot_be_carried_over_is_said_and_stays() -> None:
     while not client.machine.outbox:
         client.observe(client.select(np.eye(3)).number, 0.5)
     with pytest.raises(fb.FedbanditError, match="uploads without a receipt"):
-        migrate_client(client.store, NEW, 0, None, iter(range(9)).__next__)
+        migrate_client(client.store, NEW, 0, iter(range(9)).__next__)
     with pytest.raises(fb.FedbanditError, match="is of member 0, but this client is member 1"):
-        migrate_client(client.store, NEW, 1, None, iter(range(9)).__next__)
+        migrate_client(client.store, NEW, 1, iter(range(9)).__next__)
     with pytest.raises(fb.FedbanditError, match="has no client's state"):
-        migrate_client(MemoryStore(), NEW, 0, None, iter(range(9)).__next__)
+        migrate_client(MemoryStore(), NEW, 0, iter(range(9)).__next__)
     secret = replace(OLD, system="count-linucb", keywords={"privacy": {"noises": "statistics", "epsilon": 1.0}})
     ledger = DurableClient(MemoryStore(), secret, 0, iter(range(9)).__next__).store
     assert isinstance(ledger, MemoryStore)
     before = ledger.copy()
     with pytest.raises(fb.FedbanditError, match="has its ledger"):
-        migrate_client(ledger, replace(NEW, system="count-linucb", keywords=secret.keywords), 0, None, lambda: 1)
+        migrate_client(ledger, replace(NEW, system="count-linucb", keywords=secret.keywords), 0, lambda: 1)
     assert ledger.journals == before.journals
 
 

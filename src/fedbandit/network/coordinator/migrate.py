@@ -1,18 +1,16 @@
-"""A federation's statistics under new terms: other features, another system, other keywords.
+"""A federation's statistics under new terms: other features, actions, another system, other keywords.
 
-V = Σ x xᵀ and b = Σ x y of fewer features are those rows and columns; a feature that is new has been 0 in all contexts
-so far, and has zeros. Both are exact. After a migration each client is a new incarnation of the same member: with its
-file under the new terms (`network/client/migrate.py`), or with a new file, and is sent what there is.
+What becomes of a member's sums says `network/carried.py`. After a migration each client is a new incarnation of the
+same member: with its file under the new terms (`network/client/migrate.py`), or with a new file, and is sent what there
+is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from fedbandit.errors import FedbanditError
+from fedbandit.network.carried import Carried
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.journal import KIND
 from fedbandit.network.coordinator.rules import Rules
@@ -20,7 +18,7 @@ from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import MemoryStore, Store
 from fedbandit.sharing import Groups
 from fedbandit.state import pack, unpack
-from fedbandit.types import Array
+from fedbandit.sums import Sums
 
 
 def stored_agreement(store: Store, name: str) -> Agreement:
@@ -31,29 +29,26 @@ def stored_agreement(store: Store, name: str) -> Agreement:
     return Agreement.of_json(unpack(KIND, snapshot, store.where).header["agreement"])
 
 
-def migrate(store: Store, name: str, new: Agreement, features: Sequence[int | None], rules: Rules) -> Federation:
-    """Put a federation under new terms in the place of the stored one; `features` are the new ones' old numbers."""
-    old = Federation(name, stored_agreement(store, name), store, rules=replace(rules, robust=None))
+def migrate(store: Store, name: str, carried: Carried, rules: Rules) -> Federation:
+    """Put a federation under new terms in the place of the stored one."""
+    new = carried.new
+    old = Federation(name, carried.old, store, rules=replace(rules, robust=None))
     target = Federation(name, new, MemoryStore(), rules=rules)
-    _check(old, target, features)
-    M = np.zeros((target.dim, old.dim))
-    for k, feature in enumerate(features):
-        if feature is not None:
-            M[k, feature] = 1.0
+    _check(old, target, carried)
     kept, fresh = old.machine.contributions, target.machine.contributions
     assert kept is not None
     assert fresh is not None
     for record in old.register.by_number:
-        i, V, b = record.member, kept.own.V[record.member], kept.own.b[record.member]
-        fresh.own.V[i], fresh.own.b[i] = M @ V @ M.T, b @ M.T
-        fresh.own.n[i], fresh.own.releases[i], fresh.aside[i] = kept.own.n[i], kept.own.releases[i], kept.aside[i]
+        i = record.member
+        fresh.own.V[i], fresh.own.b[i], fresh.own.n[i] = carried.sums(kept.sums_of(i))
+        fresh.own.releases[i], fresh.aside[i] = kept.own.releases[i], kept.aside[i]
         fresh.begin_anew(i)
         past = [*record.past, (record.incarnation, record.last_heard)] if record.incarnation else record.past
         target.register.by_number.append(
             replace(record, past=past, incarnation=0, epoch=0, nonce=0, chain=0, recent=[], verified=False)
         )
     target.register.by_name = {record.name: record for record in target.register.by_number if record.name}
-    _leave_behind(old, target, M)
+    _leave_behind(old, target, carried)
     for slot in range(len(target.machine.members.V)):
         fresh.sum_up(target.machine.members, slot)
     target.activity, target.terms, target.machine.version = old.activity, [new.digest.hex()], old.machine.version
@@ -62,7 +57,7 @@ def migrate(store: Store, name: str, new: Agreement, features: Sequence[int | No
     return target
 
 
-def _check(old: Federation, target: Federation, features: Sequence[int | None]) -> None:
+def _check(old: Federation, target: Federation, carried: Carried) -> None:
     if old.private or target.private:
         raise FedbanditError(
             "A private federation is not migrated: its noise was calibrated for the terms under which clients spent "
@@ -72,23 +67,15 @@ def _check(old: Federation, target: Federation, features: Sequence[int | None]) 
         raise FedbanditError("A federation that forgets is not migrated: what it knew of other features fades anyway.")
     if old.machine.contributions is None or target.machine.contributions is None:
         raise FedbanditError("A federation without members' own sums (retract = false) is not migrated.")
-    if old.agreement.world.actions != target.agreement.world.actions:
-        raise FedbanditError(
-            f"actions is {target.agreement.world.actions}, but the federation has {old.agreement.world.actions}, and "
-            "migration changes features, not actions."
-        )
-    for one in (old, target):
-        if one.dim != one.agreement.world.dim:
-            raise FedbanditError(f"{one.agreement.system} is not migrated: only a part of its contexts is shared.")
-    if len(features) != target.dim or any(k is not None and not 0 <= k < old.dim for k in features):
-        raise FedbanditError(f"features is {list(features)}, but must be {target.dim} numbers below {old.dim} or none.")
     if len(old.register.by_number) > target.register.n_members:
         raise FedbanditError(
             f"clients is {target.register.n_members}, but {len(old.register.by_number)} numbers are in use."
         )
+    for record in old.register.by_number:
+        carried.own(record.member)  # refused here, before clients find out
 
 
-def _leave_behind(old: Federation, target: Federation, M: Array) -> None:
+def _leave_behind(old: Federation, target: Federation, carried: Carried) -> None:
     """What is nobody's any more stays in sums of groups that are the same; elsewhere nobody can say whose it was."""
     kept, fresh = old.machine.contributions, target.machine.contributions
     assert kept is not None
@@ -99,7 +86,6 @@ def _leave_behind(old: Federation, target: Federation, M: Array) -> None:
         raise FedbanditError(
             f"{int(kept.gone.n.sum())} observations are of nobody who is a member now, so that no group can have them."
         )
-    fresh.gone.V[:] = M @ kept.gone.V @ M.T
-    fresh.gone.b[:] = kept.gone.b @ M.T
+    fresh.gone.V[:], fresh.gone.b[:], _ = carried.sums(Sums(kept.gone.V, kept.gone.b, 0))
     count = kept.gone.n.size
     fresh.gone.n[:count], fresh.gone.releases[:count] = kept.gone.n, kept.gone.releases
