@@ -30,6 +30,7 @@ def metric_names() -> set[str]:
     for family in HostCollector(make_host()).collect():
         ends = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"], "info": ["_info"]}
         names |= {family.name + end for end in ends.get(family.type, [""])}
+    names |= {"fedbandit_token_expires", "fedbandit_expired_tokens"}  # with keys
     return names | {"fedbandit_connections", "fedbandit_connections_most", "fedbandit_certificate_expires"}
 
 

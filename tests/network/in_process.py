@@ -26,7 +26,7 @@ def make_clients(federation: Federation, count: int = 3) -> list[DurableClient]:
 
 def run(federation: Federation, clients: Sequence[DurableClient], rounds: int) -> int:
     """Let clients greet and then act in turn, so many rounds; how many downloads they got."""
-    rng, downloads, dim = np.random.default_rng(0), 0, federation.agreement.world.dim
+    rng, downloads, world = np.random.default_rng(0), 0, federation.agreement.world
 
     def deliver(messages: list[Message]) -> None:
         nonlocal downloads
@@ -43,8 +43,8 @@ def run(federation: Federation, clients: Sequence[DurableClient], rounds: int) -
         deliver(send(federation, i, client.greeting()))
     for _ in range(rounds):
         for i, client in enumerate(clients):
-            X = rng.uniform(-0.5, 0.5, (4, dim))
-            choice = client.select(X)
+            X = rng.uniform(-0.5, 0.5, (4, world.dim))
+            choice = client.select(np.c_[np.arange(4) % world.actions, X] if world.actions else X)
             client.observe(choice.number, float(np.clip(X[choice.arm, 0] + rng.normal(0, 0.1), -1, 1)))
             talk(i)
         if federation.machine.clocked:

@@ -151,3 +151,21 @@ def test_a_certificate_is_renewed_by_a_kept_or_an_offline_authority(tmp_path: Pa
     init_keys(tmp_path / "other", ["localhost"])
     with pytest.raises(fb.FedbanditError, match="is not the key of"):
         renew_certificate(folder, authority=tmp_path / "other")
+
+
+def test_when_a_holder_is_left_without_a_token_is_known(keys: Path) -> None:
+    """A renewed token has no end before the new one; what was revoked is not missed."""
+    credentials.add_credentials(keys, ["shop-1", "shop-2"], days=10)
+    credentials.add_credentials(keys, ["shop-3"], days=5)
+    add_credential(keys, "boss", "admin")
+    renew_credential(keys, "shop-1", days=30, overlap=1)
+    credentials.revoke_credential(keys, "shop-3")
+    made, known = time.time(), Credentials(keys)
+    first, without = known.ends(made)["client"]
+    assert first == pytest.approx(made + 10 * 86_400, abs=60)
+    assert without == 0
+    assert known.ends(made)["admin"] == (9e99, 0)
+    first, without = known.ends(made + 11 * 86_400)["client"]
+    assert first == pytest.approx(made + 30 * 86_400, abs=60)
+    assert without == 1
+    assert Credentials(None).ends(made) == {}

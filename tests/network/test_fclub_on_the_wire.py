@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit.engine.plain import make_federation
+from fedbandit.engine.plain import make_machines
 from fedbandit.machines.servers_coordinator import ServersCoordinator
 from fedbandit.network.coordinator.config import FederationConfig, ServerConfig, on_a_network
 from fedbandit.network.coordinator.host import Host
@@ -95,7 +95,7 @@ def test_local_servers_are_the_simulator(
 ) -> None:
     world = fb.World(n_clients=USERS, dim=DIM, horizon=rounds * USERS, server_of=tuple(i // 2 for i in range(USERS)))
     agreement = on_a_network(Agreement(system, keywords, world, seed=5, reward_bound=3.0))
-    simulated = make_federation(agreement.build(), agreement.world, agreement.seed, 100)
+    simulated = make_machines(agreement.build(), agreement.world, agreement.seed, 100)
     host = Host(ServerConfig({"f": FederationConfig(agreement, round_seconds=86_400.0)}, rate=1e6), MemoryStore())
     rng, theta = np.random.default_rng(0), np.array([np.eye(DIM)[i % 2] for i in range(USERS)])
     with served(host) as url:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit.engine.plain import make_federation
+from fedbandit.engine.plain import make_machines
 from fedbandit.environments.block import world_of
 from fedbandit.network.coordinator.config import on_a_network
 from fedbandit.network.invitation import Agreement
@@ -32,7 +32,7 @@ ROUNDS = 70
 def test_it_is_the_simulator(system: str, keywords: dict[str, Any], crashes: bool) -> None:
     world = world_of(ENV, ROUNDS * ENV.n_clients)
     agreement = on_a_network(Agreement(system, keywords, world, seed=3, reward_bound=3.0))
-    simulated = make_federation(agreement.build(), agreement.world, agreement.seed, 100)
+    simulated = make_machines(agreement.build(), agreement.world, agreement.seed, 100)
     wire = CarriedServers(agreement)
     servers = agreement.servers
     assert servers is not None

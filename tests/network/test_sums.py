@@ -29,7 +29,7 @@ from fedbandit.network.credentials import add_credentials
 from fedbandit.network.envelope import Envelope, seal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
-from fedbandit.network.stores import MemoryStore
+from fedbandit.network.stores import MemoryStore, StoreError
 from fedbandit.privacy.published_total import PublishedTotal
 from fedbandit.testing.crashing import CrashingStore
 from tests.network.servers import served
@@ -129,7 +129,10 @@ def test_certified_clients_share_and_one_without_a_certificate_is_absent(tmp_pat
         eventually(lambda: all(client._durable.machine.version >= 1 for client in clients[:4]))
         assert "not certified by the federation's authority" in str(clients[4].problem)
         assert all(len(client.acquaintances) == 4 for client in clients[:4])
-        assert any("Refused lately for sum: c4" in p for p in problems(host.federations["shops"], time.time()))
+        assert any(
+            "Refused lately (sum): c4: they did not keep to" in p
+            for p in problems(host.federations["shops"], time.time())
+        )
         assert federation.machine.pool is not None
         assert clients[4]._durable.machine.member not in federation.machine.pool.included
 
@@ -213,6 +216,50 @@ def test_one_that_is_gone_does_not_hold_up_a_trusted_coordinator_and_noise_is_dr
     assert (again.machine.gathered().V == federation.machine.gathered().V).all()
     assert again.machine.pool is not None
     assert again.machine.pool.total.epoch == pool.total.epoch, "the ledger is in the store"
+
+
+def test_what_a_trusted_coordinator_could_not_write_is_not_acknowledged_when_it_comes_again() -> None:
+    """A total that is published is written as a snapshot, with its noise. While that fails, nobody is told anything."""
+
+    class FullStore(MemoryStore):
+        full = False
+
+        def replace(self, journal: str, snapshot: bytes, *, durable: bool = True) -> None:
+            if self.full:
+                raise StoreError("The disk is full.")
+            super().replace(journal, snapshot, durable=durable)
+
+    store = FullStore()
+    federation = Federation("f", agreement("coordinator"), store, patience=1)
+    clients, rng, failed = [], np.random.default_rng(0), 0
+    for i in range(N):
+        record = federation.invite(f"c{i}", 0.0)
+        clients.append(DurableClient(MemoryStore(), federation.agreement, record.member, lambda: 7))
+        federation.receive([(f"c{i}", clients[-1].greeting() or b"")], 0.0)
+    for _ in range(5):
+        for i, client in enumerate(clients):
+            choice = client.select(rng.uniform(-0.5, 0.5, (3, D)))
+            client.observe(choice.number, 0.5)
+            queue = [(f"c{i}", frame.data) for frame in client.outgoing()]
+            while queue:
+                name, data = queue.pop()
+                store.full = True
+                (answers,) = federation.receive([(name, data)], 0.0)
+                if isinstance(answers, Refusal):
+                    (again,) = federation.receive([(name, data)], 0.0)
+                    assert isinstance(again, Refusal), "acknowledged, but not in the store"
+                    assert again.kind == "unavailable"
+                    failed += 1
+                    store.full = False
+                    (answers,) = federation.receive([(name, data)], 0.0)
+                assert not isinstance(answers, Refusal), answers
+                store.full = False
+                stored = Federation("f", federation.agreement, store.copy())
+                assert stored.machine.applied == federation.machine.applied
+                for message in answers:
+                    clients[message.member].receive(message)
+                    queue += [(f"c{message.member}", f.data) for f in clients[message.member].outgoing()]
+    assert failed > 0
 
 
 def test_what_is_not_masked_is_refused() -> None:

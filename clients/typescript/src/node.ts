@@ -71,6 +71,9 @@ class Node implements Platform {
 
 /** A state in a file: the first line is the snapshot; a new one replaces the file whole. */
 export class FileStore implements Store {
+  private whole = 0; // bytes of the file since the snapshot was written that are whole lines, and known to be written
+  private torn = false;
+
   private constructor(
     private readonly path: string,
     private file: FileHandle,
@@ -96,20 +99,35 @@ export class FileStore implements Store {
   }
 
   async append(line: string, durable: boolean): Promise<void> {
-    await this.file.appendFile(`${line}\n`);
-    if (durable) await this.file.sync();
+    const data = Buffer.from(`${line}\n`);
+    try {
+      // After a write that failed: half a line, or one that is written again, must not stay before the next.
+      if (this.torn) await this.file.truncate(this.whole);
+      this.torn = true;
+      await this.file.appendFile(data);
+      if (durable) await this.file.sync();
+    } catch (error) {
+      throw new FedbanditError(`${this.path} cannot be written: ${(error as Error).message}.`);
+    }
+    this.torn = false;
+    this.whole += data.length;
   }
 
   async replace(snapshot: string): Promise<void> {
     const partial = `${this.path}.partial`;
     const file = await openFile(partial, "w");
-    await file.writeFile(`${snapshot}\n`);
-    await file.sync();
-    await file.close();
+    const data = Buffer.from(`${snapshot}\n`);
+    try {
+      await file.writeFile(data);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
     await rename(partial, this.path);
     await syncFolder(dirname(this.path));
     await this.file.close();
     this.file = await openFile(this.path, "a");
+    [this.whole, this.torn] = [data.length, false];
   }
 
   async close(): Promise<void> {

@@ -18,7 +18,7 @@ from fedbandit.errors import FedbanditError, unknown
 COMMANDS = (
     *("list", "simulate", "compare", "data", "replay", "audit", "reproduce", "run"),
     *("serve", "client", "relay", "local-server", "gateway", "peer", "keys", "demo", "warm-up", "completion"),
-    *("quarantine", "seats", "erase", "backup", "restore", "migrate"),
+    *("quarantine", "members", "erase", "backup", "restore", "migrate"),
 )
 
 

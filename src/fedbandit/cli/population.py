@@ -16,7 +16,7 @@ from fedbandit.types import Array
 from fedbandit.world import World
 
 
-class Serving(Protocol):
+class ServingNode(Protocol):
     """A client or a peer, as its user sees it."""
 
     facts: dict[str, float]
@@ -48,7 +48,7 @@ class User:
         self.regret = 0.0
         self.regret_alone = 0.0
 
-    def meet(self, client: Serving) -> None:
+    def meet(self, client: ServingNode) -> None:
         """One visit: the client chooses, the user likes it more or less."""
         X, noise = self._draw()
         means = X @ self.theta

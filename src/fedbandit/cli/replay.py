@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(found.as_json()["systems"][0] if single else found.as_json(), allow_nan=False))
         return 0
     for evaluation in found.evaluations:
-        print(evaluation.told(f"the log {str(options.log)!r}"))
+        print(evaluation.summary(f"the log {str(options.log)!r}"))
     print(found.told_differences())
     for warning in (*log.notes, *found.doubts()):
         print(f"fedbandit: {warning}", file=sys.stderr)

@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
         config,
         lambda credentials, address: Host(config, credentials=credentials, address=address),
         as_json=options.json,
-        title=f"Serving {', '.join(config.federations)}",
+        title=f"ServingNode {', '.join(config.federations)}",
         reload=configuration,
     )
 

@@ -110,6 +110,23 @@ class Credentials:
             raise Refusal("credentials", f"The token of {entry.name!r} has {_HAS[state]}.")
         return Identity(entry.name, entry.role, entry.federation, entry.expires)
 
+    def ends(self, at: float) -> dict[str, tuple[float, int]]:
+        """By role: when the first holder is left without a token, and how many are, because their last one expired.
+
+        A token that is followed by another one is no end, nor is one that was revoked: somebody wanted that.
+        """
+        self.look()
+        last: dict[tuple[str, str, str], float] = {}
+        for token in self._by_hash.values():
+            if token.state(at) != "revoked":
+                holder = token.role, token.name, token.federation
+                last[holder] = max(last.get(holder, 0.0), token.expires)
+        ends: dict[str, tuple[float, int]] = {}
+        for (role, *_), expires in last.items():
+            first, without = ends.get(role, (9e99, 0))
+            ends[role] = (min(first, expires), without) if expires > at else (first, without + 1)
+        return ends
+
     def look(self) -> None:
         """Read the table again if it has changed; at most twice a second."""
         if self.folder is None or time.monotonic() - self._looked < _LOOK_EVERY:

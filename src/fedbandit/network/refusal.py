@@ -28,6 +28,29 @@ STATUS = {
 """The kinds of refusal. A client may try again after those in `TRANSIENT`; after `terms` it asks for the invitation
 again, after `elsewhere` it goes to the `owner`; the others need a person."""
 
+CAUSES = {
+    "malformed": "frames that are no messages: another program, or another version of the client",
+    "credentials": "no token that is valid here: look at fedbandit keys list",
+    "role": "a token for something else: look at fedbandit keys list",
+    "identity": "no place is free, or the client's file is another member's: look at fedbandit members",
+    "quarantined": "they are in quarantine",
+    "unknown": "no such federation: look at their configuration",
+    "session": "copies of a state or old ones, or two processes that use one",
+    "order": "uploads came out of order; they come again",
+    "terms": "they were invited under other terms: their files have to be migrated, or they are restarting",
+    "horizon": "the horizon is reached: raise it",
+    "sum": "they did not keep to the steps of a secure sum",
+    "erasure": "what they ask to erase cannot be erased here",
+    "size": "longer messages than a client of this federation can have",
+    "elsewhere": "another coordinator has the federation; they go there",
+    "statistics": "no observations can have led to what they say, or their clocks are ahead",
+    "version": "a version of the client that is not spoken here: update it",
+    "rate": "more observations, messages or connections than one client may have; they come again",
+    "weight": "more of everything than weight allows one client; they come again",
+    "unavailable": "the store cannot be written",
+}
+"""What an operator is told about each kind: no sentence that quotes a client's data."""
+
 TRANSIENT = frozenset({"order", "rate", "weight", "unavailable", "elsewhere"})
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit.engine.plain import make_federation
+from fedbandit.engine.plain import make_machines
 from fedbandit.network.coordinator.config import FederationConfig, ServerConfig, on_a_network
 from fedbandit.network.coordinator.host import Host
 from fedbandit.network.stores import MemoryStore
@@ -96,7 +96,7 @@ def test_without_a_coordinator(system: str, tmp_path: Path) -> None:
 def test_without_a_coordinator_it_is_the_simulator(system: str, tmp_path: Path) -> None:
     alphas = {"alpha_split": 0.3} if system == "club" else {"alpha_split": 0.3, "alpha_merge": 0.3}
     agreement = fb.Agreement(system, alphas, WORLD, seed=4)
-    simulated = make_federation(agreement.build(), WORLD, agreement.seed, 100)
+    simulated = make_machines(agreement.build(), WORLD, agreement.seed, 100)
     rng = np.random.default_rng(0)
     opened = [fb.LocalServer(agreement=agreement, number=k, state=tmp_path / str(k)) for k in range(2)]
     for t in range(240):

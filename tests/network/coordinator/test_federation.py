@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from fedbandit.network.coordinator.config import on_a_network
 from fedbandit.network.coordinator.federation import Federation, Read
 from fedbandit.network.coordinator.journal import Entry
 from fedbandit.network.invitation import Agreement
-from fedbandit.network.stores import MemoryStore, open_store
+from fedbandit.network.stores import MemoryStore, StoreError, open_store
 from fedbandit.presets import PRESETS
 from fedbandit.state import pack
 from tests.network.in_process import make_clients, run, send
@@ -119,3 +120,31 @@ def test_a_fault_in_the_middle_of_a_batch_takes_back_what_was_not_written(monkey
     assert federation.machine.applied == {}
     send(federation, 0, frame.data)
     assert federation.machine.applied == {0: 1}
+
+
+def test_a_history_that_cannot_be_read_to_its_end_is_not_gone_on_with() -> None:
+    """After a write has failed everything is read again; half of that is nothing to go on from."""
+
+    class Failing(MemoryStore):
+        fails = False
+
+        def append(self, journal: str, entries: Sequence[bytes], *, durable: bool = True) -> None:
+            if self.fails:
+                raise StoreError("The disk is full.")
+            super().append(journal, entries, durable=durable)
+
+    store = Failing()
+    federation = Federation("f", AGREEMENT, store)
+    for name in ("a", "b"):
+        federation.invite(name, 0.0)
+    store.fails = True
+    with pytest.raises(StoreError):
+        federation.invite("c", 0.0)
+    store.fails = False
+    snapshot, (first, second) = store.journals["f"]
+    store.journals["f"] = snapshot, [first, bytes([*second[:-1], second[-1] ^ 1])]
+    for _ in range(2):
+        with pytest.raises(fb.FedbanditError, match="damaged"):
+            federation.invite("d", 0.0)
+    store.journals["f"] = snapshot, [first, second]
+    assert federation.invite("d", 0.0).member == 2

@@ -17,7 +17,7 @@ import pytest
 
 import fedbandit as fb
 from fedbandit.network.certificates import AUTHORITY, init_keys
-from fedbandit.network.coordinator.link import FRAME, SEND, Link
+from fedbandit.network.coordinator.link import FRAME, SEND, FrontLink
 from fedbandit.network.credentials import add_credential
 from tests.network.servers import Coordinator
 from tests.waiting import eventually
@@ -90,7 +90,7 @@ def test_a_federation_behind_fronts_with_tls_loses_nothing_when_they_die(tmp_pat
 def test_records_arrive_whole_however_they_are_cut() -> None:
     async def cut(sizes: list[int]) -> list[tuple[int, int, bytes]]:
         found: list[tuple[int, int, bytes]] = []
-        link = Link(lambda *record: found.append(record), lambda: None)
+        link = FrontLink(lambda *record: found.append(record), lambda: None)
         records = [(FRAME, 7, b"x" * 300), (SEND, 2**32 - 1, b""), (FRAME, 8, b"abc")]
         data = b"".join(struct.pack("<BII", op, stream, len(body)) + body for op, stream, body in records)
         for size in sizes:

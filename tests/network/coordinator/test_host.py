@@ -9,7 +9,7 @@ import pytest
 
 from fedbandit.messages import Download, Receipt, decode
 from fedbandit.network.coordinator.host import MOST_FRAMES, Host, HostedFederation
-from fedbandit.network.coordinator.streams import MOST_UNSENT, SendQueue, Stream
+from fedbandit.network.coordinator.streams import MOST_UNSENT, ClientStream, SendQueue
 from fedbandit.network.credentials import Identity
 from fedbandit.network.refusal import Refusal
 from fedbandit.sums import zero_sums
@@ -95,7 +95,7 @@ def test_a_client_that_has_gone_before_its_join_is_answered_is_not_connected() -
         hosted = host.federations["shops"]
         hosted.federation.invite("a", 0.0)
         answered = asyncio.Event()
-        stream = Stream(hosted, "a", SendQueue(), "", "")
+        stream = ClientStream(hosted, "a", SendQueue(), "", "")
         stream.take(make_client(0).greeting() or b"")
         stream.end()
         await host.open()

@@ -14,6 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import fedbandit as fb
+from fedbandit.network.carried import Carried
 from fedbandit.network.client.client import Client
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.coordinator.backup import read_backup, save, write_backup
@@ -188,7 +189,7 @@ def test_quarantine_and_seats_are_commands(
         assert client.flush(60.0)
         words = ["quarantine", "shops", "shop-1", "--url", url]
         assert report(capsys, *words, "--reason", "it lies")["quarantined"]
-        listed = report(capsys, "seats", "list", "shops", "--url", url)["clients"]
+        listed = report(capsys, "members", "list", "shops", "--url", url)["clients"]
         assert [(one["name"], one["quarantined"], one["quarantined_by"]) for one in listed] == [
             ("shop-1", "it lies", "fedbandit")
         ]
@@ -197,11 +198,11 @@ def test_quarantine_and_seats_are_commands(
         assert "not a member" in refusal(capsys, "quarantine", "shops", "x", "--url", url, "--end")
         assert not report(capsys, *words, "--end")["quarantined"]
         assert host.federations["shops"].federation.machine.gathered().n > 0
-        assert report(capsys, "seats", "free", "shops", "shop-1", "--url", url)["free"] == 4
+        assert report(capsys, "members", "free", "shops", "shop-1", "--url", url)["free"] == 4
     events = [(record.message, getattr(record, "by", None)) for record in caplog.records]
     assert ("quarantine", "fedbandit") in events
     assert ("join", None) in events
-    assert "no answer from" in refusal(capsys, "seats", "list", "shops", "--url", url)
+    assert "no answer from" in refusal(capsys, "members", "list", "shops", "--url", url)
 
 
 def test_metrics_are_what_prometheus_reads() -> None:
@@ -245,8 +246,8 @@ def test_a_federation_gets_features_and_another_system_with_what_it_has_learnt(
     run(federation, make_clients(federation), 20)
     before = federation.machine.gathered()
     wider = replace(AGREEMENT, world=replace(WORLD, dim=4))
-    assert AGREEMENT.same_features(wider) == [0, 1, 2, None]
-    migrated = migrate(store, "f", wider, [2, 0, None, 1], Rules())
+    assert Carried(AGREEMENT, wider).features == [0, 1, 2, None]
+    migrated = migrate(store, "f", Carried(AGREEMENT, wider, [2, 0, None, 1]), Rules())
     after = migrated.machine.gathered()
     order = [1, 3, 0]  # where the old features are now
     np.testing.assert_allclose(after.V[np.ix_(order, order)], before.V)
@@ -258,13 +259,13 @@ def test_a_federation_gets_features_and_another_system_with_what_it_has_learnt(
     run(again, clients, 10)
     assert again.machine.gathered().n > before.n
     clustered = replace(wider, system="hetofedbandit-async", keywords={})
-    other = migrate(store, "f", clustered, range(4), Rules())
+    other = migrate(store, "f", Carried(wider, clustered), Rules())
     assert other.machine.gathered().n == again.machine.gathered().n
     private = replace(wider, system="count-linucb", keywords={"privacy": {"noises": "statistics", "epsilon": 1.0}})
     with pytest.raises(fb.FedbanditError, match="private federation is not migrated"):
-        migrate(store, "f", private, range(4), Rules())
+        migrate(store, "f", Carried(clustered, private), Rules())
     with pytest.raises(fb.FedbanditError, match="must be 4 numbers below 4"):
-        migrate(store, "f", clustered, [0, 9], Rules())
+        Carried(wider, clustered, [0, 9])
     config = tmp_path / "f.toml"
     config.write_text(CONFIG.format(port=0, store="s.db"))
     assert "has no federation 'shops'" in refusal(

@@ -10,7 +10,9 @@ import pytest
 
 import fedbandit as fb
 from fedbandit.network.coordinator.config import FederationConfig
+from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.overview import overview
+from fedbandit.network.refusal import Refusal
 from tests.network.servers import AGREEMENT, make_host
 
 
@@ -65,3 +67,56 @@ def test_a_reload_that_is_refused_lets_go_of_nothing_and_is_shown(caplog: pytest
 
     with caplog.at_level(logging.INFO, "fedbandit"):
         asyncio.run(run())
+
+
+def test_who_waits_for_its_turn_during_a_reload_changes_nothing_behind_the_new_federation() -> None:
+    """A request that found the old federation must not write into the journal that the new one has read."""
+
+    async def run() -> None:
+        host = make_host()
+        await host.open()
+        old = host.federations["shops"]
+        old.federation.invite("c", 0.0)
+        longer = dataclasses.replace(AGREEMENT, world=dataclasses.replace(AGREEMENT.world, horizon=20_000))
+        config = dataclasses.replace(host.config, federations={"shops": FederationConfig(longer)})
+        async with old.paused():
+            reload = asyncio.create_task(host.owners.reload(config))
+            await asyncio.sleep(0.05)
+            late = asyncio.create_task(old.do(old.federation.quarantine, "c", "too late", 1.0, "admin"))
+            await asyncio.sleep(0.05)
+        with pytest.raises(Refusal) as refused:
+            await late
+        assert refused.value.kind == "elsewhere"
+        await reload
+        new = host.federations["shops"].federation
+        assert new.register.record("c").quarantined == ""
+        stored = Federation("shops", longer, host.store)
+        assert stored.register.record("c").quarantined == "", "the store and the memory are one"
+        await host.close()
+
+    asyncio.run(run())
+
+
+def test_a_reload_changes_rates_of_federations_that_stay_and_refuses_what_cannot_change() -> None:
+    async def run() -> None:
+        host = make_host()
+        await host.open()
+        hosted = host.federations["shops"]
+        hosted.limit("c")
+        assert await host.owners.reload(dataclasses.replace(host.config, rate=2.0, connections_per_client=1)) == []
+        assert host.federations["shops"] is hosted
+        hosted.limit("c")
+        hosted.limit("c")
+        with pytest.raises(Refusal, match="more than 2 messages a second"):
+            hosted.limit("c")
+        hosted.streams["c"] = 1
+        with pytest.raises(Refusal, match="1 streams open"):
+            hosted.limit_streams("c")
+        elsewhere = ("https://a.example",)
+        changed = dataclasses.replace(host.config, hosts=elsewhere), dataclasses.replace(host.config, origins=elsewhere)
+        for key, config in zip(("hosts", "origins"), changed, strict=True):
+            with pytest.raises(fb.FedbanditError, match=rf"{key} of \[server\] has changed"):
+                await host.owners.reload(config)
+        await host.close()
+
+    asyncio.run(run())

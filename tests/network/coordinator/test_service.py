@@ -268,7 +268,7 @@ def test_keys_and_roles(tmp_path: Path) -> None:
         assert http.post("/v1/shops/messages", content=greeting, headers=bearer("a") | BYTES).status_code == 401
 
 
-def test_there_are_only_so_many_seats_and_federations(http: TestClient) -> None:
+def test_there_are_only_so_many_places_and_federations(http: TestClient) -> None:
     assert [invite(http, name) for name in "abcd"] == [0, 1, 2, 3]
     assert invite(http, "b") == 1
     full = http.get("/v1/shops/invitation", headers={"x-fedbandit-name": "e"})

@@ -310,7 +310,9 @@ def test_a_renewed_certificate_is_taken_while_running_and_a_wrong_one_is_a_probl
                 time.sleep(0.05)
             assert "cannot be trusted" in (wrong.problem or "")
             assert "ca.pem' has not signed its certificate" in (wrong.problem or "")
-        with pytest.raises(fb.FedbanditError, match=r"cannot be trusted: .*; pass ca=, the coordinator's keys/ca.pem"):
+        with pytest.raises(
+            fb.FedbanditError, match=r"cannot be trusted: .*; pass ca= or --ca, the coordinator's keys/ca.pem"
+        ):
             Client(url, federation="shops", token=token)
         with pytest.raises(fb.FedbanditError, match="no token: pass token= or --token-file"):
             Client(url, federation="shops", ca=str(keys / "ca.pem"))

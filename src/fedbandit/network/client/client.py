@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike
 
 from fedbandit.errors import FedbanditError
 from fedbandit.features import Features
+from fedbandit.machines.client import ClientMachine
 from fedbandit.network.client.choices import Arm, Exported, Ranking, id_of, is_token, number_of, sign, verify
 from fedbandit.network.client.connection import Address, require_one
 from fedbandit.network.client.durable import DurableClient
@@ -97,12 +98,16 @@ class Client(Member):
         self._address = None if url is None else Address(url, federation, token, name, ca)
         require_one(url, agreement)
         self._store = open_store(state)
+        invited = False
         try:
             if agreement is not None:
                 agreed, member = agreement, 0
+            elif (stored := stored_agreement(self._store)) is not None:
+                agreed, member = stored
             else:
                 assert self._address is not None
-                agreed, member = stored_agreement(self._store) or self._address.invitation(timeout)
+                agreed, member = self._address.invitation(timeout)
+                invited = True
             require_clients(agreed)
             intercept, longest = as_agreed(agreed.schema, intercept, longest)
             world = agreed.world
@@ -111,12 +116,15 @@ class Client(Member):
             )
             source = noise_source(agreed.build(), report=report, lasts=state is not None)
             entropy = lambda: secrets.randbits(63)  # noqa: E731
+            if require is not None or agreed.build().guarantee.private:  # first: a file is of a client that takes part
+                claim = ClientMachine(member, agreed.build(), world, agreed.seed, source=source).guarantee
+                (require or Require()).check(claim, world)
             self._durable = DurableClient(self._store, agreed, member, entropy, source, time.time)
-            if require is not None or self.guarantee.private:
-                (require or Require()).check(self.guarantee, world)
             keys = self._sum_keys(state, certificate, ca, federation)
         except BaseException:
             self._store.close()
+            if invited and self._address is not None:
+                self._address.decline(timeout)
             raise
         self._decisions = decision_log(decisions, name if name is not None else f"member-{member}")
         self.reward = 0.0

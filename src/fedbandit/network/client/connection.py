@@ -90,7 +90,7 @@ class Address:
 
     def distrust(self, error: SSLCertVerificationError) -> str:
         """Why the coordinator is not believed to be the one, and what to do."""
-        return distrust(self.url, error, self._ca, "ca=")
+        return distrust(self.url, error, self._ca, "ca= or --ca")
 
     def turn(self) -> None:
         """Ask the next one that was given."""
@@ -116,6 +116,11 @@ class Address:
             raise
         except (KeyError, TypeError, ValueError) as error:
             raise FedbanditError(f"{self.url} does not answer like a coordinator: {error}.") from None
+
+    def decline(self, timeout: float) -> None:
+        """Give the place back that an invitation has taken; a coordinator that cannot be asked keeps it."""
+        with contextlib.suppress(FedbanditError):
+            self.ask("DELETE", "/invitation", timeout)
 
     def erase(self, timeout: float) -> dict[str, Any]:
         """Ask for what this client has uploaded to be erased; a receipt."""

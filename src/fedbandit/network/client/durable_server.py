@@ -79,13 +79,13 @@ class DurableServer(DurableNode[ServerNode]):
     def select(self, user: int, arms: Array) -> Choice:
         """Choose an arm for a user."""
         with self.lock:
-            choice = self.machine.server.select(self.known(user), arms)
+            choice = self.machine.server.select(self.checked_user(user), arms)
             waiting = self.machine.server.waits_for(choice.number)
             assert waiting is not None
             self.journal.add(_CHOICE.pack(_CHOSEN, choice.number, user) + waiting[1].tobytes())
         return choice
 
-    def known(self, user: int) -> int:
+    def checked_user(self, user: int) -> int:
         """The user, if it is one of this server's."""
         users = self.machine.server.users
         if isinstance(user, bool) or not isinstance(user, int | np.integer) or user not in self.machine.users:

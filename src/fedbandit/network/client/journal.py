@@ -29,7 +29,7 @@ def stored_agreement(store: Store, kind: str = KIND) -> tuple[Agreement, int] | 
     return Agreement.of_json(header["agreement"]), int(header["member"])
 
 
-class Journal:
+class NodeJournal:
     """The entries and the snapshot of a node in its store, in which it is called as its kind is.
 
     `add` and `defer` are called with the lock held, which is that of the state: `capture` is called with it, and gives

@@ -104,7 +104,7 @@ class LocalServer(Member):
     def select(self, user: int, arms: ArrayLike) -> Arm:
         """Choose one of the arms for a user, given by their features as a (K, d) array, K as you like."""
         self._check_open()
-        self._durable.known(user)
+        self._durable.checked_user(user)
         choice = self._durable.select(user, self._scaling.transform(arms))
         return Arm(choice.arm, id_of(choice.number))
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Message, Request, Upload, encode
-from fedbandit.network.client.journal import Journal
+from fedbandit.network.client.journal import NodeJournal
 from fedbandit.network.envelope import Envelope, Frame, extend, seal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import Store
@@ -80,7 +80,7 @@ class DurableNode(ABC, Generic[Machine]):
         self.asking: Request | FromServer | None = None
         """A request that has to be sent."""
         self._made: dict[int, tuple[int, bytes]] = {}  # unacknowledged upload → the chain before it, its bytes
-        self.journal = Journal(store, self.kind, self.lock, self._capture)
+        self.journal = NodeJournal(store, self.kind, self.lock, self._capture)
         self._safe = 0  # uploads up to this number are in the store and survive a power cut: these may be sent
         self._applied = 0  # uploads that the coordinator has, as far as it said so since the last greeting
         self._complete = True  # the last greeting was sent with an empty outbox

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from fedbandit.errors import FedbanditError
 from fedbandit.network.coordinator.journal import KIND
-from fedbandit.network.stores import Journal, copy_to
+from fedbandit.network.stores import StoredJournal, copy_to
 from fedbandit.network.stores.sqlite import SQLiteStore
 from fedbandit.state import unpack, unpack_entry
 
@@ -17,7 +17,7 @@ from fedbandit.state import unpack, unpack_entry
 class Dumped(Protocol):
     """Whatever has journals."""
 
-    def dump(self) -> list[Journal]:
+    def dump(self) -> list[StoredJournal]:
         """All of them, as they are at one time."""
         ...
 
@@ -31,7 +31,7 @@ def write_backup(store: Dumped) -> bytes:
         return path.read_bytes()
 
 
-def read_backup(path: Path) -> list[Journal]:
+def read_backup(path: Path) -> list[StoredJournal]:
     """The journals of a backup, each of which can be read."""
     if not path.is_file():
         raise FedbanditError(f"There is no file {str(path)!r}.")

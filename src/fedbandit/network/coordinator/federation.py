@@ -26,6 +26,7 @@ from fedbandit.errors import FedbanditError, whole_number
 from fedbandit.machines.sums.server import OpenedSum
 from fedbandit.messages import Join, Message, Receipt, Request, Restate, Upload, decode
 from fedbandit.network.coordinator import journal as kinds
+from fedbandit.network.coordinator import places
 from fedbandit.network.coordinator.compared import ComparedFederation
 from fedbandit.network.coordinator.erasure import erase
 from fedbandit.network.coordinator.journal import Entry, numbers
@@ -92,6 +93,11 @@ class Federation(ComparedFederation):
         self.write([Entry(kinds.ENROLMENT, at, name)])
         return record
 
+    def decline(self, name: str, at: float) -> list[Message]:
+        """A client that was invited does not take part. What is to be sent."""
+        self._catch_up_with_store()
+        return places.decline(self, name, at)
+
     def quarantine(self, name: str, reason: str, at: float, by: str = "") -> list[Message]:
         """Refuse whatever a client sends from now on, and set aside what it has sent; an empty reason ends that.
 
@@ -108,17 +114,7 @@ class Federation(ComparedFederation):
     def free(self, name: str, at: float, by: str = "") -> list[Message]:
         """Take a client's place from it, so that another can have it. What is to be sent."""
         self._catch_up_with_store()
-        self.register.record(name)
-        if self.system.privacy.contribution is not None:
-            raise Refusal(
-                "identity",
-                f"The place of {name!r} cannot be freed: this federation bounds what one client contributes in its "
-                "life, and under a new name it would begin again.",
-            )
-        answers = self.leave(name, at)
-        self.write([Entry(kinds.DEPARTURE, at, name)])
-        self.events.append(Event("a place was freed", {"client": name, "by": by}))
-        return answers
+        return places.free(self, name, at, by)
 
     def erase(self, name: str, at: float, by: str = "") -> tuple[list[Message], dict[str, Any]]:
         """Forget all that a client has uploaded: what is to be sent, and a receipt (`erasure.py`)."""

@@ -40,7 +40,7 @@ from fedbandit.network.coordinator.link import (
     REQUESTS,
     SEND,
     TELL,
-    Link,
+    FrontLink,
 )
 from fedbandit.network.coordinator.listener import Guard, Guarded, Listener
 from fedbandit.network.coordinator.pacing import QuietLog
@@ -93,7 +93,7 @@ class Front:
         self.passes: dict[Pass, Callable[[Refusal], None]] = {}
         self.guard = Guard(config.connections, config.connections_per_address)
         self.stop = asyncio.Event()
-        self.link = Link(self._receive, self.stop.set)
+        self.link = FrontLink(self._receive, self.stop.set)
         self.queues: dict[int, SendQueue] = {}
         self._opening: dict[int, asyncio.Future[Response | None]] = {}
         self._numbers = 0
@@ -147,7 +147,7 @@ class Front:
 class FrontStream:
     """A front's half of a stream."""
 
-    def __init__(self, link: Link, number: int) -> None:
+    def __init__(self, link: FrontLink, number: int) -> None:
         self._link, self.number = link, number
 
     def take(self, frame: bytes) -> None:

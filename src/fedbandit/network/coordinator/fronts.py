@@ -30,9 +30,9 @@ from fedbandit.network.coordinator.link import (
     REPORT,
     SEND,
     TELL,
-    Link,
+    FrontLink,
 )
-from fedbandit.network.coordinator.streams import SendQueue, Stream
+from fedbandit.network.coordinator.streams import ClientStream, SendQueue
 from fedbandit.network.refusal import Refusal, as_json
 
 log = logging.getLogger("fedbandit.coordinator")
@@ -43,7 +43,7 @@ PAUSE = 1.0
 class LinkQueue(SendQueue):
     """What a member is sent by way of a front, where it waits."""
 
-    def __init__(self, link: Link, stream: int) -> None:
+    def __init__(self, link: FrontLink, stream: int) -> None:
         super().__init__()
         self._link, self._stream = link, stream
 
@@ -68,9 +68,9 @@ class LinkedFront:
 
     def __init__(self, host: Host, fronts: Fronts) -> None:
         self.host, self.fronts = host, fronts
-        self.streams: dict[int, Stream] = {}
+        self.streams: dict[int, ClientStream] = {}
         self.counts = {"open": 0, "refused": 0, "strangers": 0}
-        self.link = Link(self._receive, self._lost)
+        self.link = FrontLink(self._receive, self._lost)
         fronts.linked.add(self)
 
     def _receive(self, op: int, number: int, data: bytes) -> None:
@@ -94,7 +94,7 @@ class LinkedFront:
         sending = LinkQueue(self.link, number)
         try:
             hosted = self.host.hosted(told["federation"])
-            self.streams[number] = Stream(hosted, told["name"], sending, told["address"], told["software"])
+            self.streams[number] = ClientStream(hosted, told["name"], sending, told["address"], told["software"])
         except Refusal as refusal:
             self.link.tell(REFUSE, number, {"status": refusal.status, "body": as_json(refusal)})
         else:

@@ -20,6 +20,7 @@ from fedbandit.errors import FedbanditError
 from fedbandit.machines.sums.messages import encode_step
 from fedbandit.messages import Download, Join, Message
 from fedbandit.network.coordinator.admission import Pass, end_without_right
+from fedbandit.network.coordinator.clock import now, to_the_end
 from fedbandit.network.coordinator.config import ServerConfig
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.health import FAILS, Health
@@ -49,12 +50,6 @@ T = TypeVar("T")
 Outcome: TypeAlias = "list[Message] | Refusal"
 Reply: TypeAlias = Callable[[Outcome], None]
 log = logging.getLogger("fedbandit.coordinator")
-_OFFSET = time.time() - time.monotonic()
-
-
-def now() -> float:
-    """The time of day, by a clock that does not jump while the coordinator runs."""
-    return _OFFSET + time.monotonic()
 
 
 class HostedFederation:
@@ -141,6 +136,13 @@ class HostedFederation:
         """Whether what is under way has been for so long that nobody should wait for it."""
         return self._begun is not None and time.monotonic() - self._begun > HANGING_SECONDS
 
+    def allow(self, rate: float, most_streams: int) -> None:
+        """From now on a client may send so many messages a second, on so many streams."""
+        if rate != self.rate:
+            self.limits.clear()
+        self.rate = rate
+        self.most_streams = self.requests.most = most_streams
+
     def limit_streams(self, name: str) -> None:
         """Refuse a client that has too many streams open."""
         if self.streams[name] >= self.most_streams:
@@ -177,10 +179,12 @@ class HostedFederation:
     async def do(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Let the federation do something in a thread, one thing at a time; what it says goes to the log."""
         async with self._one_at_a_time:
+            if self._ended is not None:  # whoever has waited for its turn: what it would change is another's by now
+                raise self._ended
             begun, self._begun = time.perf_counter(), time.monotonic()
             try:
                 with span(getattr(function, "__name__", "work"), federation=self.federation.name):
-                    return await asyncio.to_thread(function, *args, **kwargs)
+                    return await to_the_end(asyncio.to_thread(function, *args, **kwargs))
             except NotOwner:
                 raise
             except StoreError as error:
@@ -252,17 +256,15 @@ class HostedFederation:
         while True:
             await asyncio.sleep(self.round_seconds)
             try:
-                messages = await self.do(self.federation.tick, now())
+                self.push(await self.do(self.federation.tick, now()))
                 if self.federation.machine.secure_sums:
                     await self.do(self.sums.look, now())
-                    messages, self.sums.told = [*messages, *self.sums.told], []
+                    told, self.sums.told = self.sums.told, []
+                    self.push(told)
             except Refusal as refusal:  # the store cannot be written: the round did not end, and the next one tries
                 log.warning("no round", extra={"federation": self.federation.name, "kind": refusal.kind})
-                continue
             except Exception:
                 log.exception("a fault in the coordinator", extra={"federation": self.federation.name})
-                continue
-            self.push(messages)
 
     def _unsent(self) -> list[Message]:
         unsent, self.federation.unsent = self.federation.unsent, []

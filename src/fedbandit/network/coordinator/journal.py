@@ -72,15 +72,22 @@ class Journal:
     def read(self) -> tuple[State | None, list[Entry]]:
         """The snapshot, None if there is none, and the entries since."""
         snapshot, entries = self.store.read(self.name)
-        self.behind = False
         self._entries, self._bytes = len(entries), sum(map(len, entries))
         self.snapshot_bytes = 0 if snapshot is None else len(snapshot)
         state = None if snapshot is None else unpack(KIND, snapshot, self.store.where)
         return state, [Entry.decode(unpack_entry(KIND, entry, self.store.where)) for entry in entries]
 
     def snapshot(self, state: State) -> None:
-        """Put a snapshot in the place of everything."""
+        """Put a snapshot in the place of everything. Nothing else has what it has: if it fails, memory is ahead."""
         data = pack(KIND, state)
+        try:
+            self._replace(data)
+        except BaseException:
+            self.behind, self.unproven = True, max(self.unproven, len(data))
+            raise
+        self.unproven = 0 if len(data) >= self.unproven else self.unproven
+
+    def _replace(self, data: bytes) -> None:
         self.store.replace(self.name, data)
         self._entries = self._bytes = 0
         self.snapshot_bytes = len(data)
@@ -101,4 +108,4 @@ class Journal:
         self._bytes += size
         if self._entries >= self.snapshot_every and self._bytes >= self.snapshot_bytes:
             with suppress(StoreError):  # the entries are safe; the next write tries again
-                self.snapshot(state())
+                self._replace(pack(KIND, state()))

@@ -225,7 +225,7 @@ def declared_noise(system: System, world: World) -> tuple[float, float]:
         if stream is not None:
             noise = _bounds(stream.mechanism, world.n_clients)
             gram, reward = max(gram, noise[0]), max(reward, noise[1])
-        if not isinstance(getattr(system.privacy, "epsilon", None), tuple):
+        if not system.privacy.by_client:
             break  # one mechanism for all
     return gram, reward
 

@@ -33,7 +33,7 @@ FRAMES, REQUESTS = "frames", "requests"
 """Names of the writer's two sockets in its folder: of links, and of HTTP requests that fronts pass on."""
 
 
-class Link(asyncio.Protocol):
+class FrontLink(asyncio.Protocol):
     """One end. What is sent in one turn of the loop leaves in one write."""
 
     def __init__(self, receive: Callable[[int, int, bytes], None], lost: Callable[[], None]) -> None:

@@ -44,8 +44,8 @@ class Guard:
             raise FedbanditError(f"connections is {most}, but the limit of open files allows {able}; see ulimit -n.")
         self.most = able if most is None else most
         self.most_per_address = max(1, self.most // 2) if most_per_address is None else most_per_address
-        self.open: dict[Connection, float] = {}
-        self.by_peer: dict[tuple[str, int], Connection] = {}
+        self.open: dict[GuardedSocket, float] = {}
+        self.by_peer: dict[tuple[str, int], GuardedSocket] = {}
         self.per_address: Counter[str] = Counter()
         self.busy: Counter[tuple[str, int]] = Counter()
         self.refused = 0
@@ -63,13 +63,13 @@ class Guard:
         self.refused += 1
         return False
 
-    def enter(self, connection: Connection) -> None:
+    def enter(self, connection: GuardedSocket) -> None:
         """A connection was accepted."""
         self.open[connection] = time.monotonic()
         self.by_peer[connection.peer] = connection
         self.per_address[connection.peer[0]] += 1
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: GuardedSocket) -> None:
         """A connection was closed."""
         if self.open.pop(connection, None) is None:
             return
@@ -103,7 +103,7 @@ class Guard:
                     connection.shutdown(socket.SHUT_RDWR)
 
 
-class Connection(socket.socket):
+class GuardedSocket(socket.socket):
     """An accepted connection, which says when it is closed."""
 
     guard: Guard
@@ -130,7 +130,7 @@ class Listener(socket.socket):
     def accept(self) -> tuple[socket.socket, Any]:
         """The next connection; one too many is closed, and asyncio looks for another."""
         fd, address = self._accept()  # type: ignore[attr-defined]
-        connection = Connection(self.family, self.type, self.proto, fileno=fd)
+        connection = GuardedSocket(self.family, self.type, self.proto, fileno=fd)
         connection.guard, connection.peer = self.guard, (str(address[0]), int(address[1]))
         if not self.guard.admits(connection.peer[0]):
             socket.socket.close(connection)

@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from fedbandit._version import __version__
+from fedbandit.network.coordinator.clock import now
 from fedbandit.network.coordinator.host import Host, HostedFederation
 from fedbandit.network.coordinator.overview import totals
 from fedbandit.network.relay.federation import RelayFederation
@@ -50,6 +51,19 @@ class HostCollector(Collector):
         expires = host.expiry()
         if expires is not None:
             yield GaugeMetricFamily("fedbandit_certificate_expires", "When the certificate expires.", value=expires)
+        ends = host.credentials.ends(now())
+        if ends:
+            first = GaugeMetricFamily(
+                "fedbandit_token_expires", "When the first holder of tokens is left without one.", labels=["role"]
+            )
+            gone = GaugeMetricFamily(
+                "fedbandit_expired_tokens", "Holders whose last token has expired, unrevoked.", labels=["role"]
+            )
+            for role, (expires, without) in sorted(ends.items()):
+                if expires < 9e99:
+                    first.add_metric([role], expires)
+                gone.add_metric([role], without)
+            yield from (first, gone)
         door = host.fronts or host.guard
         if door is not None:
             yield GaugeMetricFamily("fedbandit_connections", "Open connections.", value=door.n_open)

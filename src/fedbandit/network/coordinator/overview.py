@@ -7,10 +7,12 @@ from typing import Any
 
 from fedbandit._version import __version__
 from fedbandit.network.coordinator.activity import RECENT_WIDTH
+from fedbandit.network.coordinator.clock import now
 from fedbandit.network.coordinator.federation import Federation
-from fedbandit.network.coordinator.host import Host, HostedFederation, now
+from fedbandit.network.coordinator.host import Host, HostedFederation
 from fedbandit.network.coordinator.ledger import claim_in_use, privacy_spent
 from fedbandit.network.coordinator.register import MemberRecord
+from fedbandit.network.refusal import CAUSES
 from fedbandit.network.relay.federation import RelayFederation
 
 SOON = 30 * 86_400.0
@@ -73,7 +75,10 @@ def _describe(name: str, hosted: HostedFederation, at: float) -> dict[str, Any]:
         "upstream": federation.upstream() if isinstance(federation, RelayFederation) else None,
         "unopened": "" if federation.machine.pool is None else federation.machine.pool.unopened,
         "refusals": dict(federation.refusals),
-        "refused": [{"at": when, "client": client, "kind": kind} for when, client, kind in list(federation.refused)],
+        "refused": [
+            {"at": when, "client": client, "kind": kind, "cause": CAUSES[kind]}
+            for when, client, kind in list(federation.refused)
+        ],
     }
 
 
@@ -99,7 +104,7 @@ def problems(hosted: HostedFederation, at: float) -> list[str]:
     for refused in list(federation.refused):
         if at - refused.at < RECENTLY and refused.kind != "quarantined":
             kinds.setdefault(refused.kind, Counter())[refused.name] += 1
-    found += [f"Refused lately for {kind}: {_some([*names])}." for kind, names in sorted(kinds.items())]
+    found += [f"Refused lately ({kind}): {_some([*names])}: {CAUSES[kind]}." for kind, names in sorted(kinds.items())]
     full = len(records) >= federation.agreement.world.n_clients
     return [*found, *(["All places are taken."] if full and hosted.federation.refusals["identity"] else [])]
 
@@ -138,7 +143,7 @@ def _client(hosted: HostedFederation, record: MemberRecord) -> dict[str, Any]:
         "downloads": record.downloads,
         "bytes": record.bytes_up + record.bytes_down,
         "refusals": record.refusals,
-        "refused": next((r.kind for r in reversed(federation.refused) if r.name == record.name), None),
+        "refused": next((r.kind for r in reversed(list(federation.refused)) if r.name == record.name), None),
         "quarantined": record.quarantined,
         "quarantined_by": record.quarantined_by,
         "suspected": record.suspected,

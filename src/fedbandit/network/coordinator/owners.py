@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from fedbandit.network.coordinator.config import ServerConfig
     from fedbandit.network.coordinator.host import Host, HostedFederation
 
-FIXED = ("host", "port", "store", "keys", "fronts", "advertise", "lease", "connections", "connections_per_address")
+FIXED = (
+    *("host", "port", "store", "keys", "fronts", "advertise", "lease"),
+    *("connections", "connections_per_address", "hosts", "origins"),
+)
 """Keys of [server] that a running coordinator cannot change; certificates and tokens it follows by itself."""
 LOOK_SECONDS = 0.25
 """How often others' federations are tried."""
@@ -182,6 +185,8 @@ class Owners:
             raise
         for name in [name for name in host.federations if name not in config.federations]:
             await self.step_down(name)
+        for hosted in host.federations.values():
+            hosted.allow(config.rate, config.connections_per_client)
         self._followed |= {name: before[name] for name in changed if name in before and name not in owned}
         return changed
 
@@ -201,7 +206,7 @@ class Owners:
                 worker.cancel()
             if release:
                 await asyncio.to_thread(self.host.store.release, name)
-        hosted.end(self.refusal(name))
+            hosted.end(self.refusal(name))  # before whoever waits has its turn
 
     async def give_up(self) -> None:
         """This coordinator stops: others can have all there is, at once, and it takes nothing any more."""

@@ -100,6 +100,7 @@ class RecordedFederation:
 
     def recover(self) -> None:
         wanted = self.agreement
+        self.journal.behind = True  # until all of it is done: half of a history is none
         self.activity = Activity()
         self.terms = [self.digest.hex()]
         self.rounds = self.rounds_kept = self.waited = 0
@@ -133,6 +134,7 @@ class RecordedFederation:
         self.rounds_kept = self.rounds
         if self.machine.pool is not None:
             self.published = self.machine.pool.total.epoch
+        self.journal.behind = False
 
     def require_sound_change(self, agreement: Agreement) -> None:
         """Refuse terms that this federation cannot go on under; nothing changes."""

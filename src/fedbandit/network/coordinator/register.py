@@ -225,7 +225,9 @@ class Register:
     def free(self, name: str, at: float) -> int:
         """A member is gone; its number, which another may get. Its state is given up: what it had sent has stayed."""
         record = self.by_name.pop(self.record(name).name)
-        past = [*record.past[1 - MOST_INCARNATIONS :], (record.incarnation, at)]
+        past = record.past
+        if record.joined:  # one that never came has no state, and its successor's life is the first
+            past = [*past[1 - MOST_INCARNATIONS :], (record.incarnation, at)]
         self.by_number[record.member] = MemberRecord(record.member, "", past=past)
         return record.member
 

@@ -3,6 +3,7 @@
 | request                              | role     | what                                                               |
 |--------------------------------------|----------|--------------------------------------------------------------------|
 | GET  /v1/{federation}/invitation     | client   | the agreement and the client's member number, as JSON              |
+| DELETE  the same                     | client   | it does not take part: its place is free, if it has never joined   |
 | POST /v1/{federation}/messages       | client   | one frame; the answers, each after its length in four bytes        |
 | POST /v1/{federation}/sums           | client   | a step of a secure sum, or nothing; the steps that wait for it     |
 | WS   /v1/{federation}/stream         | client   | frames to the coordinator, messages to the client, as they come    |
@@ -44,12 +45,13 @@ from fedbandit.messages import encode
 from fedbandit.network.coordinator import admission
 from fedbandit.network.coordinator.admission import Pass, address_of, offered_protocols
 from fedbandit.network.coordinator.backup import write_backup
+from fedbandit.network.coordinator.clock import now
 from fedbandit.network.coordinator.erasure import compact
-from fedbandit.network.coordinator.host import Host, log, now
+from fedbandit.network.coordinator.host import Host, log
 from fedbandit.network.coordinator.listener import Guarded
 from fedbandit.network.coordinator.metrics import metrics
 from fedbandit.network.coordinator.overview import clients_page, overview
-from fedbandit.network.coordinator.streams import SendQueue, Stream, converse
+from fedbandit.network.coordinator.streams import ClientStream, SendQueue, converse
 from fedbandit.network.credentials import Identity, Role
 from fedbandit.network.jsonable import to_json
 from fedbandit.network.refusal import Refusal, as_json
@@ -84,6 +86,13 @@ def make_app(host: Host) -> Starlette:
         record = await hosted.do(hosted.federation.invite, identity.name, now())
         federation = hosted.federation
         return JSONResponse(make_invitation(federation.agreement, federation.name, record.member, identity.name))
+
+    async def decline(request: Request) -> Response:
+        identity = identify(request, "client")
+        hosted = host.hosted(request.path_params["federation"])
+        hosted.limit(identity.name)
+        hosted.push(await hosted.do(hosted.federation.decline, identity.name, now()))
+        return JSONResponse({"name": identity.name})
 
     async def messages(request: Request) -> Response:
         identity = identify(request, "client")
@@ -144,7 +153,7 @@ def make_app(host: Host) -> Starlette:
     async def backup(request: Request) -> Response:
         admin = identify(request, "admin")
         async with contextlib.AsyncExitStack() as stack:
-            for hosted in host.federations.values():  # between two writes of every federation
+            for hosted in list(host.federations.values()):  # between two writes of every federation
                 await stack.enter_async_context(hosted.paused())
             data = await anyio.to_thread.run_sync(write_backup, host.store)
         log.info("backup", extra={"by": admin.name, "bytes": len(data)})
@@ -156,7 +165,7 @@ def make_app(host: Host) -> Starlette:
             offered_protocols(ws)
             access = Pass(host, ws)
             hosted, software = host.hosted(ws.path_params["federation"]), ws.headers.get("user-agent", "")
-            taker = Stream(hosted, access.identity.name, sending, address_of(ws), software)
+            taker = ClientStream(hosted, access.identity.name, sending, address_of(ws), software)
         except Refusal as refusal:
             await ws.send_denial_response(refused(refusal))
             return
@@ -211,6 +220,7 @@ def make_app(host: Host) -> Starlette:
         Route("/api/overview", show_overview),
         Route("/api/backup", backup),
         Route("/v1/{federation}/invitation", invitation),
+        Route("/v1/{federation}/invitation", decline, methods=["DELETE"]),
         Route("/v1/{federation}/clients", show_clients),
         Route("/v1/{federation}/clients/{client:path}", erase, methods=["DELETE"]),
         Route("/v1/{federation}/messages", messages, methods=["POST"]),

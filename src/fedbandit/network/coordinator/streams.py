@@ -105,7 +105,7 @@ class SendQueue:
             self.close(refusal.kind)
 
 
-class Stream:
+class ClientStream:
     """A client's stream at its federation, whether this process has the socket or a front."""
 
     def __init__(self, hosted: HostedFederation, name: str, sending: SendQueue, address: str, software: str) -> None:

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from typing import Any
 
-from fedbandit.network.stores import Journal, Owner, Store
+from fedbandit.network.stores import Owner, Store, StoredJournal
 
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Seconds."""
@@ -99,7 +99,7 @@ class TimedStore:
         """Whether it can be used."""
         self.store.check()
 
-    def dump(self) -> list[Journal]:
+    def dump(self) -> list[StoredJournal]:
         """All journals."""
         return self.store.dump()
 

@@ -104,6 +104,11 @@ class RelayFederation(Federation):
         with self.lock:
             return super().invite(name, at)
 
+    def decline(self, name: str, at: float) -> list[Message]:
+        """A client that was invited does not take part."""
+        with self.lock:
+            return super().decline(name, at)
+
     def quarantine(self, name: str, reason: str, at: float, by: str = "") -> list[Message]:
         """Refuse what a client sends from now on; what it has sent stays."""
         with self.lock:

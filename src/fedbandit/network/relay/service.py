@@ -18,8 +18,9 @@ from fedbandit.messages import Message
 from fedbandit.network.client.connection import Address
 from fedbandit.network.client.journal import stored_agreement
 from fedbandit.network.client.member import Member
+from fedbandit.network.coordinator.clock import now
 from fedbandit.network.coordinator.config import FederationConfig, ServerConfig
-from fedbandit.network.coordinator.host import Host, now
+from fedbandit.network.coordinator.host import Host
 from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.credentials import Credentials
 from fedbandit.network.invitation import Agreement

@@ -6,16 +6,16 @@ import os
 from pathlib import Path
 
 from fedbandit.errors import FedbanditError
-from fedbandit.network.stores.store import InUse, Journal, MemoryStore, NotOwner, Owner, Store, StoreError
+from fedbandit.network.stores.store import InUse, MemoryStore, NotOwner, Owner, Store, StoredJournal, StoreError
 
 __all__ = [
     "InUse",
-    "Journal",
     "MemoryStore",
     "NotOwner",
     "Owner",
     "Store",
     "StoreError",
+    "StoredJournal",
     "copy_to",
     "open_store",
     "put",
@@ -42,7 +42,7 @@ def open_store(where: str | os.PathLike[str] | None, lease: float | None = None,
     return SQLiteStore(where, COORDINATORS_PAGES) if many else SQLiteStore(where)
 
 
-def put(store: Store, journal: Journal) -> None:
+def put(store: Store, journal: StoredJournal) -> None:
     """Let a store have this journal in place of the one of its name."""
     if journal.snapshot is None:
         raise FedbanditError(f"The journal {journal.name!r} has no snapshot to begin with.")
@@ -50,7 +50,7 @@ def put(store: Store, journal: Journal) -> None:
     store.append(journal.name, journal.entries)
 
 
-def copy_to(path: Path, journals: list[Journal]) -> None:
+def copy_to(path: Path, journals: list[StoredJournal]) -> None:
     """Write journals into a new file; one that is there is not overwritten."""
     if path.exists():
         raise FedbanditError(f"There is a file {str(path)!r} already.")

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedbandit.errors import needs
 from fedbandit.network.stores.claims import CHECK, Claims
-from fedbandit.network.stores.store import Journal, NotOwner, Owner, StoreError
+from fedbandit.network.stores.store import NotOwner, Owner, StoredJournal, StoreError
 
 VERSION = 2
 """Of the tables. 1 had no owners: one process held the whole database, by the lock `_FIRST_LOCK`."""
@@ -59,7 +59,7 @@ def connect(psycopg: Any, url: str) -> Any:
     )
 
 
-def dump(db: Any) -> list[Journal]:
+def dump(db: Any) -> list[StoredJournal]:
     """All journals, as one transaction sees them; for a backup no lock is needed."""
     with db.transaction():
         db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -69,7 +69,8 @@ def dump(db: Any) -> list[Journal]:
             entries.setdefault(name, []).append(bytes(entry))
     names = sorted({*snapshots, *entries})
     return [
-        Journal(name, bytes(snapshots[name]) if name in snapshots else None, entries.get(name, [])) for name in names
+        StoredJournal(name, bytes(snapshots[name]) if name in snapshots else None, entries.get(name, []))
+        for name in names
     ]
 
 
@@ -187,7 +188,7 @@ class PostgresStore:
         with self._explained("read"):
             self._connection().execute("SELECT 1").fetchone()
 
-    def dump(self) -> list[Journal]:
+    def dump(self) -> list[StoredJournal]:
         """All journals, as one transaction sees them."""
         with self._explained("read"):
             return dump(self._connection())
@@ -310,7 +311,7 @@ class ReadOnlyPostgres:
         except psycopg.Error as error:
             raise StoreError(f"The PostgreSQL store cannot be opened: {' '.join(str(error).split())}.") from None
 
-    def dump(self) -> list[Journal]:
+    def dump(self) -> list[StoredJournal]:
         """All journals, as one transaction sees them."""
         return dump(self._db)
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from fedbandit.network.stores.store import VERSION, InUse, Journal, OneProcess, StoreError
+from fedbandit.network.stores.store import VERSION, InUse, OneProcess, StoredJournal, StoreError
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value INTEGER NOT NULL);
@@ -97,11 +97,11 @@ class SQLiteStore(OneProcess):
             if not os.path.exists(self.path):
                 raise StoreError(f"The store {self.where} is gone.")
 
-    def dump(self) -> list[Journal]:
+    def dump(self) -> list[StoredJournal]:
         """All journals, in one transaction."""
         with self._explained("read"):
             names = self._db.execute("SELECT journal FROM snapshots UNION SELECT journal FROM entries").fetchall()
-            return [Journal(name, *self.read(name)) for (name,) in names]
+            return [StoredJournal(name, *self.read(name)) for (name,) in names]
 
     def close(self) -> None:
         """Close the file."""

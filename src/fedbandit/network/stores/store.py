@@ -47,7 +47,7 @@ class NotOwner(StoreError):
         super().__init__(f"Federation {journal!r} is another coordinator's{at}, and not this one's.")
 
 
-class Journal(typing.NamedTuple):
+class StoredJournal(typing.NamedTuple):
     """A journal as a store has it."""
 
     name: str
@@ -101,7 +101,7 @@ class Store(typing.Protocol):
         """Raise a StoreError unless it can be read now, and is still this process's alone."""
         ...
 
-    def dump(self) -> list[Journal]:
+    def dump(self) -> list[StoredJournal]:
         """All journals there are, as they are at one time."""
         ...
 
@@ -166,9 +166,9 @@ class MemoryStore(OneProcess):
     def check(self) -> None:
         """Nothing can be wrong."""
 
-    def dump(self) -> list[Journal]:
+    def dump(self) -> list[StoredJournal]:
         """All journals."""
-        return [Journal(name, snapshot, list(entries)) for name, (snapshot, entries) in self.journals.items()]
+        return [StoredJournal(name, snapshot, list(entries)) for name, (snapshot, entries) in self.journals.items()]
 
     def close(self) -> None:
         """Nothing to do."""

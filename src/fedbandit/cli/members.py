@@ -1,4 +1,4 @@
-"""`fedbandit seats`: who has a place in a federation, and whose place is freed."""
+"""`fedbandit members`: who has a place in a federation, and whose place is freed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     path = f"/v1/{quote(options.federation, safe='')}"
     if options.action == "free":
         if options.client is None:
-            raise FedbanditError("fedbandit seats free needs a CLIENT.")
+            raise FedbanditError("fedbandit members free needs a CLIENT.")
         answer = ask_json(options, f"{path}/free", {"client": options.client})
         print(json.dumps(answer) if options.json else f"{options.client} has no place any more; {answer['free']} free.")
         return 0
