@@ -33,12 +33,12 @@ def estimates(simulation: Simulation) -> Array:
     """What each user's arms are scored with, (N, d)."""
     learner = simulation.learner
     assert isinstance(learner, PlainLearner)
-    if isinstance(learner.federation, LocalServers):
-        serving = learner.federation.servers[0].serving
+    if isinstance(learner.machines, LocalServers):
+        serving = learner.machines.servers[0].serving
         assert isinstance(serving, GraphModel)
         return serving.parameters()
-    assert isinstance(learner.federation, Link)
-    clients = map(learner.federation.client, range(simulation.env.n_clients))
+    assert isinstance(learner.machines, Link)
+    clients = map(learner.machines.client, range(simulation.env.n_clients))
     return np.stack([client.model.theta for client in clients])
 
 

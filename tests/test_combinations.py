@@ -40,7 +40,10 @@ LOUD: dict[str, Any] = {"epsilon": 1e8, "batch": 2, "alpha_split": 0.4, "alpha_m
 FURTHER: dict[str, list[dict[str, Any]]] = {
     "synchronous": [{"growth": 1.5}],
     "gossip": [{"growth": None, "threshold": 0.5}, {"topology": "ring", "ttl": 2}],
-    "private-statistics": [{"calibration": "published", "as_printed": True}],
+    "private-statistics": [
+        {"calibration": "published", "as_printed": True},
+        {"calibration": "published", "width": "printed", "failure": 0.1},
+    ],
     "evidence-clusters": [{"recluster": 1.3}],
     "homogeneity-cliques": [{"recluster": 1.3}],
     "laplacian": [{"central": False, "fresh": False}],

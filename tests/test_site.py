@@ -49,7 +49,14 @@ def test_every_page_has_a_place_in_the_navigation(site: Path) -> None:
 
 def test_the_metrics_of_a_coordinator_with_a_certificate_are_there(site: Path) -> None:
     page = (site / "reference" / "metrics.html").read_text(encoding="utf-8")
-    for name in ("certificate_expires", "connections", "connections_refused_total", "uploads_total"):
+    for name in (
+        "certificate_expires",
+        "token_expires",
+        "expired_tokens",
+        "connections",
+        "connections_refused_total",
+        "uploads_total",
+    ):
         assert f">fedbandit_{name}<" in page
 
 

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import redirect_stdout
 from pathlib import Path
+from unittest import mock
 
 from fedbandit.cli.main import COMMANDS, build_parser, main
 from fedbandit.network.refusal import STATUS, TRANSIENT
@@ -115,8 +116,9 @@ def metrics() -> str:
 
     terms = Agreement("async-linucb", {}, fb.World(n_clients=2, dim=2, horizon=100))
     host = Host(ServerConfig({"shops": FederationConfig(terms)}), MemoryStore())
-    host.guard, host.expiry = Guard(), lambda: 0.0  # as behind a socket and with a certificate
-    families = [*HostCollector(host).collect()]
+    host.guard, host.expiry = Guard(), lambda: 0.0  # as behind a socket, with a certificate and with keys
+    with mock.patch.object(host.credentials, "ends", lambda at: {"client": (at, 0)}):
+        families = [*HostCollector(host).collect()]
     lines = "\n".join(
         f"| `{family.name}{'_total' if family.type == 'counter' else ''}` | {family.type} | {family.documentation} |"
         for family in families

@@ -174,9 +174,9 @@ def loses_no_observation(system: System) -> None:
         while not simulation.finished:
             simulation.advance()
         assert isinstance(simulation.learner, PlainLearner)
-        account = simulation.learner.federation.account()
-        if account is not None:
-            observed, applied, pending = account
+        tally = simulation.learner.machines.tally()
+        if tally is not None:
+            observed, applied, pending = tally
             assert applied + pending == observed, f"{observed} observed, but {applied} applied and {pending} pending"
             assert observed <= HORIZON, "more was observed than happened"
 

@@ -49,7 +49,7 @@ def whole_number(name: str, value: object, least: int = 1, most: int | None = No
     fedbandit.errors.FedbanditError: seed is 1.5, but must be a whole number ≥ 0.
     """
     try:
-        number = operator.index(value)  # type: ignore[arg-type]
+        number = least - 1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         number = least - 1
     require(number >= least, name, value, f"a whole number ≥ {least}")
@@ -136,15 +136,17 @@ def checked_call(function: Callable[P, Made]) -> Callable[P, Made]:
     return checked
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> FedbanditError:
-    """The error for a name that does not exist, with the nearest one that does.
+def unknown(kind: str, name: object, known: Iterable[str]) -> FedbanditError:
+    """The error for a name that does not exist, or is none, with the nearest one that does.
 
     >>> print(unknown("system", "async-linubc", ["async-linucb", "uniform"]))
     There is no system 'async-linubc'; did you mean 'async-linucb'?
+    >>> print(unknown("system", 3, ["async-linucb", "uniform"]))
+    There is no system 3; there are: async-linucb, uniform.
     """
     names = sorted(known)
     folded = {other.lower(): other for other in reversed(names)}
-    near = [folded[key] for key in difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)]
+    near = [folded[key] for key in difflib.get_close_matches(str(name).lower(), folded, n=1, cutoff=0.6)]
     there_are = f"there are: {', '.join(names)}." if names else "there is none."
     hint = f"did you mean {near[0]!r}?" if near else there_are
-    return FedbanditError(f"There is no {kind} {name!r}; {hint}")
+    return FedbanditError(f"There is no {kind} {shown(name)}; {hint}")

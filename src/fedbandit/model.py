@@ -215,10 +215,8 @@ class RidgeModel(LinearModel):
 
     # What a client does with it
 
-    @property
-    def silent(self) -> bool:
-        """Whether it has nothing to exchange yet, whatever its trigger says."""
-        return False
+    silent: ClassVar[bool] = False
+    """Whether it has nothing to exchange yet, whatever its trigger says."""
 
     def observe(self, x: Array, y: float) -> None:
         """Add the observation (x, y).

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import NoReturn
 
 from fedbandit.errors import FedbanditError
+from fedbandit.policies import Policy
+from fedbandit.policies.policy import WidthRule
 from fedbandit.privacy import Privacy, PrivateStatistics
 from fedbandit.protocols import EventTriggered, MessageProtocol, Scheduled, ServerQueue, Synchronous
 from fedbandit.structures import Alone, Central, Clustering, Everyone, FixedGroups, GlobalLocal, OnGraph, Structure
@@ -43,6 +45,17 @@ def check_actions(protocol: MessageProtocol, structure: Structure, privacy: Priv
         raise _one_theta(protocol, "peers tell one another sums of one θ", "a protocol with a coordinator")
     if privacy.perturbs in ("statistics", "reward sums"):
         raise _one_theta(privacy, "its noise is calibrated for the sums of one θ", "NoisyRewards, which noises rewards")
+
+
+def check_width(policy: Policy, privacy: Privacy) -> None:
+    """Refuse Prop. 2's printed width, which counts log det V d times, with two different α: only their sum is sent."""
+    if not isinstance(privacy, PrivateStatistics) or privacy.width != "printed" or not isinstance(policy, WidthRule):
+        return
+    if policy.alpha is None and policy.confidence != privacy.failure:
+        raise FedbanditError(
+            f"The confidence of {type(policy).__name__} is {policy.confidence:g} and the failure of PrivateStatistics "
+            f"{privacy.failure:g}, but they must be one α for width='printed'."
+        )
 
 
 def _one_theta(part: Part, why: str, instead: str) -> FedbanditError:
@@ -176,9 +189,10 @@ def _check_private_statistics(structure: Structure, protocol: MessageProtocol, p
         refuse(
             privacy, other, why, "the structure Alone with CountTriggered (preset dp_linucb) where a client is alone"
         )
-    if isinstance(privacy, PrivateStatistics) and privacy.as_printed and not _is_algorithm_1(structure, protocol):
+    printed = isinstance(privacy, PrivateStatistics) and (privacy.as_printed or privacy.width == "printed")
+    if printed and not _is_algorithm_1(structure, protocol):
         other = protocol if isinstance(structure, Everyone) else structure
-        why = "as_printed=True is FedUCB's Alg. 1, where all agents synchronise with one controller"
+        why = "what is printed is FedUCB's Alg. 1 and Prop. 2, where all agents synchronise with one controller"
         refuse(privacy, other, why, "Synchronous with Everyone")
     if privacy.pooled:
         _check_pooled(structure, protocol, privacy)

@@ -10,9 +10,12 @@ import ast
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
-from fedbandit.errors import FedbanditError, number, shown, unknown
+import numpy as np
+
+from fedbandit.errors import FedbanditError, number, require, shown, unknown
 from fedbandit.user_code import named_in_file
 
 Part = TypeVar("Part")
@@ -40,6 +43,24 @@ def name_of(part: type) -> str:
     return getattr(part, "name", None) or re.sub(r"(?<=[a-z])(?=[A-Z])", "-", part.__name__).lower()
 
 
+def check_switch(name: str, value: object) -> None:
+    """Refuse what is neither on nor off: the text "no" would be on."""
+    require(isinstance(value, bool | np.bool_), name, value, "True or False")
+
+
+def check_switches(part: object) -> None:
+    """Refuse a part of which a keyword that is on or off is neither.
+
+    >>> from fedbandit.protocols import EventTriggered
+    >>> check_switches(EventTriggered(warm_join="no"))
+    Traceback (most recent call last):
+    fedbandit.errors.FedbanditError: warm_join of EventTriggered is 'no', but must be True or False.
+    """
+    for parameter in fields(part) if is_dataclass(part) else ():
+        if parameter.type in (bool, "bool"):
+            check_switch(f"{parameter.name} of {type(part).__name__}", getattr(part, parameter.name))
+
+
 def build_part(role: str, text: str, kinds: Mapping[str, Callable[..., Part]]) -> Part:
     """The part that text such as `count-triggered(factor_upload=1.5)` describes.
 
@@ -47,6 +68,7 @@ def build_part(role: str, text: str, kinds: Mapping[str, Callable[..., Part]]) -
     >>> build_part("protocol", "count-triggered(batch=4)", PROTOCOLS).batch
     4
     """
+    require(isinstance(text, str), f"The {role}", text, f"text that names one of: {', '.join(sorted(kinds))}")
     found = re.fullmatch(r"(.*\.py:[\w-]+|[^(]*?)\s*(\(.*)?", text.strip(), flags=re.DOTALL)
     name, given = found.groups() if found else (text, None)
     kind = kind_named(role, name, kinds)

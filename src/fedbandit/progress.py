@@ -24,7 +24,7 @@ def bar(total: int | None, unit: str, *, scaled: bool = False) -> Any:
 
 
 @contextmanager
-def told(progress: Callable[[int], object] | None, total: int, unit: str) -> Iterator[Callable[[int], object]]:
+def reporting(progress: Callable[[int], object] | None, total: int, unit: str) -> Iterator[Callable[[int], object]]:
     """Whom to tell how much was done: who was named, or in a notebook a bar, or nobody."""
     if progress is not None or not in_notebook():
         yield progress or (lambda _: None)

@@ -24,7 +24,8 @@ class Slack(NamedTuple):
     logdet = log det V(λ)/det λI + offset.
 
     With a `spectrum` it is not an arm's bound yet but what mixing has to know (`machines.mixing`): then `bias` is the
-    standard deviation of the noise in a coordinate of b − Vθ, or 0 where only bounds may be used.
+    standard deviation of the noise in a coordinate of b − Vθ, or 0 where only bounds may be used, `offset` the part of
+    it that is due to V, and `inflation` the standard deviation of an entry of V.
     """
 
     offset: float = 0.0  # of a model that is larger than the row, or of another regulariser

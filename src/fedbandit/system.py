@@ -12,7 +12,8 @@ from fedbandit.errors import FedbanditError, number, shown
 from fedbandit.forgetting import ADAPTIVE, Fading, Forgetting, check_discount, check_window, settled_discount
 from fedbandit.model import RidgeModel
 from fedbandit.noisy_totals import NoisyTotals
-from fedbandit.pairs import check_actions, check_forgetting, check_pairs
+from fedbandit.pairs import check_actions, check_forgetting, check_pairs, check_width
+from fedbandit.parts import check_switches
 from fedbandit.policies import UCB, Policy, Uniform, Widest
 from fedbandit.policies.policy import WidthRule
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
@@ -59,13 +60,16 @@ class System:
             ("structure", self.structure, Structure),
             ("privacy", self.privacy, Privacy),
         ):
-            if not isinstance(part, kind) or isinstance(part, type):
+            if kind not in type(part).__mro__:  # isinstance would have Python 3.11 ask a Protocol for every fact
                 hint = f"; call it: {part.__name__}()" if isinstance(part, type) else ""
                 raise FedbanditError(
                     f"The {role} of a system is {shown(part)}, which is not a {kind.__name__} instance{hint}."
                 )
-        number(self.ridge, "ridge", "a finite number ≥ 1e-12", at_least=1e-12)
+            check_switches(part)
+        ridge = number(self.ridge, "ridge", "a finite number ≥ 1e-12", at_least=1e-12)
+        object.__setattr__(self, "ridge", ridge)
         check_pairs(self.protocol, self.structure, self.privacy)
+        check_width(self.policy, self.privacy)
         discount, window = check_discount(self.discount), check_window(self.window)
         if discount != 1.0 and window is not None:
             raise FedbanditError("Both discount and window were given; each says what is forgotten, so give one.")
@@ -103,7 +107,11 @@ class System:
         return self._completed(self.privacy.guarantee_of(member))
 
     def _completed(self, claim: Guarantee) -> Guarantee:
-        claim = self._as_composed(claim)
+        """Who sees what, and what choices tell, follow from protocol and structure."""
+        noised = claim.private and self.privacy.perturbs == "statistics"
+        if noised and isinstance(self.structure, Alone):  # nothing is sent: what is seen of a client are its choices
+            seen = "everybody who sees its model, or arms chosen in other rounds"
+            claim = replace(claim, definition="joint", own="released", against=seen, proof="Choices by releases alone")
         if claim.basis == "as published" and self.privacy.perturbs == "statistics" and self.protocol.reads == "raw":
             remark = claim.remark or "its trigger reads raw data, so timing leaks"
             return replace(claim, true_epsilon=math.inf, remark=remark)
@@ -112,15 +120,6 @@ class System:
             if isinstance(self.structure, Clustering):
                 where = "local servers have all data of their users"
             return replace(claim, remark=f"{where}, and nothing is noised")
-        return claim
-
-    def _as_composed(self, claim: Guarantee) -> Guarantee:
-        """Who sees what, and what choices tell, follow from protocol and structure."""
-        if not claim.private or self.privacy.perturbs != "statistics":
-            return claim
-        if isinstance(self.structure, Alone):  # nothing is sent: what is seen of a client are its choices
-            seen = "everybody who sees its model, or arms chosen in other rounds"
-            claim = replace(claim, definition="joint", own="released", against=seen, proof="Choices by releases alone")
         return claim
 
     @property

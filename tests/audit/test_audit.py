@@ -13,7 +13,7 @@ import pytest
 import fedbandit as fb
 from fedbandit.audit import AuditReport, attack, audit_system, private_systems
 from fedbandit.audit.mechanism_attack import likelihood_attack, neighbouring_increments
-from fedbandit.audit.neighbours import Limits, worst_records
+from fedbandit.audit.neighbours import RecordLimits, worst_records
 from fedbandit.cli.main import main
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.client import ClientMachine
@@ -58,7 +58,7 @@ def test_what_is_right_passes(name: str) -> None:
 def test_laplace_noise_with_an_l2_sensitivity_fails(right: bool, dim: int) -> None:
     """Coordinate by coordinate; gamma noise with the same sensitivity passes."""
     mechanism = reward_mechanism(1.0, 0.0, 1, dim, kind="tree") if right else l2_laplace_tree(1.0, 1, dim)
-    pair = neighbouring_increments(mechanism, Limits(1.0, dim, 0.0, 1.0, False), 1)
+    pair = neighbouring_increments(mechanism, RecordLimits(1.0, dim, 0.0, 1.0, False), 1)
     claim = fb.Guarantee(basis="proven", epsilon=1.0)
     check, _ = likelihood_attack(mechanism, pair, claim, np.random.default_rng(0), 20_000)
     assert check.passed == right
@@ -96,11 +96,11 @@ def test_raw_triggers_are_refused_under_proven(protocol: Any) -> None:
 
 def test_the_worst_records_are_those_of_the_proof() -> None:
     """Where they exist; otherwise the nearest ones that may be."""
-    a, b = worst_records(Limits(2.0, 3, -1.0, 1.0, True), 0.7)
+    a, b = worst_records(RecordLimits(2.0, 3, -1.0, 1.0, True), 0.7)
     for record, M in zip((a, b), gram_neighbours(2.0, 1.0, 0.7, 3), strict=True):
         row = np.append(record.x, 0.7 * record.y)
         np.testing.assert_allclose(np.outer(row, row), M)
-    a, b = worst_records(Limits(1.0, 3, -5.0, 5.0, True), 1.0)
+    a, b = worst_records(RecordLimits(1.0, 3, -5.0, 5.0, True), 1.0)
     np.testing.assert_allclose(a.x, -b.x)
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import fedbandit as fb
 from fedbandit.audit import audit_system
-from fedbandit.audit.neighbours import Limits
+from fedbandit.audit.neighbours import RecordLimits
 from fedbandit.audit.total_attack import total_checks
 from fedbandit.machines.client import ClientMachine
 from fedbandit.machines.peer import PeerMachine
@@ -607,7 +607,7 @@ def test_a_fault_of_sums_is_found(name: str) -> None:
     world = World(10, 2, 1_000, per_round=10)
     told = fb.feducb(trust="sums").told(world)
     assert isinstance(told.privacy, PrivateStatistics)
-    limits = Limits.of(world, told.privacy.reward_rule, told.guarantee.protects)
+    limits = RecordLimits.of(world, told.privacy.reward_rule, told.guarantee.protects)
     kind, check = SUMS[name]
 
     def make(terms: SumTerms, seed: int) -> SumStream:

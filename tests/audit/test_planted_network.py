@@ -12,7 +12,7 @@ import pytest
 import fedbandit as fb
 from fedbandit.audit.copy_attack import copies_check, stored_check, sum_copies_check
 from fedbandit.audit.mask_attack import mask_checks
-from fedbandit.audit.neighbours import Limits
+from fedbandit.audit.neighbours import RecordLimits
 from fedbandit.audit.report import Check
 from fedbandit.machines.sums import client as sums_client
 from fedbandit.machines.sums.client import SumClient
@@ -32,7 +32,7 @@ def found(system: fb.System, **keywords: Any) -> Iterator[Check]:
     """All network checks of a system."""
     told = system.told(WORLD)
     assert isinstance(told.privacy, PrivateStatistics)
-    limits = Limits.of(WORLD, told.privacy.reward_rule, told.guarantee.protects)
+    limits = RecordLimits.of(WORLD, told.privacy.reward_rule, told.guarantee.protects)
     if told.privacy.trust == "sums":
         terms = told.privacy.sum_terms
         yield from mask_checks(terms, 4, keywords.get("client", SumClient))

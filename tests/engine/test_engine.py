@@ -187,6 +187,9 @@ def test_communication_is_counted_as_messages_scalars_and_bytes() -> None:
     counted = [message for message in link.heard if not isinstance(message, Join | Receipt)]
     size = sum(len(encode(message)) for message in counted)
     assert c.bytes == size, "the simulator counts the bytes that machines really exchange"
+    assert c.scalar_curve[-1] == c.scalars
+    assert c.byte_curve[-1] == c.bytes - c.control_messages * encoded_size(Request, 3)
+    assert (np.diff(c.byte_curve) > 0).sum() == (np.diff(c.message_curve) > 0).sum()
     assert encoded_size(Request, 3) == encoded_size(Collect, 3) < encoded_size(Upload, 3) < encoded_size(Download, 3)
 
 

@@ -144,11 +144,11 @@ def had_by(simulation: Simulation, r: int) -> Had:
     """What client r has, whichever engine ran."""
     learner, d = simulation.learner, simulation.env.dim
     if isinstance(learner, PlainLearner):
-        if isinstance(learner.federation, LocalServers):
-            model: Any = learner.federation.servers[0].model_of(r)
+        if isinstance(learner.machines, LocalServers):
+            model: Any = learner.machines.servers[0].model_of(r)
         else:
-            assert isinstance(learner.federation, Link)
-            model = learner.federation.client(r).model
+            assert isinstance(learner.machines, Link)
+            model = learner.machines.client(r).model
         return Had(Sums(model.V, model.b, model.n), model.inverse, model.theta)
     assert isinstance(learner, RowsLearner)
     row = learner.rows[learner.slots.slot_of[r]]
@@ -164,7 +164,7 @@ def gathered_by(simulation: Simulation, g: int) -> Sums | None:
     learner = simulation.learner
     if isinstance(learner, RowsLearner) and learner.rules.speaks:
         return shared_sums(learner.hub.pool[g], simulation.env.dim)
-    link = learner.federation if isinstance(learner, PlainLearner) else getattr(learner, "link", None)
+    link = learner.machines if isinstance(learner, PlainLearner) else getattr(learner, "link", None)
     machine = link.coordinator if isinstance(link, Carrier) else None
     return None if machine is None else Sums(machine.members.V[g], machine.members.b[g], 0)
 

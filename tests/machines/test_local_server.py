@@ -105,7 +105,7 @@ def test_no_observation_is_lost(name: str) -> None:
     for stop in (1, 50, 300):
         servers = make(SYSTEMS[name].told(world), world)
         play(servers, 0, stop)
-        account = servers.account()
+        account = servers.tally()
         assert account.observed == stop == account.applied + account.pending
 
 

@@ -19,7 +19,6 @@ from fedbandit.privacy.noise import (
     entry_variance,
     gram_neighbours,
     gram_sensitivity,
-    noisy_rewards,
     reward_sensitivity,
 )
 from fedbandit.types import Array
@@ -124,16 +123,6 @@ def test_entries_have_the_stated_variance(kind: str) -> None:
     assert entry.var() == pytest.approx(entry_variance(kind, 3), rel=0.05)  # type: ignore[arg-type]
 
 
-def test_noisy_rewards_are_laplace() -> None:
-    """Scale range/ε; nothing at ε = ∞; ±10 % is told apart."""
-    rewards = np.full(20_000, 0.3)
-    noise = noisy_rewards(rewards, 0.5, np.random.default_rng(3), reward_range=2.0) - rewards
-    assert stats.kstest(noise, stats.laplace(scale=4.0).cdf).pvalue > ACCEPT
-    for wrong in (0.9, 1.1):
-        assert stats.kstest(noise, stats.laplace(scale=4.0 * wrong).cdf).pvalue < REJECT
-    np.testing.assert_array_equal(noisy_rewards(rewards, math.inf, np.random.default_rng(3)), rewards)
-
-
 def test_reward_sensitivity() -> None:
     """‖x‖ |y − y'| ≤ L · range."""
     assert reward_sensitivity(2.0) == 2.0
@@ -152,5 +141,3 @@ def test_bad_input() -> None:
         gram_neighbours(1.0, 1.0, 2.0, 2)
     with pytest.raises(FedbanditError, match="dim is 1"):
         gram_neighbours(1.0, 1.0, 1.0, 1)
-    with pytest.raises(FedbanditError, match="epsilon is 0"):
-        noisy_rewards(np.zeros(1), 0, np.random.default_rng(0))

@@ -9,8 +9,7 @@ import pytest
 
 import fedbandit as fb
 from fedbandit.audit.likelihood import Handed, epsilon_of_shift
-from fedbandit.audit.neighbours import Limits as Bounds
-from fedbandit.audit.neighbours import pairs_of, some_history
+from fedbandit.audit.neighbours import RecordLimits, pairs_of, some_history
 from fedbandit.audit.observer import observe_client
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.client import ClientMachine
@@ -67,7 +66,7 @@ def test_taking_part_is_within_the_claim() -> None:
     """The exact ε between a history and the same without one interaction, by all that is handed to the noise."""
     told = system().told(WORLD)
     assert isinstance(told.privacy, PrivateStatistics)
-    bounds = Bounds.of(WORLD, told.privacy.reward_rule, told.guarantee.protects)
+    bounds = RecordLimits.of(WORLD, told.privacy.reward_rule, told.guarantee.protects)
     mechanism = told.privacy.mechanisms[0]
     there, _ = pairs_of(bounds, mechanism)["sums"]
     rest = some_history(bounds, 60, np.random.default_rng(0))

@@ -103,7 +103,7 @@ def test_a_regrouping_releases_nothing_again() -> None:
     assert len(result.clusters) >= 3
     assert result.rand_index(simulation.env.partition)[-1] > 0.5  # type: ignore[attr-defined]
     assert isinstance(learner, PlainLearner)
-    link = learner.federation
+    link = learner.machines
     assert isinstance(link, Link)
     assert link.coordinator is not None
     assert result.privacy is not None

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit.audit.neighbours import Limits, some_history
+from fedbandit.audit.neighbours import RecordLimits, some_history
 from fedbandit.audit.observer import observe_client
 from fedbandit.checks import bytes_agree, engines_agree, repeats_itself
 from fedbandit.engine.fast.row import N_OWN
@@ -130,10 +130,10 @@ def test_a_client_that_is_asked_in_every_round_meets_its_cap() -> None:
     client = ClientMachine(0, compose(BY_COUNTS, Everyone(), PrivateStatistics(contribution=200)), world)
     assert client.stream is not None
     cap = client.stream.mechanism.n_max
-    history = some_history(Limits(1.0, 3, -1.0, 1.0, True), 200, np.random.default_rng(0))
+    history = some_history(RecordLimits(1.0, 3, -1.0, 1.0, True), 200, np.random.default_rng(0))
     seen = observe_client(client, history[: cap + 3], ask=True)
     assert seen.n == (1,) * cap
-    assert client.spent
+    assert client.withheld
     (empty,) = client.receive(Collect(0, 10**6))
     assert isinstance(empty, Upload)
     assert (empty.sums.n, empty.known) == (0, 0.0)
@@ -176,7 +176,7 @@ def test_a_whole_contribution_as_the_unit() -> None:
     while not simulation.finished:
         simulation.advance()
     learner: Any = simulation.learner
-    assert all(30 < stream.contributed <= 50 for stream in learner.federation.streams().values())
+    assert all(30 < stream.contributed <= 50 for stream in learner.machines.streams().values())
     result = simulation.result()
     assert result.privacy is not None
     assert result.privacy.exhausted.size == 5
@@ -271,7 +271,7 @@ def test_uploads_say_nothing_else() -> None:
     """When everybody uploads at once, no download depends on what a client knows: it is not said."""
     world = fb.World(n_clients=2, dim=3, horizon=400, per_round=2)
     client = ClientMachine(0, fb.feducb(), world)
-    history = some_history(Limits(1.0, 3, -1.0, 1.0, True), 100, np.random.default_rng(0))
+    history = some_history(RecordLimits(1.0, 3, -1.0, 1.0, True), 100, np.random.default_rng(0))
     plain = observe_client(client, history).plain
     assert [fields[3] for fields in plain if fields[1] == "Upload"] == [0.0] * 4
 

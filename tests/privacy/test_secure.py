@@ -11,7 +11,7 @@ from scipy import stats
 
 import fedbandit as fb
 from fedbandit.audit.likelihood import scale_interval, whiten
-from fedbandit.audit.neighbours import Limits, some_history
+from fedbandit.audit.neighbours import RecordLimits, some_history
 from fedbandit.audit.observer import noised_rewards, observe_client
 from fedbandit.errors import FedbanditError
 from fedbandit.privacy import secure
@@ -87,7 +87,7 @@ def test_streams_use_it(kind: str, source: secure.SecureSource) -> None:
 
 def test_clients_use_it(source: secure.SecureSource) -> None:
     """For statistics and for rewards; they say so, and two clients of one seed differ."""
-    history = some_history(Limits(1.0, 3, -1.0, 1.0, True), 60, np.random.default_rng(0))
+    history = some_history(RecordLimits(1.0, 3, -1.0, 1.0, True), 60, np.random.default_rng(0))
     clients = [fb.ClientMachine(0, fb.feducb(), WORLD, 0, source=source) for _ in range(2)]
     simulated = fb.ClientMachine(0, fb.feducb(), WORLD, 0)
     seen = [observe_client(client, history) for client in (*clients, simulated)]

@@ -22,7 +22,7 @@ from fedbandit.protocols import (
     ServerQueue,
     Synchronous,
 )
-from fedbandit.protocols.coordinator import NOTHING_COUNTED
+from fedbandit.protocols.trigger import NOTHING_COUNTED
 from fedbandit.sharing import FoundGroups, Groups, Members, Noise, Others, Sharing
 from fedbandit.state import State, pack, unpack
 from fedbandit.sums import Slack, Sums, zero_sums

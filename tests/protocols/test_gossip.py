@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedbandit as fb
-from fedbandit.engine.plain import Federation, PlainLearner
+from fedbandit.engine.plain import Machines, PlainLearner
 from fedbandit.engine.simulation import Engine, Simulation
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.link import Link
@@ -106,13 +106,13 @@ def one_arm(n_clients: int, rounds: int) -> fb.environments.Recorded:
     return fb.environments.recorded(np.arange(T) % n_clients, x, means, means, rounds="all")
 
 
-def finished(system: fb.System, env: fb.environments.Environment, horizon: int, seed: int = 0) -> Federation:
+def finished(system: fb.System, env: fb.environments.Environment, horizon: int, seed: int = 0) -> Machines:
     """The machines after all rounds."""
     simulation = Simulation(system, env, horizon, seed, engine="plain")
     while not simulation.finished:
         simulation.advance()
     assert isinstance(simulation.learner, PlainLearner)
-    return simulation.learner.federation
+    return simulation.learner.machines
 
 
 def test_complete_graph_with_one_hop_has_the_central_systems_statistics() -> None:

@@ -86,7 +86,7 @@ def test_the_same_over_encoded_messages_and_after_a_restart(name: str) -> None:
     again = Link(system, world(), encoded=True)
     again.restore(encoded.state())
     assert drive(again, 60, seed=9) == drive(plain, 60, seed=9) == drive(encoded, 60, seed=9)
-    account = plain.account()
+    account = plain.tally()
     assert account is None or account.applied + account.pending == account.observed == 180
 
 

@@ -41,8 +41,8 @@ def model_of(simulation: Simulation) -> GraphModel:
     """What has logdet and parameters."""
     learner = simulation.learner
     assert isinstance(learner, PlainLearner)
-    assert isinstance(learner.federation, LocalServers)
-    serving = learner.federation.servers[0].serving
+    assert isinstance(learner.machines, LocalServers)
+    serving = learner.machines.servers[0].serving
     assert isinstance(serving, GraphModel)
     return serving
 

@@ -15,11 +15,16 @@ from fedbandit.engine.simulation import Simulation
 from fedbandit.environments.block import Block
 from fedbandit.environments.synthetic import SyntheticStream
 from fedbandit.errors import FedbanditError
-from fedbandit.studies.trials import SHORT, Label, Point, Refusal, Run, Trial, made_environment, run_together, run_trial
+from fedbandit.studies.trials import SHORT, Label, Point, Refusal, Run, Trial, accepted, made_environment, run_together
 
 WORLD = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5)
 
 RECORDED = fb.environments.recorded(np.zeros(60, int), np.ones((60, 2, 2)) / 2, np.ones((60, 2)), np.ones((60, 2)))
+
+
+def run_trial(trial: Trial) -> Run:
+    (run,) = run_together([trial])
+    return accepted(run)
 
 
 def without_seconds(run: Run | Refusal) -> dict[str, object]:

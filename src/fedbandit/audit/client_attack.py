@@ -15,7 +15,7 @@ import numpy as np
 
 from fedbandit.audit.likelihood import Handed, clopper_pearson, epsilon_of_shift, scale_interval, whiten
 from fedbandit.audit.mechanism_attack import increments_of
-from fedbandit.audit.neighbours import History, Limits, pairs_of, some_history, unrewarded, with_first
+from fedbandit.audit.neighbours import History, RecordLimits, pairs_of, some_history, unrewarded, with_first
 from fedbandit.audit.observer import MakeMachine, Seen, noised_rewards, observe_client
 from fedbandit.audit.report import CONFIDENCE, TOLERANCE, Check
 from fedbandit.messages import Collect, Upload, encode
@@ -33,7 +33,7 @@ TINY = 1e-9
 def contents_check(
     make: MakeMachine,
     mechanism: Mechanism,
-    limits: Limits,
+    limits: RecordLimits,
     claim: Guarantee,
     rng: np.random.Generator,
     *,
@@ -103,7 +103,7 @@ def released_scale(mechanism: Mechanism, z: Array) -> tuple[float, float]:
 def timing_check(
     make: MakeMachine,
     mechanism: Mechanism,
-    limits: Limits,
+    limits: RecordLimits,
     rng: np.random.Generator,
     *,
     records: int,
@@ -164,7 +164,7 @@ def _difference(first: tuple[tuple[object, ...], ...], second: tuple[tuple[objec
 
 def retry_check(
     make: MakeMachine,
-    limits: Limits,
+    limits: RecordLimits,
     rng: np.random.Generator,
     *,
     rounds: int,
@@ -191,7 +191,7 @@ def retry_check(
 def long_life_check(
     make: MakeMachine,
     mechanism: Mechanism,
-    limits: Limits,
+    limits: RecordLimits,
     claim: Guarantee,
     rng: np.random.Generator,
     *,
@@ -227,7 +227,9 @@ def long_life_check(
     return Check(name, passed, 0.0 if passed else true, detail)
 
 
-def rewards_check(make: MakeMachine, mechanism: Mechanism, limits: Limits, claim: Guarantee, *, rounds: int) -> Check:
+def rewards_check(
+    make: MakeMachine, mechanism: Mechanism, limits: RecordLimits, claim: Guarantee, *, rounds: int
+) -> Check:
     """For noise on each reward: what the client learns from differs by the reward, and has noise of its scale."""
     one, other = pairs_of(limits, None)["reward"]
     learnt = [noised_rewards(make(0), [record] * rounds) for record in (one, other)]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedbandit.audit.neighbours import Limits, Record, pairs_of
+from fedbandit.audit.neighbours import Record, RecordLimits, pairs_of
 from fedbandit.audit.report import Check, skip
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.sums.server import OpenedSum
@@ -88,7 +88,7 @@ def stored_check(
     system: System,
     world: World,
     mechanism: Mechanism,
-    limits: Limits,
+    limits: RecordLimits,
     rounds: int = 50,
     make: Callable[..., DurableClient] = DurableClient,
 ) -> Check:
@@ -119,7 +119,7 @@ def copies_check(
     system: System,
     world: World,
     mechanism: Mechanism,
-    limits: Limits,
+    limits: RecordLimits,
     claim: Guarantee,
     rounds: int = 50,
     make: MakeFederation = Federation,
@@ -144,7 +144,7 @@ def copies_check(
 
 
 def sum_copies_check(
-    system: System, world: World, mechanism: Mechanism, limits: Limits, make: MakeFederation = Federation
+    system: System, world: World, mechanism: Mechanism, limits: RecordLimits, make: MakeFederation = Federation
 ) -> Check:
     """Whether a copy can put records into secure sums that its original has put in before."""
     record = next(iter(pairs_of(limits, mechanism).values()))[0]

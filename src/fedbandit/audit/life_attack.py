@@ -10,7 +10,7 @@ import numpy as np
 
 from fedbandit.audit.client_attack import first_stream, portions_of, released_sums
 from fedbandit.audit.likelihood import Handed, epsilon_of_shift, whiten
-from fedbandit.audit.neighbours import Limits, Record, pairs_of, some_history, with_first
+from fedbandit.audit.neighbours import Record, RecordLimits, pairs_of, some_history, with_first
 from fedbandit.audit.observer import MakeMachine, observe_client
 from fedbandit.audit.report import TOLERANCE, Check, skip
 from fedbandit.errors import FedbanditError
@@ -30,7 +30,7 @@ INDEPENDENT = 5.0
 def bounds_check(
     make: MakeMachine,
     mechanism: Mechanism,
-    limits: Limits,
+    limits: RecordLimits,
     claim: Guarantee,
     *,
     rounds: int,
@@ -68,7 +68,7 @@ def bounds_check(
 
 
 def restart_check(
-    make: MakeMachine, limits: Limits, rng: np.random.Generator, *, rounds: int, calls: Collection[int] = ()
+    make: MakeMachine, limits: RecordLimits, rng: np.random.Generator, *, rounds: int, calls: Collection[int] = ()
 ) -> Check:
     """Whether a client that crashes after each message, and is restored, sends what one that does not would send.
 
@@ -92,7 +92,7 @@ def restart_check(
 
 
 def ledger_check(
-    make: MakeMachine, mechanism: Mechanism, limits: Limits, rng: np.random.Generator, *, rounds: int,
+    make: MakeMachine, mechanism: Mechanism, limits: RecordLimits, rng: np.random.Generator, *, rounds: int,
     calls: Collection[int] = (),
 ) -> Check:  # fmt: skip
     """Whether the client's own book of what it has released agrees with what was seen."""
@@ -114,7 +114,7 @@ def independence_check(
     make: MakeMachine,
     other: MakeMachine,
     mechanism: Mechanism,
-    limits: Limits,
+    limits: RecordLimits,
     rng: np.random.Generator,
     *,
     rounds: int,
@@ -157,7 +157,7 @@ def _numbers(mechanism: Mechanism, z: Array) -> Array:
 def choices_check(
     make: MakeMachine,
     mechanism: Mechanism | None,
-    limits: Limits,
+    limits: RecordLimits,
     claim: Guarantee,
     rng: np.random.Generator,
     *,
@@ -223,7 +223,7 @@ def _arms(
     return arms, release
 
 
-def twin_check(make: Callable[[], ClientMachine], mechanism: Mechanism, limits: Limits, rounds: int) -> Check:
+def twin_check(make: Callable[[], ClientMachine], mechanism: Mechanism, limits: RecordLimits, rounds: int) -> Check:
     """Whether two clients on a network with one seed and the same data draw different noise."""
     name = "network client, noise"
     history = [next(iter(pairs_of(limits, mechanism).values()))[0]] * rounds

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedbandit.audit.likelihood import Audit, Sampler, attack, handed_epsilon, released_epsilon, scale_interval
-from fedbandit.audit.neighbours import Limits, Record, pairs_of
+from fedbandit.audit.neighbours import Record, RecordLimits, pairs_of
 from fedbandit.audit.report import CONFIDENCE, TOLERANCE, Check, skip
 from fedbandit.errors import FedbanditError
 from fedbandit.privacy.blt import independent
@@ -61,7 +61,7 @@ def increments_of(mechanism: Mechanism, records: Sequence[Record]) -> Array:
     return np.asarray(sum(record.x * record.y for record in records))
 
 
-def neighbouring_increments(mechanism: Mechanism, limits: Limits, records: int) -> tuple[Array, Array]:
+def neighbouring_increments(mechanism: Mechanism, limits: RecordLimits, records: int) -> tuple[Array, Array]:
     """The worst pair, `records` times."""
     if mechanism.noise != "symmetric":  # one reward moves a vector x y; for Laplace noise a dense one is the worst
         if mechanism.dim == 1:
@@ -95,7 +95,12 @@ def likelihood_attack(
 
 
 def exact_check(
-    mechanism: Mechanism, limits: Limits, records: int, epsilon: float, delta: float, name: str = "mechanism, exact"
+    mechanism: Mechanism,
+    limits: RecordLimits,
+    records: int,
+    epsilon: float,
+    delta: float,
+    name: str = "mechanism, exact",
 ) -> Check:
     """The exact ε of what the release code does with random numbers, for every kind of noise.
 

@@ -24,7 +24,7 @@ Pair = tuple[Record, Record]
 History = list[Record]
 
 
-class Limits(NamedTuple):
+class RecordLimits(NamedTuple):
     """What records may be: ‖x‖ ≤ bound in `dim` dimensions, low ≤ y ≤ high; and whether contexts are protected."""
 
     bound: float
@@ -34,15 +34,15 @@ class Limits(NamedTuple):
     contexts: bool
 
     @classmethod
-    def of(cls, world: World, rule: RewardRule, protects: str) -> Limits:
+    def of(cls, world: World, rule: RewardRule, protects: str) -> RecordLimits:
         """Those of a world, and of the rewards for which privacy is claimed."""
         return cls(world.bound, world.dim, rule.low, rule.high, "contexts" in protects)
 
 
-def worst_records(limits: Limits, reward_weight: float) -> Pair:
+def worst_records(limits: RecordLimits, reward_weight: float) -> Pair:
     """Records whose [x; κy] are orthogonal, or as nearly as can be: see `privacy.noise.gram_sensitivity`.
 
-    >>> a, b = worst_records(Limits(1.0, 2, -1.0, 1.0, True), 0.5)
+    >>> a, b = worst_records(RecordLimits(1.0, 2, -1.0, 1.0, True), 0.5)
     >>> float(a.x @ b.x + 0.25 * a.y * b.y)
     0.0
     """
@@ -57,7 +57,7 @@ def worst_records(limits: Limits, reward_weight: float) -> Pair:
     return Record(x, y), Record(other, y)
 
 
-def pairs_of(limits: Limits, mechanism: Mechanism | None) -> dict[str, Pair]:
+def pairs_of(limits: RecordLimits, mechanism: Mechanism | None) -> dict[str, Pair]:
     """By what they are meant to move; the first one is the worst for sums."""
     x = np.zeros(limits.dim)
     x[0] = limits.bound
@@ -76,7 +76,7 @@ def pairs_of(limits: Limits, mechanism: Mechanism | None) -> dict[str, Pair]:
     return pairs
 
 
-def some_history(limits: Limits, length: int, rng: np.random.Generator, spread: float = 1.0) -> History:
+def some_history(limits: RecordLimits, length: int, rng: np.random.Generator, spread: float = 1.0) -> History:
     """Records as they may be; with less `spread` contexts stay close to one direction."""
     X = rng.standard_normal((length, limits.dim)) * spread
     X[:, 0] += 1 - spread
@@ -84,7 +84,7 @@ def some_history(limits: Limits, length: int, rng: np.random.Generator, spread: 
     return [Record(x, y) for x, y in zip(X, rng.uniform(limits.low, limits.high, length).tolist(), strict=True)]
 
 
-def unrewarded(limits: Limits, length: int) -> History:
+def unrewarded(limits: RecordLimits, length: int) -> History:
     """The same context again and again, and never a reward."""
     x = np.zeros(limits.dim)
     x[0] = limits.bound

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedbandit.audit.likelihood import scale_interval, whiten
 from fedbandit.audit.mechanism_attack import exact_check
-from fedbandit.audit.neighbours import History, Limits, pairs_of, some_history, with_first
+from fedbandit.audit.neighbours import History, RecordLimits, pairs_of, some_history, with_first
 from fedbandit.audit.report import CONFIDENCE, Check
 from fedbandit.machines.peer import PeerMachine
 from fedbandit.messages import Tell
@@ -31,7 +31,7 @@ LATE = 5
 
 
 def peers_check(
-    make: Callable[..., PeerMachine], system: System, world: World, mechanism: Mechanism, limits: Limits,
+    make: Callable[..., PeerMachine], system: System, world: World, mechanism: Mechanism, limits: RecordLimits,
     rng: np.random.Generator, *, rounds: int,
 ) -> Check:  # fmt: skip
     """Whether anything but noised statistics that peers send depends on a record: who tells whom, when."""
@@ -71,7 +71,7 @@ def _said(
     return said
 
 
-def coordinator_check(told: System, world: World, limits: Limits, claim: Guarantee, *, runs: int) -> list[Check]:
+def coordinator_check(told: System, world: World, limits: RecordLimits, claim: Guarantee, *, runs: int) -> list[Check]:
     """What a trusted coordinator publishes of one client: the exact ε of its streams, and the scale of their noise."""
     checks, scales = [], []
     mechanism: Mechanism | None = None

@@ -28,7 +28,7 @@ from fedbandit.audit.mechanism_attack import (
     secure_source,
     source_check,
 )
-from fedbandit.audit.neighbours import Limits
+from fedbandit.audit.neighbours import RecordLimits
 from fedbandit.audit.observer import MakeMachine
 from fedbandit.audit.peer_attack import coordinator_check, peers_check
 from fedbandit.audit.report import AuditReport, Check, skip
@@ -116,7 +116,7 @@ def _attack(
     told = system.told(world)
     claim = told.guarantee
     rng = generator(seed, Purpose.NOISE)
-    limits = Limits.of(world, told.privacy.reward_rule, claim.protects)
+    limits = RecordLimits.of(world, told.privacy.reward_rule, claim.protects)
     if told.privacy.pooled:
         if not isinstance(told.privacy, PrivateStatistics):
             return [skip("total", f"nobody knows how to attack the total of {type(told.privacy).__name__}")], None
@@ -188,7 +188,7 @@ def _spared(trust: str) -> Iterator[Check]:
     yield from (skip(name, f"not attacked: clients add {where}") for name in names)
 
 
-def _secure_sums(system: System, privacy: PrivateStatistics, world: World, limits: Limits) -> Iterator[Check]:
+def _secure_sums(system: System, privacy: PrivateStatistics, world: World, limits: RecordLimits) -> Iterator[Check]:
     """A coordinator that does not follow the protocol of secure sums, and a copied client."""
     if privacy.trust != "sums":
         return
@@ -208,7 +208,7 @@ def _noised_rewards(
 ) -> tuple[list[Check], Audit | None]:  # fmt: skip
     """Of systems that noise each reward when it is observed."""
     claim, rule = told.guarantee, told.privacy.reward_rule
-    limits = Limits.of(world, rule, claim.protects)
+    limits = RecordLimits.of(world, rule, claim.protects)
     mechanism, sample = reward_noise(rule, claim)
     check, found = likelihood_attack(
         mechanism, neighbouring_increments(mechanism, limits, 1), claim, rng, trials, sample
@@ -282,7 +282,7 @@ def _mechanisms(told: System, n_clients: int) -> dict[int, Mechanism]:
     return found
 
 
-def _exact_checks(by_client: dict[int, Mechanism], limits: Limits, records: int, told: System) -> Iterator[Check]:
+def _exact_checks(by_client: dict[int, Mechanism], limits: RecordLimits, records: int, told: System) -> Iterator[Check]:
     """Each mechanism against what is claimed for its client: the system's claim, or that of its own budget."""
     claim = told.guarantee
     if records > 1:  # how they are spread over releases decides: `long_life_check` and `contents_check` see it
@@ -304,13 +304,13 @@ def _larger(system: System, world: World, member: int, records: int) -> Iterator
     stream = told.privacy.stream(member, partial(generator, 0, Purpose.NOISE, member))
     if stream is not None:
         claim = told.guarantee
-        limits = Limits.of(large, told.privacy.reward_rule, claim.protects)
+        limits = RecordLimits.of(large, told.privacy.reward_rule, claim.protects)
         epsilon = min(claim.epsilon, stream.mechanism.epsilon)
         yield exact_check(stream.mechanism, limits, 1, epsilon, claim.delta, f"mechanism, d = {dim}")
 
 
 def _network(
-    system: System, world: World, mechanism: Mechanism, limits: Limits, claim: Guarantee, rounds: int
+    system: System, world: World, mechanism: Mechanism, limits: RecordLimits, claim: Guarantee, rounds: int
 ) -> Iterator[Check]:
     """A client as the network makes it, and a copy of its file."""
     from fedbandit.audit.copy_attack import copies_check, stored_check

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedbandit.audit.likelihood import Handed, epsilon_of_shift
 from fedbandit.audit.mechanism_attack import exact_check
-from fedbandit.audit.neighbours import Limits, Record, pairs_of
+from fedbandit.audit.neighbours import Record, RecordLimits, pairs_of
 from fedbandit.audit.report import TOLERANCE, Check
 from fedbandit.privacy.calibration import gaussian_epsilon, special_functions
 from fedbandit.privacy.guarantee import Guarantee
@@ -36,7 +36,7 @@ def make_sums(terms: SumTerms, seed: int) -> SumStream:
 
 
 def total_checks(
-    privacy: PrivateStatistics, limits: Limits, claim: Guarantee, *, make: MakeSums = make_sums
+    privacy: PrivateStatistics, limits: RecordLimits, claim: Guarantee, *, make: MakeSums = make_sums
 ) -> Iterator[Check]:
     """All of them, for whichever total a system has."""
     if privacy.trust == "sums":
@@ -53,7 +53,7 @@ def _one(record: Record) -> Sums:
     return Sums(np.outer(record.x, record.x), record.x * record.y, 1)
 
 
-def contributions_check(terms: SumTerms, limits: Limits, claim: Guarantee, make: MakeSums) -> Check:
+def contributions_check(terms: SumTerms, limits: RecordLimits, claim: Guarantee, make: MakeSums) -> Check:
     """The exact ε of all sums that a client was ever in, for patterns of absences, against h honest shares of noise."""
     name, largest = "sums, contributions", 0.0
     sigma = terms.stds * terms.grid * math.sqrt(terms.honest)
@@ -98,7 +98,7 @@ def shares_check(terms: SumTerms, make: MakeSums, runs: int = 40) -> Check:
     return Check(name, True, 0.0, f"{z.size:,} numbers of the stated scale, none drawn twice")
 
 
-def published_check(privacy: PrivateStatistics, limits: Limits, claim: Guarantee) -> Check:
+def published_check(privacy: PrivateStatistics, limits: RecordLimits, claim: Guarantee) -> Check:
     """The exact ε of all that a trusted coordinator publishes, for twice as long as was planned."""
     name, handed = "coordinator, publications", []
     for record in next(iter(pairs_of(limits, privacy.mechanisms[0]).values())):

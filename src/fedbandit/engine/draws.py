@@ -30,11 +30,8 @@ class Ahead:
 
     def block(self, start: int) -> Block:
         """Interactions start, …, to the end of their chunk."""
-        if self._present is None or self._present[0] != start:
-            self._present = start, self._draw(start)
-        return self._present[1]
-
-    def _draw(self, start: int) -> Block:
+        if self._present is not None and self._present[0] == start:
+            return self._present[1]
         if self._process != os.getpid():  # forked: who was to draw the next block is not here
             self._process, self._next = os.getpid(), None
         begins, drawn = self._next or (-1, None)
@@ -48,6 +45,7 @@ class Ahead:
         then = self._stop(start)
         if self._helped and then < self._end:
             self._next = then, _helper().submit(self._make, then)
+        self._present = start, block
         return block
 
     def _make(self, start: int) -> Block:

@@ -14,7 +14,7 @@ from fedbandit.engine.services import Services
 from fedbandit.environments.block import Block, Environment, offered
 from fedbandit.machines.client import Choice
 from fedbandit.machines.cluster_server import ClusterServers
-from fedbandit.machines.link import Account, Link
+from fedbandit.machines.link import Link, Tally
 from fedbandit.machines.local_server import LocalServers
 from fedbandit.machines.peer import PeerLink
 from fedbandit.model import Model
@@ -27,7 +27,7 @@ from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
 
-class Federation(Protocol):
+class Machines(Protocol):
     """All machines of a system in one process: clients and coordinator, peers, or local servers."""
 
     uploads: int
@@ -69,7 +69,7 @@ class Federation(Protocol):
         """Who learns together when everything is over; it may take long to find out."""
         ...
 
-    def account(self) -> Account | None:
+    def tally(self) -> Tally | None:
         """Where all observations are, if any are sent anywhere."""
         ...
 
@@ -90,7 +90,7 @@ class Federation(Protocol):
         ...
 
 
-def make_federation(system: System, world: World, seed: int, waiting: int) -> Federation:
+def make_machines(system: System, world: World, seed: int, waiting: int) -> Machines:
     """The machines of a system that was told the world."""
     if system.protocol.says == "gossip":
         return PeerLink(system, world, seed, waiting=waiting)
@@ -102,21 +102,21 @@ def make_federation(system: System, world: World, seed: int, waiting: int) -> Fe
 
 
 class PlainLearner:
-    """A federation that a simulation drives, and rewards that are under way."""
+    """The machines that a simulation drives, and rewards that are under way."""
 
     def __init__(self, system: System, env: Environment, world: World, seed: int) -> None:
         self.dim = system.structure.shared_dim(world)
         self.private = system.guarantee.basis != "none"
         waiting = min(env.longest_delay, world.horizon) + 1
-        self.federation = make_federation(system, world, seed, waiting)
-        if isinstance(self.federation, Link):
-            self.federation.absent = env.absent
+        self.machines = make_machines(system, world, seed, waiting)
+        if isinstance(self.machines, Link):
+            self.machines.absent = env.absent
         self.per_round = world.per_round
         self._late: dict[int, list[tuple[int, int, float]]] = {}  # due → user, choice, reward, as they were made
         self._found: Partitions | None = None
         self._groups: list[list[int]] | None = None
         self._done = 0  # rounds
-        machine = self.federation.coordinator if isinstance(self.federation, Link) else None
+        machine = self.machines.coordinator if isinstance(self.machines, Link) else None
         self._server = machine if isinstance(machine, QueueCoordinator) else None
         self.services = None if self._server is None else Services()
         self._note_groups(0)
@@ -124,7 +124,7 @@ class PlainLearner:
     @property
     def clusters(self) -> Partitions | None:
         """Who was together, over time; of some structures, only in the end."""
-        if self._found is None and (groups := self.federation.groups_at_end()) is not None:
+        if self._found is None and (groups := self.machines.groups_at_end()) is not None:
             found = Partitions()
             found.record_clusters(self._done, groups)
             return found
@@ -133,61 +133,61 @@ class PlainLearner:
     @property
     def blocks(self) -> Ints | None:
         """With a θ for each action, or a window: how many blocks uploads, and downloads, had in all."""
-        return self.federation.blocks if isinstance(self.federation, Link) and self.federation.in_blocks else None
+        return self.machines.blocks if isinstance(self.machines, Link) and self.machines.in_blocks else None
 
     @property
     def control_messages(self) -> int:
         """Messages that carried no statistics."""
-        return self.federation.control_messages
+        return self.machines.control_messages
 
     @property
     def by_client(self) -> tuple[Counter[int], Counter[int]]:
         """Messages from and to each client."""
-        return self.federation.sent_by, self.federation.received_by
+        return self.machines.sent_by, self.machines.received_by
 
     def run(self, start: int, stop: int, before: int, block: Block, out: Outcome) -> int:
         """Interactions start, …, stop − 1 of a block that `before` interactions precede, until somebody has spoken.
 
         What was said may have to be answered at the end of this round, so whoever keeps the time is asked again.
         """
-        federation, delayed = self.federation, block.delays.size > 0
+        machines, delayed = self.machines, block.delays.size > 0
         for s in range(start, stop):
             now = before + s
             sent = self._sent()
-            if isinstance(federation, Link):
-                federation.now = now // self.per_round
+            if isinstance(machines, Link):
+                machines.now = now // self.per_round
             for user, choice, y in self._late.pop(now, ()):
-                federation.observe(user, choice, y)
+                machines.observe(user, choice, y)
             user = int(block.clients[s])
-            choice, a, _ = federation.select(user, offered(block, s))
+            choice, a, _ = machines.select(user, offered(block, s))
             y = pull(block, s, a, out)
             if delayed and block.delays[s] > 0:
                 self._late.setdefault(now + int(block.delays[s]), []).append((user, choice, y))
             else:
-                federation.observe(user, choice, y)
+                machines.observe(user, choice, y)
             self._note_groups(now // self.per_round + 1)
             if self._sent() != sent:
-                out.uploads[s] += federation.uploads - sent[0]
-                out.downloads[s] += federation.downloads - sent[1]
+                out.uploads[s] += machines.uploads - sent[0]
+                out.downloads[s] += machines.downloads - sent[1]
                 self._note_services(now // self.per_round + 1)
                 return s + 1
         return stop
 
     def _sent(self) -> tuple[int, int, int]:
         """Messages so far."""
-        federation = self.federation
-        return federation.uploads, federation.downloads, federation.control_messages
+        machines = self.machines
+        return machines.uploads, machines.downloads, machines.control_messages
 
     def next_wake(self, done: int) -> int:
         """After how many rounds `end_round` must be called next, if `done` are over."""
-        return self.federation.next_wake(done)
+        return self.machines.next_wake(done)
 
     def end_round(self, done: int, out: Outcome, s: int) -> None:
         """Do what is due after `done` rounds; what is sent counts for interaction s of the block."""
         sent = self._sent()
-        self.federation.end_round(done)
-        out.uploads[s] += self.federation.uploads - sent[0]
-        out.downloads[s] += self.federation.downloads - sent[1]
+        self.machines.end_round(done)
+        out.uploads[s] += self.machines.uploads - sent[0]
+        out.downloads[s] += self.machines.downloads - sent[1]
         self._note_groups(done)
         self._note_services(done)
 
@@ -197,7 +197,7 @@ class PlainLearner:
 
     def _note_groups(self, done: int) -> None:
         self._done = done
-        groups = self.federation.groups()
+        groups = self.machines.groups()
         if groups is not self._groups:
             if groups is not None and groups != self._groups:
                 self._found = self._found or Partitions()
@@ -208,7 +208,7 @@ class PlainLearner:
         """What privacy has cost, if there is a privacy part."""
         if not self.private:
             return None
-        return keep_books(self.federation.streams(), self.federation.exhausted(), self.federation.clipped)
+        return keep_books(self.machines.streams(), self.machines.exhausted(), self.machines.clipped)
 
     def state(self) -> State:
         """All machines, rewards under way, and who learnt together so far."""
@@ -216,13 +216,13 @@ class PlainLearner:
         arrays: dict[str, Any] = {"late": np.array(late, dtype=np.float64).reshape(-1, 4)}
         for kept in (self._found, self.services):
             arrays |= {} if kept is None else kept.arrays()
-        parts = {"federation": self.federation.state(), "simulation": State({"done": self._done}, arrays)}
+        parts = {"federation": self.machines.state(), "simulation": State({"done": self._done}, arrays)}
         return joined({}, parts)
 
     def restore(self, state: State) -> None:
         """Go on from there."""
         parts = parts_of(state)
-        self.federation.restore(parts["federation"])
+        self.machines.restore(parts["federation"])
         header, arrays = parts["simulation"]
         self._done, self._late = header["done"], {}
         for due, user, choice, y in arrays["late"].tolist():
@@ -232,4 +232,4 @@ class PlainLearner:
             self.services = Services.from_arrays(arrays)
         if "clusters" in kinds:
             self._found = Partitions.from_arrays(arrays)
-            self._groups = self.federation.groups()
+            self._groups = self.machines.groups()

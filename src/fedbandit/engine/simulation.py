@@ -17,7 +17,7 @@ from fedbandit.engine.plain import PlainLearner
 from fedbandit.engine.result import Communication, Result
 from fedbandit.environments.block import Environment, actions_per_round, world_of
 from fedbandit.errors import FedbanditError, checked_call, require, whole_number
-from fedbandit.progress import told
+from fedbandit.progress import reporting
 from fedbandit.sharing import NEVER
 from fedbandit.system import System, check_system
 from fedbandit.types import Array, Ints
@@ -82,7 +82,7 @@ def simulate(
     ((200,), True)
     """
     simulation = Simulation(system, env, horizon, seed, engine=engine, per_client=per_client, watch=watch)
-    with told(progress, simulation.horizon, "rounds") as tell:
+    with reporting(progress, simulation.horizon, "rounds") as tell:
         if checkpoint is not None and simulation.keep(checkpoint, checkpoint_every):
             tell(simulation.round)
         while not simulation.finished:
@@ -135,15 +135,14 @@ class Simulation:
     def use_engine(self, asked: Engine) -> None:
         """Begin with this engine."""
         self.engine = which_engine(asked, self.system, self._world, self.env.absent)
-        self.learner = self._make_learner()
-
-    def _make_learner(self) -> Learner:
+        given = self.system, self.env, self._world, self.seed
         if self.engine == "plain":
-            return PlainLearner(self.system, self.env, self._world, self.seed)
+            self.learner: Learner = PlainLearner(*given)
+            return
         from fedbandit.engine import fast  # here: it needs a compiler
 
         self._blocks.kernels = fast.drawing_kernels()  # half of the time otherwise
-        return fast.make_learner(self.system, self.env, self._world, self.seed, by_client=self._per_client)
+        self.learner = fast.make_learner(*given, by_client=self._per_client)
 
     @property
     def round(self) -> int:
@@ -174,20 +173,27 @@ class Simulation:
             return
         block = self._blocks.block(self.done)
         stop = self.done + len(block.clients)
-        out = self._outcome_of(self.done, stop)
+        if self.per_round == 1:  # the loop writes straight into the totals
+            out = Outcome._make(array[self.done : stop] for array in self.totals)
+        else:
+            out = outcome(stop - self.done, 0)._replace(arms=self.totals.arms[self.done : stop])
         s = 0
         while s < stop - self.done:
-            wake = min(self.learner.next_wake((self.done + s) // self.per_round), self._next_watch)
+            watch = self.watch[len(self._seen)] if len(self._seen) < len(self.watch) else NEVER
+            wake = min(self.learner.next_wake((self.done + s) // self.per_round), watch)
             before, s = s, self.learner.run(s, min(stop, wake * self.per_round) - self.done, self.done, block, out)
             rounds, within = divmod(self.done + s, self.per_round)
             # Asked again: what was said in this round may have to be answered at its end.
             if s > before and within == 0 and self.learner.next_wake(rounds - 1) == rounds:
                 self.learner.end_round(rounds, out, s - 1)
-            if s > before and within == 0 and rounds == self._next_watch:
+            if s > before and within == 0 and rounds == watch:
                 self._seen.append(self._estimates())
         if self._acted is not None:
             self._acted.append((block.clients, out.regret.copy(), out.reward.copy()))
-        self._sort_by_round(out, self.done, stop)
+        if self.per_round > 1:
+            of_round = np.arange(self.done, stop) // self.per_round
+            for total, part in zip(self.totals[1:], out[1:], strict=True):
+                np.add.at(total, of_round, part)
         self.done = stop
         if self.finished:
             for curve in (self.totals.regret, self.totals.reward):
@@ -198,15 +204,10 @@ class Simulation:
                 write_checkpoint(path, self, identity)
                 self._saved = self.round
 
-    @property
-    def _next_watch(self) -> int:
-        """The next round after which estimates are noted, or a large number."""
-        return self.watch[len(self._seen)] if len(self._seen) < len(self.watch) else NEVER
-
     def _estimates(self) -> Array:
         """θ̂ of each client: the means of unit vectors, whatever its model's structure is."""
         assert isinstance(self.learner, PlainLearner)
-        models = [self.learner.federation.model_of(i) for i in range(self.env.n_clients)]
+        models = [self.learner.machines.model_of(i) for i in range(self.env.n_clients)]
         unit, unknown = np.eye(self.env.dim), np.full(self.env.dim, np.nan)
         return np.stack([unknown if model is None else model.means(unit) for model in models])
 
@@ -217,18 +218,6 @@ class Simulation:
         counts, N = self.learner.by_client or (), self.env.n_clients
         messages = [np.array([count[i] for i in range(N)], dtype=np.int64) for count in counts]
         return ByClient(N, clients, regrets, rewards, *messages)
-
-    def _outcome_of(self, start: int, stop: int) -> Outcome:
-        """Where the loop writes: straight into the totals if a round is one interaction."""
-        if self.per_round == 1:
-            return Outcome._make(array[start:stop] for array in self.totals)
-        return outcome(stop - start, 0)._replace(arms=self.totals.arms[start:stop])
-
-    def _sort_by_round(self, out: Outcome, start: int, stop: int) -> None:
-        if self.per_round > 1:
-            of_round = np.arange(start, stop) // self.per_round
-            for total, part in zip(self.totals[1:], out[1:], strict=True):
-                np.add.at(total, of_round, part)
 
     def result(self) -> Result:
         """The outcome of the finished simulation."""

@@ -171,10 +171,20 @@ def actions_per_round(env: Environment) -> int:
 
 
 @runtime_checkable
-class Measured(Protocol):
+class MeasuredBound(Protocol):
     """An environment whose bound may have been read off its data."""
 
     measured_bound: bool
+
+
+@runtime_checkable
+class Partitioned(Protocol):
+    """An environment that knows which clients have the same parameter."""
+
+    @property
+    def partition(self) -> Ints | None:
+        """The true cluster of each client (N,), or None."""
+        ...
 
 
 @runtime_checkable
@@ -222,5 +232,5 @@ def world_of(env: Environment, horizon: int, seed: int = 0) -> World:
         server_of=() if servers is None else tuple(servers.tolist()),
         d_global=env.d_global,
         actions=env.actions if isinstance(env, Numbered) else 0,
-        measured_bound=isinstance(env, Measured) and env.measured_bound,
+        measured_bound=isinstance(env, MeasuredBound) and env.measured_bound,
     )

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedbandit.environments.block import NO_ACTIONS, Block, RewardKind, Unstructured
+from fedbandit.environments.block import NO_ACTIONS, Block, RewardKind, Unstructured, actions_per_round
 from fedbandit.environments.residuals import MOST, residual_noise
 from fedbandit.errors import FedbanditError, checked_call, number, require, whole_number
 from fedbandit.types import Array, Ints
@@ -69,7 +69,7 @@ class Recorded(Unstructured):
     @property
     def longest(self) -> int | None:
         """The rounds there are."""
-        return len(self.clients) // (self.n_clients if self.rounds == "all" else 1)
+        return len(self.clients) // actions_per_round(self)
 
     @property
     def longest_delay(self) -> int:

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fedbandit.environments.block import Block, RewardKind, Unstructured
+from fedbandit.environments.block import Block, RewardKind, Unstructured, actions_per_round
 from fedbandit.environments.kernels import draw_distinct, expected_rewards, scale_rows
 from fedbandit.errors import FedbanditError, number, require, shown, whole_number
 from fedbandit.streams import Purpose, generator
@@ -140,7 +140,7 @@ class Synthetic(Unstructured):
     @property
     def longest_delay(self) -> int:
         """In interactions."""
-        return self.delay_range[1] * (self.n_clients if self.rounds == "all" else 1)
+        return self.delay_range[1] * actions_per_round(self)
 
     @property
     def declared_noise(self) -> float:
@@ -222,7 +222,7 @@ class SyntheticStream:
         start = c * n
         clients = self._arrivals(c, start)
         rng = generator(self.seed, Purpose.CONTEXTS, c)
-        per_round = env.n_clients if env.rounds == "all" else 1
+        per_round = actions_per_round(env)
         phase = np.searchsorted(
             np.asarray(env.drift, dtype=np.int64), np.arange(start, start + n) // per_round, "right"
         )
@@ -252,7 +252,7 @@ class SyntheticStream:
         """The arms that the environment's function wants."""
         env, n = self.env, clients.size
         assert callable(env.contexts)
-        rounds = np.arange(start, start + n) // (env.n_clients if env.rounds == "all" else 1)
+        rounds = np.arange(start, start + n) // actions_per_round(env)
         X = np.asarray(env.contexts(rng, rounds, clients, self.parameters[phase, taste]), dtype=np.float64)
         wanted = (n, env.n_arms, env.dim)
         require(X.shape == wanted, "the shape of what contexts returned", X.shape, f"{wanted}")
@@ -288,8 +288,8 @@ class SyntheticStream:
         low, high = self.env.delay_range
         if high == 0:
             return np.empty(0, dtype=np.int64)
-        per_round = self.env.n_clients if self.env.rounds == "all" else 1
-        return per_round * generator(self.seed, Purpose.DELAYS, c).integers(low, high + 1, size=self.chunk)
+        rounds = generator(self.seed, Purpose.DELAYS, c).integers(low, high + 1, size=self.chunk)
+        return actions_per_round(self.env) * rounds
 
     def _means(self, X: Array, arms: Ints, taste: Ints, phase: Ints) -> Array:
         """Expected rewards θᵀx of the arms (n, K)."""

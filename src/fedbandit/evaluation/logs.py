@@ -69,9 +69,9 @@ class LogEvaluation:
 
     def __str__(self) -> str:
         """For people."""
-        return "\n".join([self.told("a log"), *(f"  beware: {warning}" for warning in self.warnings)])
+        return "\n".join([self.summary("a log"), *(f"  beware: {warning}" for warning in self.warnings)])
 
-    def told(self, where: str) -> str:
+    def summary(self, where: str) -> str:
         """What is estimated, in lines."""
         lines = [
             f"{self.system.replace('_', '-')} on {where}: an estimate, not a simulation",

@@ -10,7 +10,7 @@ from typing import Unpack
 
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.exchange import Exchange, start_with
-from fedbandit.machines.link import Account
+from fedbandit.machines.link import Tally
 from fedbandit.machines.local_server import AllServers, Kept, Server
 from fedbandit.machines.phases import ClusterCoordinator, Renewal, Report
 from fedbandit.messages import Collect, Download, Message, Request, Threshold, Upload
@@ -254,12 +254,12 @@ class ClusterServers(AllServers[ClusterServer]):
         local = {group[0]: group for server in self.servers for group in server.serving.groups()}
         return sorted(sorted(i for r in merged for i in local[r]) for merged in self.coordinator.groups())
 
-    def account(self) -> Account:
+    def tally(self) -> Tally:
         """Where all observations are."""
         exchanges = [exchange for server in self.servers for exchange in server.exchanges.values()]
         observed = sum(server.observed for server in self.servers)
         pending = sum(exchange.model.n_pending for exchange in exchanges)
-        return Account(observed, self.coordinator.within.gathered().n, pending)
+        return Tally(observed, self.coordinator.within.gathered().n, pending)
 
     def streams(self) -> dict[int, Releases]:
         """What noises the releases of each local cluster that has a mechanism."""

@@ -33,8 +33,7 @@ from fedbandit.errors import FedbanditError, require
 from fedbandit.machines.dated import Dated
 from fedbandit.machines.doubt import doubted
 from fedbandit.machines.mixing import mix
-from fedbandit.machines.on_top import OnTop
-from fedbandit.machines.stored import stored_upload
+from fedbandit.machines.on_top import OnTop, stored_upload
 from fedbandit.messages import (
     Collect,
     Contribution,
@@ -133,7 +132,7 @@ class Exchange(Dated):
         return self._model.version if self._unread is None else self._unread.version
 
     @property
-    def spent(self) -> bool:
+    def withheld(self) -> bool:
         """Whether the privacy budget forbids what is pending to leave; the client then goes on learning alone."""
         return self.stream is not None and not self.stream.may_release(self._model.n_pending)
 
@@ -148,10 +147,13 @@ class Exchange(Dated):
     def speak(self) -> list[Message]:
         """What to send now, if the trigger says so and the privacy budget allows it."""
         model = self.model
-        seen = self._watched(model)
+        seen: Growing = model  # what is pending, or all that has been observed since the model was last served
+        if self._served is not None:
+            n, logdet = self._served
+            seen = Watched(model.n_own, model.n_own - n, model.logdet, logdet)
         if self.exploring or model.silent or not self.trigger.fires(seen, self.threshold):
             return []
-        if self.spent:
+        if self.withheld:
             self.exhausted = True
             return []
         if self.protocol.says == "upload":
@@ -162,20 +164,13 @@ class Exchange(Dated):
         self.threshold = 2 * growth  # it has asked, and waits; it asks again if nobody has answered by then
         return [Request(self.member, growth)]
 
-    def _watched(self, model: LocalModel) -> Growing:
-        """What the trigger looks at: what is pending, or all that has been observed since the model was last served."""
-        if self._served is None:
-            return model
-        n, logdet = self._served
-        return Watched(model.n_own, model.n_own - n, model.logdet, logdet)
-
     def upload(self) -> Upload:
         """Number what is pending, noised if there is a mechanism, to be sent until it is acknowledged."""
         self.fade()
         sums = self._model.pending()  # which no download changes
         waits = sums.n == 0 and not says_what_it_knows(self.protocol)
         model = self._model if waits and self._unread is not None and not self._unread.slack.headstart else self.model
-        if self.spent and sums.n > 0:
+        if self.withheld and sums.n > 0:
             sums = self.form.zero()
             self.exhausted = True
         else:
@@ -189,8 +184,7 @@ class Exchange(Dated):
             sums = sums._replace(n=self._nominal(self.sequence) - self._nominal(self.sequence - 1))
         known = 0.0 if self._nominal else known_by(model, self.protocol, self._counts_only)
         upload = Upload(self.member, self.sequence, sums, known, self.form.actions, self.date)
-        self.outbox[self.sequence] = upload
-        self.on_top.keep(upload)
+        self.outbox[self.sequence] = self.on_top.uploads[self.sequence] = upload
         return upload
 
     @property
@@ -220,8 +214,7 @@ class Exchange(Dated):
         if upload.sequence > self.sequence:
             self.upload()
         require(upload.sequence == self.sequence, "the number of an upload", upload.sequence, f"{self.sequence}")
-        self.outbox[self.sequence] = upload
-        self.on_top.keep(upload)
+        self.outbox[self.sequence] = self.on_top.uploads[self.sequence] = upload
 
     def receive(self, message: Message) -> list[Message]:
         """Take a message from the coordinator, and say what to send."""

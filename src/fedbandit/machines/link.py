@@ -26,6 +26,7 @@ from fedbandit.messages import (
 from fedbandit.model import Model
 from fedbandit.privacy.privacy import Releases
 from fedbandit.privacy.published_total import PublishedTotal
+from fedbandit.sharing import NEVER
 from fedbandit.state import State, joined, parts_of
 from fedbandit.streams import Purpose, generator
 from fedbandit.sums import Sums
@@ -34,7 +35,7 @@ from fedbandit.types import Array, Ints
 from fedbandit.world import World
 
 
-class Account(NamedTuple):
+class Tally(NamedTuple):
     """Where observations are: what was observed is applied at the coordinator, or told to peers, or pending."""
 
     observed: int
@@ -132,25 +133,21 @@ class Carrier(Generic[Client]):
         match message:
             case Upload() | Contribution():
                 self.uploads += counted
-                self._count_blocks(0, message)
                 self.sent_by[message.member] += counted
             case Download():
                 self.downloads += counted
-                self._count_blocks(1, message)
                 self.received_by[message.member] += counted
             case Request() | Collect() | Threshold():
                 self.control_messages += 1
-        return decode(encode(message)) if self._encoded else message
-
-    def _count_blocks(self, way: int, message: Message) -> None:
-        if isinstance(message, Upload | Download) and message.actions:
+        if self.in_blocks and isinstance(message, Upload | Download):
             if self._counted[0] is not message.sums:
                 self._counted = message.sums, count_blocks(message.sums)
-            self.blocks[way] += self._counted[1]
+            self.blocks[int(isinstance(message, Download))] += self._counted[1]
+        return decode(encode(message)) if self._encoded else message
 
     def next_wake(self, done: int) -> int:
         """After how many rounds `end_round` has something to do next, if `done` are over."""
-        return done + 2**62 if self.coordinator is None else self.coordinator.next_wake(done)
+        return NEVER if self.coordinator is None else self.coordinator.next_wake(done)
 
     def end_round(self, done: int) -> None:
         """A round is over: let the coordinator do what it does between rounds."""
@@ -238,13 +235,13 @@ class Link(Carrier[ClientMachine]):
         """What arms of client i are scored with; None before it has acted."""
         return self.clients[i].model if i in self.clients else None
 
-    def account(self) -> Account | None:
+    def tally(self) -> Tally | None:
         """Where all observations are, if there is a coordinator."""
         if self.coordinator is None:
             return None
         clients = self.clients.values()
         observed, pending = sum(client.observed for client in clients), sum(client.pending for client in clients)
-        return Account(observed, self.coordinator.gathered().n, pending)
+        return Tally(observed, self.coordinator.gathered().n, pending)
 
     @property
     def clipped(self) -> int:

@@ -96,15 +96,11 @@ class Server(ABC):
         stream = self.stream_of(user)
         step = self._steps.get(stream, 0)
         a = choice_of(self.chooser_of(user), self.model_of(user), arms, Draw(self._key, stream, step))
-        self._steps[stream] = step + 1
-        self._choices += 1
-        self._chosen[self._choices] = user, arms[a].copy()
-        if len(self._chosen) > self._waiting:
-            del self._chosen[next(iter(self._chosen))]
+        self.await_reward(self._choices + 1, user, arms[a].copy())
         return Choice(self._choices, a)
 
     def await_reward(self, choice: int, user: int, x: Array) -> None:
-        """After a crash: a choice that is on record."""
+        """A user has chosen, now or before a crash: expect the reward, and forget the oldest if there are too many."""
         stream = self.stream_of(user)
         self._steps[stream] = self._steps.get(stream, 0) + 1
         self._choices = max(self._choices, choice)
@@ -317,7 +313,7 @@ class LocalServers(AllServers[LocalServer]):
         known = [groups for groups in parts if groups is not None]
         return sorted(group for groups in known for group in groups) if len(known) == len(parts) else None
 
-    def account(self) -> None:
+    def tally(self) -> None:
         """Nothing is sent anywhere."""
 
     def streams(self) -> dict[int, Releases]:

@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbandit.errors import FedbanditError
 from fedbandit.forgetting import Forgetting
-from fedbandit.messages import Upload
-from fedbandit.state import named
+from fedbandit.messages import Upload, decode
+from fedbandit.state import StateError, named
 from fedbandit.sums import Form, Sums, add, arrays_of, sums_of
 
 ON_TOP = 8
@@ -28,10 +32,6 @@ class OnTop:
         self.settled_to = 0
         """The number of the last upload that is in the running sum."""
         self._round = 0
-
-    def keep(self, upload: Upload) -> None:
-        """One more."""
-        self.uploads[upload.sequence] = upload
 
     def clear(self) -> None:
         """Nothing is on top."""
@@ -86,3 +86,14 @@ class OnTop:
         self.settled_to, n, *rest = header
         self._round = rest[0] if rest else 0
         self.settled = sums_of(named(arrays, "settled."), n)
+
+
+def stored_upload(data: NDArray[Any], form: Form) -> Upload:
+    """An upload that was kept as the bytes that are sent: a matrix, a factor or blocks."""
+    try:
+        upload = decode(data.tobytes())
+    except FedbanditError as error:
+        raise StateError(f"A stored upload is none: {error}") from None
+    if not isinstance(upload, Upload) or data.dtype != np.uint8 or not form.fits(upload.sums):
+        raise StateError(f"The stored state has a {type(upload).__name__} where an Upload of another form is expected.")
+    return upload

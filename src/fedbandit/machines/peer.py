@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from fedbandit.errors import FedbanditError, number
 from fedbandit.machines.client import Choice, ClientMachine
 from fedbandit.machines.exchange import Exchange
-from fedbandit.machines.link import Account
+from fedbandit.machines.link import Tally
 from fedbandit.messages import Ask, Message, Tell
 from fedbandit.model import Model
 from fedbandit.privacy import Guarantee
@@ -158,7 +158,7 @@ class PeerMachine:
         match message:
             case Tell(_, g):
                 self._news.add(g)
-            case Ask(_, g) if self.estimators[g].model.n_pending >= self.batch and not self.estimators[g].spent:
+            case Ask(_, g) if self.estimators[g].model.n_pending >= self.batch and not self.estimators[g].withheld:
                 self._tell(g)
 
     def end_round(self) -> None:
@@ -248,11 +248,11 @@ class PeerLink:
     def groups_at_end(self) -> None:
         """None are found."""
 
-    def account(self) -> Account:
+    def tally(self) -> Tally:
         """Where all observations are."""
         estimators = [one for peer in self.peers for one in peer.estimators]
         told = sum(peer.node.own(g).n for peer in self.peers for g in range(len(peer.estimators)))
-        return Account(sum(one.model.n_own for one in estimators), told, sum(one.model.n_pending for one in estimators))
+        return Tally(sum(one.model.n_own for one in estimators), told, sum(one.model.n_pending for one in estimators))
 
     def streams(self) -> dict[int, Releases]:
         """What noises the releases of each estimator; estimator g of peer i has the number iγ + g."""

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError, require
 from fedbandit.forgetting import Forgetting
-from fedbandit.machines.on_top import OnTop
+from fedbandit.machines.on_top import OnTop, stored_upload
 from fedbandit.machines.relay import Relaying
-from fedbandit.machines.stored import stored_upload
 from fedbandit.messages import Collect, Download, Join, Message, Receipt, Request, Threshold, Upload, encode
 from fedbandit.protocols.protocol import known_by
 from fedbandit.sharing import Others
@@ -121,7 +120,7 @@ class RelayMember:
         self.sent = add(self.sent, upload.sums)
         self.releases += upload.sums.n > 0
         self.outbox[upload.sequence] = upload
-        self.on_top.keep(upload)
+        self.on_top.uploads[upload.sequence] = upload
         if upload.relayed is not None:
             self.told[upload.sequence] = upload.relayed.variance
 

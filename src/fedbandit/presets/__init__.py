@@ -6,6 +6,7 @@ line, by `fedbandit list` and by the conformance tests. It may stand in any file
 
 from fedbandit.presets.async_linucb import (
     async_linucb,
+    async_linucb_am,
     count_linucb,
     dislinucb,
     linucb,
@@ -13,7 +14,6 @@ from fedbandit.presets.async_linucb import (
     sync_linucb,
     uniform,
 )
-from fedbandit.presets.async_linucb_am import async_linucb_am
 from fedbandit.presets.collaborative import colin, dp_colin, dp_goblin, goblin, ldp_colin, ldp_goblin
 from fedbandit.presets.compose import PRESETS, Common, compose, preset
 from fedbandit.presets.composed import composed

@@ -1,7 +1,10 @@
-"""Async-LinUCB (Li & Wang, 2022) and what it is compared with: learning alone, centrally, synchronously."""
+"""Async-LinUCB (Li & Wang, 2022) and what it is compared with: learning alone, centrally, synchronously; and its
+form for clients that share a part of their model (Async-LinUCB-AM, §3.4).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Unpack
 
 import numpy as np
@@ -12,7 +15,7 @@ from fedbandit.presets.compose import PRESETS, Common, compose, preset, trusting
 from fedbandit.privacy import Privacy
 from fedbandit.privacy.trust import Own, Trust
 from fedbandit.protocols import CountTriggered, EventTriggered, Factor, MessageProtocol, Never, Scheduled, Synchronous
-from fedbandit.structures import Central, Everyone
+from fedbandit.structures import Central, Everyone, GlobalLocal
 from fedbandit.system import System
 
 BATCH = 16
@@ -105,3 +108,27 @@ def count_linucb(
     if privacy is not None and privacy.pooled:
         return compose(by_the_clock(factor_upload, batch), Everyone(), privacy, **common)
     return compose(CountTriggered(factor_upload, factor_download, warm_join, batch), Everyone(), privacy, **common)
+
+
+@preset
+def async_linucb_am(
+    *,
+    gamma_upload: Factor = 5.0,
+    gamma_download: Factor = 5.0,
+    d_global: int | None = None,
+    d_local: int | Sequence[int] | None = None,
+    overlap: bool = False,
+    startup: bool = True,
+    projected: bool = False,
+    partial_noise: float = 0.0,
+    warm_join: bool = False,
+    privacy: Privacy | None = None,
+    **common: Unpack[Common],
+) -> System:
+    """Asynchronous federated LinUCB whose clients share a part of their model (Async-LinUCB-AM, Alg. 3 and 5).
+
+    `projected=True` splits rewards as Eq. (7) is printed, by generalised inverses and projections to the unit ball;
+    `partial_noise=2` is the width of Lemma 3.3. See `structures.GlobalLocal`.
+    """
+    structure = GlobalLocal(d_global, d_local, overlap, startup, partial_noise, projected)
+    return compose(EventTriggered(gamma_upload, gamma_download, warm_join), structure, privacy, **common)

@@ -25,7 +25,7 @@ from fedbandit.structures.graph_model import GraphWidth
 from fedbandit.system import System
 
 
-class OnGraph(Common, total=False):
+class GraphKeywords(Common, total=False):
     """Keywords of all systems on a graph of users.
 
     graph: weights between users (N, N), by default the environment's.
@@ -47,7 +47,7 @@ class OnGraph(Common, total=False):
 _STRUCTURE = ("graph", "width", "norm", "isolated")
 
 
-def _on_graph(kind: type[WeightedGraph] | type[Laplacian], privacy: Privacy | None, given: OnGraph) -> System:
+def _on_graph(kind: type[WeightedGraph] | type[Laplacian], privacy: Privacy | None, given: GraphKeywords) -> System:
     """Centralised, or federated if there are thresholds; private models learn from releases only."""
     common: Any = {key: value for key, value in given.items() if key in Common.__annotations__}
     graph: Any = {key: value for key, value in given.items() if key in _STRUCTURE}
@@ -65,19 +65,28 @@ def _on_graph(kind: type[WeightedGraph] | type[Laplacian], privacy: Privacy | No
     return compose(protocol, kind(central=False, fresh=privacy is None, **graph), privacy, **common)
 
 
-def _privacy(epsilon: float, delta: float, mechanism: Mechanisms, calibration: Calibration, site: Trust) -> Privacy:
+def _private(
+    kind: type[WeightedGraph | Laplacian],
+    site: Trust,
+    epsilon: float,
+    delta: float,
+    mechanism: Mechanisms,
+    calibration: Calibration,
+    keywords: GraphKeywords,
+) -> System:
+    """The same with private rewards, where noise is drawn at the clients or at a coordinator that is trusted."""
     if calibration not in CALIBRATIONS:
         raise unknown("calibration", calibration, CALIBRATIONS)
-    if calibration == "proven":
-        return PrivateRewards(epsilon, delta, mechanism, site)
-    if delta > 0 or mechanism != "best":
+    if calibration == "published" and (delta > 0 or mechanism != "best"):
         raise FedbanditError(
             "calibration='published' is pure Laplace noise in a tree; it takes no delta, no mechanism."
         )
-    return PublishedSums(epsilon, site)
+    proven = calibration == "proven"
+    privacy = PrivateRewards(epsilon, delta, mechanism, site) if proven else PublishedSums(epsilon, site)
+    return _on_graph(kind, privacy, _tuned(epsilon, calibration, keywords))
 
 
-def _tuned(epsilon: float, calibration: Calibration, given: OnGraph) -> OnGraph:
+def _tuned(epsilon: float, calibration: Calibration, given: GraphKeywords) -> GraphKeywords:
     """Ridge and width that suit rewards with Laplace(1/ε) noise, of standard deviation √2/ε, unless they were given.
 
     Noise asks for a larger ridge, λ = 20 times its variance; and as the noise is known to have mean zero, for less
@@ -101,13 +110,13 @@ def _tuned(epsilon: float, calibration: Calibration, given: OnGraph) -> OnGraph:
 
 
 @preset
-def colin(**keywords: Unpack[OnGraph]) -> System:
+def colin(**keywords: Unpack[GraphKeywords]) -> System:
     """Collaborative LinUCB on a weighted graph of users; federated if thresholds are given."""
     return _on_graph(WeightedGraph, None, keywords)
 
 
 @preset
-def goblin(**keywords: Unpack[OnGraph]) -> System:
+def goblin(**keywords: Unpack[GraphKeywords]) -> System:
     """Gang of bandits: LinUCB whose users are tied to their neighbours; federated if thresholds are given."""
     return _on_graph(Laplacian, None, keywords)
 
@@ -119,7 +128,7 @@ def dp_colin(
     delta: float = 0.0,
     mechanism: Mechanisms = "best",
     calibration: Calibration = "proven",
-    **keywords: Unpack[OnGraph],
+    **keywords: Unpack[GraphKeywords],
 ) -> System:
     """CoLin with private rewards where the coordinator is trusted (global; Wang et al. 2020, Alg. 1).
 
@@ -128,8 +137,7 @@ def dp_colin(
     With thresholds these apply to numbers of observations. Under "proven" ridge and alpha have defaults that suit the
     noise: λ = max(0.1, 40/ε²), α = √(0.01 + 2/ε²); under "published" λ = 1 and the width is the printed one.
     """
-    privacy = _privacy(epsilon, delta, mechanism, calibration, "coordinator")
-    return _on_graph(WeightedGraph, privacy, _tuned(epsilon, calibration, keywords))
+    return _private(WeightedGraph, "coordinator", epsilon, delta, mechanism, calibration, keywords)
 
 
 @preset
@@ -139,11 +147,10 @@ def ldp_colin(
     delta: float = 0.0,
     mechanism: Mechanisms = "best",
     calibration: Calibration = "proven",
-    **keywords: Unpack[OnGraph],
+    **keywords: Unpack[GraphKeywords],
 ) -> System:
     """CoLin with private rewards where nobody is trusted (local; Wang et al. 2020, Alg. 2); keywords as `dp_colin`."""
-    privacy = _privacy(epsilon, delta, mechanism, calibration, "client")
-    return _on_graph(WeightedGraph, privacy, _tuned(epsilon, calibration, keywords))
+    return _private(WeightedGraph, "client", epsilon, delta, mechanism, calibration, keywords)
 
 
 @preset
@@ -153,11 +160,10 @@ def dp_goblin(
     delta: float = 0.0,
     mechanism: Mechanisms = "best",
     calibration: Calibration = "proven",
-    **keywords: Unpack[OnGraph],
+    **keywords: Unpack[GraphKeywords],
 ) -> System:
     """GOBLin with private rewards where the coordinator is trusted (Wang et al. 2020, §5.2); keywords as `dp_colin`."""
-    privacy = _privacy(epsilon, delta, mechanism, calibration, "coordinator")
-    return _on_graph(Laplacian, privacy, _tuned(epsilon, calibration, keywords))
+    return _private(Laplacian, "coordinator", epsilon, delta, mechanism, calibration, keywords)
 
 
 @preset
@@ -167,8 +173,7 @@ def ldp_goblin(
     delta: float = 0.0,
     mechanism: Mechanisms = "best",
     calibration: Calibration = "proven",
-    **keywords: Unpack[OnGraph],
+    **keywords: Unpack[GraphKeywords],
 ) -> System:
     """GOBLin with private rewards where nobody is trusted (Wang et al. 2020, §5.3); keywords as `dp_colin`."""
-    privacy = _privacy(epsilon, delta, mechanism, calibration, "client")
-    return _on_graph(Laplacian, privacy, _tuned(epsilon, calibration, keywords))
+    return _private(Laplacian, "client", epsilon, delta, mechanism, calibration, keywords)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import cache, wraps
 from typing import Any, NamedTuple, ParamSpec, TypedDict, Unpack, get_args, get_type_hints
 
-from fedbandit.errors import FedbanditError, shown, unknown
-from fedbandit.parts import build_part, kind_named
+from fedbandit.errors import FedbanditError, require, shown, unknown
+from fedbandit.parts import build_part, check_switch, kind_named
 from fedbandit.policies import POLICIES, Policy
 from fedbandit.privacy import NoPrivacy, Privacy, PrivateStatistics
 from fedbandit.privacy.trust import Own, Trust
@@ -64,13 +64,24 @@ def preset(function: Callable[P, System]) -> Callable[P, System]:
 
     @wraps(function)
     def named(*args: P.args, **kwargs: P.kwargs) -> System:
-        for name in kwargs:
-            if not any_keyword and name not in keywords_of(named):
-                raise unknown(f"keyword of {function.__name__}", name, keywords_of(named))
+        known = keywords_of(named)
+        for name, value in kwargs.items():
+            if not any_keyword and name not in known:
+                raise unknown(f"keyword of {function.__name__}", name, known)
+            if name in known:
+                _check_kind(known[name], value)
         return named_after(function.__name__, function(*args, **kwargs))
 
     PRESETS[function.__name__] = named
     return named
+
+
+def _check_kind(keyword: Keyword, value: object) -> None:
+    """Refuse what would be taken for something else, or end in a traceback: a switch, or a part, that is none."""
+    if keyword.annotation == "bool":
+        check_switch(keyword.name, value)
+    if keyword.name == "privacy" and value is not None and "str" not in keyword.annotation:
+        require(isinstance(value, Privacy), "privacy", value, "a privacy part, such as NoisyRewards(1.0), or None")
 
 
 def named_after(function: str, system: object) -> System:

@@ -17,6 +17,10 @@ def special_functions() -> Any:
     return needs("scipy.special", "private", "Differential privacy")
 
 
+LARGEST_EPSILON = 1e9
+"""Far above it, analytic calibration loses its digits: at 10³⁰ it has a seventh of the noise that it should have."""
+
+
 def check_budget(epsilon: float, delta: float) -> None:
     """Refuse budgets that mean nothing."""
     check_epsilon(epsilon)
@@ -26,7 +30,10 @@ def check_budget(epsilon: float, delta: float) -> None:
 def check_epsilon(epsilon: float, infinite: str = "no noise") -> None:
     """Refuse an ε that means nothing; text is no number."""
     expected = f"a number > 0 (inf for {infinite})"
-    require(number(epsilon, "epsilon", expected, finite=False) > 0, "epsilon", epsilon, expected)
+    value = number(epsilon, "epsilon", expected, finite=False)
+    require(value > 0, "epsilon", epsilon, expected)
+    most = f"at most {LARGEST_EPSILON:g}, or inf for {infinite}"
+    require(value <= LARGEST_EPSILON or math.isinf(value), "epsilon", epsilon, most)
 
 
 def gaussian_delta(distance: float, epsilon: float) -> float:

@@ -47,15 +47,24 @@ class FloatSafe(Protocol):
         ...
 
 
+@runtime_checkable
+class Labelled(Protocol):
+    """A source that says how it draws."""
+
+    label: str
+
+
 def label_of(source: Source, kinds: Iterable[str] = ()) -> str:
-    """How noise of these kinds is drawn, for guarantees: "simulation" unless the source says otherwise by a `label`.
+    """How noise of these kinds is drawn, for guarantees: "simulation" unless the source says otherwise.
 
     Gamma noise (pure trees) has secure randomness at best, but sums in floating point.
 
     >>> label_of(np.random.default_rng(0))
     'simulation'
     """
-    return "floating-point" if "gamma" in kinds else str(getattr(source, "label", "simulation"))
+    if "gamma" in kinds:
+        return "floating-point"
+    return source.label if isinstance(source, Labelled) else "simulation"
 
 
 def draw_symmetric(source: Source, size: Size) -> Array:
@@ -158,20 +167,6 @@ def reward_sensitivity(context_bound: float, reward_range: float = 1.0) -> float
     """ℓ2 sensitivity L · (y_max − y_min) of Σ x y when one *reward* is replaced and contexts are public."""
     check_bounds(context_bound, reward_range)
     return context_bound * reward_range
-
-
-def noisy_rewards(rewards: Array, epsilon: float, source: Source, reward_range: float = 1.0) -> Array:
-    """r + Laplace(range/ε), at the client.
-
-    *Guarantee.* Local, pure ε **per interaction** (event level): whoever sees everything that leaves the client learns
-    one reward with ε. A user with T interactions has Tε for all of them together.
-
-    >>> noisy_rewards(np.array([0.5]), math.inf, np.random.default_rng(0))
-    array([0.5])
-    """
-    require(epsilon > 0, "epsilon", epsilon, "> 0")
-    check_bounds(1.0, reward_range)
-    return rewards + source.laplace(0.0, reward_range / epsilon, rewards.shape)
 
 
 def check_bounds(context_bound: float, reward_bound: float) -> None:

@@ -97,6 +97,11 @@ class Privacy(Protocol):
         return False
 
     @property
+    def by_client(self) -> bool:
+        """Whether each client has a budget, and so a mechanism, of its own."""
+        return False
+
+    @property
     def contribution(self) -> int | None:
         """How many interactions a client may contribute in all, where that is what is protected."""
         return None

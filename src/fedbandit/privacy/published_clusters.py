@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fedbandit.errors import FedbanditError, require
+from fedbandit.errors import FedbanditError, number, require, whole_number
 from fedbandit.privacy.calibration import check_budget
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.mechanism import Mechanism
@@ -66,8 +66,10 @@ class PublishedClusters(Privacy):
         """Check every number."""
         check_budget(self.epsilon, self.delta)
         for name in ("reward_bound", "theta_bound"):
-            require(getattr(self, name) > 0, name, getattr(self, name), "a finite number > 0")
-        require(0 < self.failure < 1, "failure", self.failure, "between 0 and 1")
+            require(number(getattr(self, name), name, "> 0") > 0, name, getattr(self, name), "a finite number > 0")
+        require(0 < number(self.failure, "failure", "between 0 and 1") < 1, "failure", self.failure, "between 0 and 1")
+        if self.releases is not None:
+            object.__setattr__(self, "releases", whole_number("releases", self.releases))
         require(self.excess in ("clip", "refuse"), "excess", self.excess, "'clip' or 'refuse'")
 
     @property
@@ -75,7 +77,7 @@ class PublishedClusters(Privacy):
         """|y| ≤ B; nothing where nothing is claimed."""
         if math.isinf(self.epsilon):
             return AS_THEY_ARE
-        return RewardRule(-self.reward_bound, self.reward_bound, self.excess == "clip", 0.0)
+        return RewardRule(-float(self.reward_bound), float(self.reward_bound), self.excess == "clip", 0.0)
 
     def told(self, world: World, releases: int) -> PublishedClusters:
         """With the number of uploads for which trees are built."""

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fedbandit.errors import FedbanditError, require, unknown
+from fedbandit.errors import FedbanditError, number, require, unknown
 from fedbandit.privacy.calibration import check_epsilon
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.mechanism import Mechanism
@@ -62,7 +62,7 @@ class PublishedSums(Privacy):
     def __post_init__(self) -> None:
         """Check the budget."""
         check_epsilon(self.epsilon)
-        require(0 < self.failure < 1, "failure", self.failure, "between 0 and 1")
+        require(0 < number(self.failure, "failure", "between 0 and 1") < 1, "failure", self.failure, "between 0 and 1")
         require(self.excess in ("clip", "refuse"), "excess", self.excess, "'clip' or 'refuse'")
         if self.site not in ("client", "coordinator"):
             raise unknown("site", self.site, ("client", "coordinator"))

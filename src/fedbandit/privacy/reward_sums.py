@@ -105,8 +105,9 @@ class RewardSums(Privacy):
         if self.site not in ("client", "coordinator"):
             raise unknown("site", self.site, ("client", "coordinator"))
         if self.releases is not None:
-            whole_number("releases", self.releases)
-        require(number(self.low, "low", "a finite number") < self.high, "high", self.high, f"above low = {self.low:g}")
+            object.__setattr__(self, "releases", whole_number("releases", self.releases))
+        low, high = number(self.low, "low", "a finite number"), number(self.high, "high", "a finite number")
+        require(low < high, "high", high, f"above low = {low:g}")
         require(self.excess in ("clip", "refuse"), "excess", self.excess, "'clip' or 'refuse'")
 
     @property

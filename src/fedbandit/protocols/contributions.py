@@ -277,12 +277,3 @@ def check_upload(upload: Upload, form: Form) -> None:
     untouched = n == 0 and upload.sums is nothing(len(b))
     if not untouched and not (np.isfinite(V).all() and np.isfinite(b).all()):
         raise FedbanditError(f"Client {upload.member} sent statistics that are not finite.")
-
-
-def is_retry(upload: Upload, applied: int) -> bool:
-    """Whether an upload has been applied before, if `applied` was the last one; one that skips a number is refused."""
-    if upload.sequence > applied + 1:
-        raise FedbanditError(
-            f"Client {upload.member} sent upload {upload.sequence}, but {applied + 1} is the next one expected."
-        )
-    return upload.sequence <= applied

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Collect, Contribution, Download, Join, Message, Upload
-from fedbandit.protocols.contributions import Contributing, check_upload, is_retry
+from fedbandit.protocols.contributions import Contributing, check_upload
 from fedbandit.protocols.pool import Pool, Privatiser
 from fedbandit.schedule import Wakes
 from fedbandit.sharing import NEVER, Groups, Noise, Share, Sharing, no_members
@@ -41,9 +41,6 @@ from fedbandit.state import State, StateError, require_like
 from fedbandit.sums import Form, Sums
 from fedbandit.types import Ints
 from fedbandit.world import World
-
-NOTHING_COUNTED = -1e300
-"""The log of a count of 0, but finite: it has to travel."""
 
 Messages = list[Message]
 
@@ -170,19 +167,15 @@ class Coordinator(Contributing):
         """A member joins, perhaps again: it is called if its answer is open, and sent what it has missed."""
         member = message.member
         self.check_member(member)
-        self._overtake(message)
+        if message.version > self.version:  # it has seen later versions: this is an older state of this coordinator
+            self.version = message.version + 1
+            self.sent[member] = self.version  # whatever there is, it has something else
+        self.epoch = max(self.epoch, message.epoch)
         again: Messages = [self._call(member)] if self.is_asked(member) else []
         if self.sent[member] > message.version:
             return [*again, *self.send_shares([member])]
         first, self.joined[member] = not self.joined[member], True
         return [*again, *self.newcomer(member)] if first else again
-
-    def _overtake(self, message: Join) -> None:
-        """A member has seen later versions or calls than there were: this is an older state of this coordinator."""
-        if message.version > self.version:
-            self.version = message.version + 1
-            self.sent[message.member] = self.version  # whatever there is, it has something else
-        self.epoch = max(self.epoch, message.epoch)
 
     def check_member(self, member: int) -> None:
         """Refuse numbers that are none."""
@@ -208,7 +201,12 @@ class Coordinator(Contributing):
         """Add an upload to what its member has released; False if it was a retry."""
         member, sums = upload.member, upload.sums
         self.check_member(member)
-        if is_retry(upload, self.applied.get(member, 0)):
+        expected = self.applied.get(member, 0) + 1
+        if upload.sequence > expected:
+            raise FedbanditError(
+                f"Client {member} sent upload {upload.sequence}, but {expected} is the next one expected."
+            )
+        if upload.sequence < expected:
             return False
         check_upload(upload, self.form)
         sums = self.in_units(sums, upload.round)
@@ -321,7 +319,8 @@ class Coordinator(Contributing):
 
     def logdet(self, share: Share) -> float:
         """log det V(λ)/det λI of a share, as a model that adopts it has it."""
-        return self._logdet(self.members.forgetting.total(share.sums, self.members.round)) + share.slack.offset
+        offset = 0.0 if share.slack.spectrum > 0 else share.slack.offset  # nobody knows yet what a client mixes
+        return self._logdet(self.members.forgetting.total(share.sums, self.members.round)) + offset
 
     # How it is kept
 

@@ -14,10 +14,10 @@ from fedbandit.types import Array
 from fedbandit.world import World
 
 Factor: TypeAlias = float | str | Sequence[float] | Array
-Rules: TypeAlias = Mapping[str, Callable[[World], float]]
+RulesByName: TypeAlias = Mapping[str, Callable[[World], float]]
 
 
-def check_factor(name: str, value: Factor, rules: Rules) -> float | str | Array:
+def check_factor(name: str, value: Factor, rules: RulesByName) -> float | str | Array:
     """The factor in its plain form, if it is one."""
     if isinstance(value, str):
         if value not in rules:
@@ -38,7 +38,7 @@ def check_factor(name: str, value: Factor, rules: Rules) -> float | str | Array:
     return float(factors) if factors.ndim == 0 else factors
 
 
-def settle_factor(name: str, value: Factor, rules: Rules, world: World) -> float | Array:
+def settle_factor(name: str, value: Factor, rules: RulesByName, world: World) -> float | Array:
     """The number that a rule gives in this world; a list must have one entry for each client."""
     if isinstance(value, str):
         return float(rules[value](world))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar, Protocol, runtime_checkable
 
 from fedbandit.errors import FedbanditError
 from fedbandit.model import Growing
-from fedbandit.protocols.coordinator import NOTHING_COUNTED, Coordinator
-from fedbandit.protocols.trigger import Joining, Reads, Says, Silence, Trigger
+from fedbandit.protocols.coordinator import Coordinator
+from fedbandit.protocols.trigger import Joining, Reads, Says, Silence, Trigger, log_count
 from fedbandit.sharing import Noise, Sharing
 from fedbandit.world import World
 
@@ -98,21 +97,17 @@ class Known(Growing, Protocol):
         ...
 
 
-def measure(model: Known, counting: bool) -> float:
-    """How much a model has, on the scale that downloads compare: log det V(λ)/det λI, or the log of a count."""
-    if not counting:
-        return model.logdet
-    return math.log(model.n) if model.n > 0 else NOTHING_COUNTED
-
-
 def says_what_it_knows(protocol: MessageProtocol) -> bool:
     """Whether downloads depend on how much a client knows."""
     return protocol.says == "upload" or protocol.one_by_one
 
 
 def known_by(model: Known, protocol: MessageProtocol, counting: bool) -> float:
-    """What an upload says of how much its client knows: nothing, where no download depends on it.
+    """What an upload says of how much its client knows: log det V(λ)/det λI, or the log of a count (`counting`).
 
-    A log-determinant is one of exact data, so it may not leave a client that noises its statistics (`counting`).
+    Nothing, where no download depends on it. A log-determinant is one of exact data, so it may not leave a client that
+    noises its statistics.
     """
-    return measure(model, counting) if says_what_it_knows(protocol) else 0.0
+    if not says_what_it_knows(protocol):
+        return 0.0
+    return log_count(model.n) if counting else model.logdet

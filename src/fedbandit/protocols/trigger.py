@@ -22,6 +22,15 @@ Reads = Literal["nothing", "counts", "released", "raw"]
 """What a trigger looks at. A trigger that reads raw data tells an observer about it by its timing."""
 
 
+NOTHING_COUNTED = -1e300
+"""The log of a count of 0, but finite: it has to travel."""
+
+
+def log_count(n: int) -> float:
+    """How much a model of n observations has, where counts are compared."""
+    return math.log(n) if n > 0 else NOTHING_COUNTED
+
+
 class Watched(NamedTuple):
     """These numbers."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from fedbandit.errors import FedbanditError, whole_number
 from fedbandit.forgetting import Fading
 from fedbandit.messages import Join, Message, Receipt, Upload
 from fedbandit.model import TIE
-from fedbandit.protocols.coordinator import NOTHING_COUNTED, Coordinator, Messages, not_taken
+from fedbandit.protocols.coordinator import Coordinator, Messages, not_taken
 from fedbandit.protocols.factors import (
     Factor,
     check_factor,
@@ -27,7 +26,7 @@ from fedbandit.protocols.factors import (
 )
 from fedbandit.protocols.gammas import GAMMA_RULES
 from fedbandit.protocols.protocol import MessageProtocol
-from fedbandit.protocols.trigger import BatchedGrowth, CountGrowth, Growth, Joining, Reads
+from fedbandit.protocols.trigger import NOTHING_COUNTED, BatchedGrowth, CountGrowth, Growth, Joining, Reads, log_count
 from fedbandit.sharing import Groups, Noise, Share, Sharing
 from fedbandit.state import State
 from fedbandit.sums import Sums
@@ -301,7 +300,7 @@ class Star(Coordinator):
                 stale |= self.known[group] > measure + OVER
             return self.send(group[stale], share)
         if self.counting and self.sharing.disjoint:  # all of them would have as many
-            few = _log_count(int(self.members.n[self.sharing.affected(first)].sum())) <= limits
+            few = log_count(int(self.members.n[self.sharing.affected(first)].sum())) <= limits
             group, limits = group[~few], limits[~few]
         sent: Messages = []
         for j, limit in zip(group.tolist(), limits.tolist(), strict=True):
@@ -336,7 +335,7 @@ class Star(Coordinator):
     def _measure(self, member: int, share: Share) -> float:
         """How much a member would have with this share and its own data."""
         if self.counting:
-            return _log_count(share.sums.n + (0 if share.own else int(self.members.n[member])))
+            return log_count(share.sums.n + (0 if share.own else int(self.members.n[member])))
         if share.own:
             return self.logdet(share)
         V, b, n = share.sums
@@ -362,7 +361,3 @@ class Fresh:
         """The right-hand side, rounded up."""
         bound = self.constant + float(np.vdot(self.inverse, V))
         return bound + TIE * (1.0 + abs(bound))
-
-
-def _log_count(n: int) -> float:
-    return math.log(n) if n > 0 else NOTHING_COUNTED

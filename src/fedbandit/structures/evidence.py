@@ -113,13 +113,13 @@ class LowRankEvidence(Evidence):
         super().__init__(data)
         self.rank = (found.pivots > 0).sum(axis=1)
         self.order = np.argsort(self.rank, kind="stable")
-        self.blocks: list[Block] = []
+        self.blocks: list[EvidenceBlock] = []
         self.place: dict[int, tuple[int, int]] = {}  # block, and where in it
         for clients in alike(self.order, self.rank):
             r = self.rank[clients[-1]]
             F = np.ascontiguousarray(found.F[clients, :, :r].transpose(0, 2, 1))
             self.place |= {i: (len(self.blocks), at) for at, i in enumerate(clients.tolist())}
-            self.blocks.append(Block(clients, F, found.z[clients, :r]))
+            self.blocks.append(EvidenceBlock(clients, F, found.z[clients, :r]))
         self._views: dict[int, View] = {}
 
     def alone(self) -> Array:
@@ -179,7 +179,7 @@ class LowRankEvidence(Evidence):
         view.change(self.blocks[g].F[at, :r], self.blocks[g].z[at, :r], sign)
 
 
-class Block(NamedTuple):
+class EvidenceBlock(NamedTuple):
     """Fᵀ and z of clients of similar rank."""
 
     clients: Ints
@@ -209,7 +209,7 @@ class View:
     Blocks of S and e follow the changes only when somebody asks for them.
     """
 
-    def __init__(self, blocks: Sequence[Block]) -> None:
+    def __init__(self, blocks: Sequence[EvidenceBlock]) -> None:
         d = blocks[0].F.shape[2]
         self.blocks = blocks
         self.M, self.theta = np.eye(d) / d, np.zeros(d)

@@ -51,7 +51,7 @@ class GlobalLocal(Structure):
         if self.d_global is not None:
             object.__setattr__(self, "d_global", whole_number("d_global", self.d_global))
         if self.d_local is not None:
-            several = isinstance(self.d_local, Sequence | np.ndarray)
+            several = np.ndim(self.d_local) > 0 and np.size(self.d_local) > 0
             sizes = [whole_number("d_local", d, 0) for d in (self.d_local if several else [self.d_local])]  # type: ignore[union-attr]
             object.__setattr__(self, "d_local", tuple(sizes) if several else sizes[0])
         number(self.partial_noise, "partial_noise", "a finite number ≥ 0", at_least=0.0)

@@ -76,7 +76,7 @@ class ReleasedPhases(Structure):
         """Check every parameter."""
         object.__setattr__(self, "alpha_split", check_alpha("alpha_split", self.alpha_split))
         object.__setattr__(self, "alpha_merge", check_alpha("alpha_merge", self.alpha_merge))
-        whole_number("first", self.first, 1)
+        object.__setattr__(self, "first", whole_number("first", self.first))
 
     def sharing(self, world: World, ridge: float) -> Phases:
         """Everybody alone."""
@@ -135,7 +135,7 @@ def summed_by(label: Ints, values: NDArray[Any]) -> Array:
 
 
 @dataclass(frozen=True)
-class Estimates:
+class PhaseEstimates:
     """θ̂ (C, d), F(n) (C,) and π (C,) of users or clusters."""
 
     theta: Array
@@ -156,7 +156,7 @@ class Estimates:
         return np.asarray(alone[:, None] + alone)
 
 
-def estimates(V: Array, b: Array, n: NDArray[Any], tau: Array, ridge: float) -> Estimates:
+def estimates(V: Array, b: Array, n: NDArray[Any], tau: Array, ridge: float) -> PhaseEstimates:
     """Of noisy sums V, b of n observations, with privacy noise of standard deviation τ in each coordinate of b − Vθ.
 
     >>> found = estimates(np.stack([np.eye(2)] * 2), np.ones((2, 2)), np.array([3, 3]), np.array([0.0, 9.0]), 1.0)
@@ -170,4 +170,4 @@ def estimates(V: Array, b: Array, n: NDArray[Any], tau: Array, ridge: float) -> 
     theta = np.einsum("cij,cj,ckj,ck->ci", vectors, inverse, vectors, b, optimize=True)
     privacy = (lifts * inverse).max(axis=1) + tau * np.sqrt((inverse**2).sum(axis=1))
     spread = np.array([radius(float(count)) for count in n])
-    return Estimates(theta, spread, privacy)
+    return PhaseEstimates(theta, spread, privacy)

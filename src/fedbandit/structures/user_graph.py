@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -81,8 +81,6 @@ class UserGraph(Structure):
     norm: float | None = None
     isolated: bool = False
     fresh: bool = True
-
-    needs_graph: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check what can be checked without a world."""

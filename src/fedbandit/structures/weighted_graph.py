@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -50,7 +49,6 @@ class Unconnected(WeightedGraph):
     """W = I: users who have nothing in common, as one model."""
 
     isolated: bool = True
-    needs_graph: ClassVar[bool] = False
 
     def weights(self, world: World) -> Array:
         """I, whatever graph the world has."""

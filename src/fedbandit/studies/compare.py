@@ -13,7 +13,7 @@ from fedbandit.environments.block import world_of
 from fedbandit.errors import FedbanditError, checked_call, needs, unknown, whole_number
 from fedbandit.files import write_json, write_table, write_text
 from fedbandit.presets import uniform
-from fedbandit.progress import told
+from fedbandit.progress import reporting
 from fedbandit.studies.figures import Band, Overlay, draw_comparison, save_figure
 from fedbandit.studies.measured import Measured, curve_rows
 from fedbandit.studies.report import Table
@@ -261,7 +261,7 @@ def compare(
     for system in systems.values():
         system.told(world_of(env, rounds))  # whatever is wrong with one is said before any is run
     trials = trials_of(list(systems.items()), env, rounds, chosen)
-    with told(progress, len(trials), "runs") as tell:
+    with reporting(progress, len(trials), "runs") as tell:
         return Comparison(env, rounds, tuple(chosen), run_trials(trials, Workers(jobs=jobs), lambda _: tell(1)))
 
 

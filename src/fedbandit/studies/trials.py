@@ -22,7 +22,7 @@ from fedbandit.engine.plain import PlainLearner
 from fedbandit.engine.plot import thinned
 from fedbandit.engine.simulation import Simulation
 from fedbandit.environments import Environment, LikedItems
-from fedbandit.environments.block import world_of
+from fedbandit.environments.block import Partitioned, world_of
 from fedbandit.environments.synthetic import SyntheticStream
 from fedbandit.errors import FedbanditError, shown, unknown
 from fedbandit.evaluation.likes import by_activity, user_map
@@ -183,12 +183,6 @@ def accepted(run: Run | Refusal) -> Run:
     return run
 
 
-def run_trial(trial: Trial) -> Run:
-    """Run one trial in this process."""
-    (run,) = run_together([trial])
-    return accepted(run)
-
-
 def run_together(trials: Sequence[Trial]) -> list[Run | Refusal]:
     """Run trials of one environment, horizon and seed in this process. Contexts are drawn once for all of them.
 
@@ -227,7 +221,9 @@ def run_in_steps(trial: Trial, env: Environment, blocks: Ahead) -> Generator[int
     system, world = point.make_system(), world_of(env, trial.horizon, trial.seed)
     engine = "plain" if point.extra == "estimates" else engine_for(system.told(world), world)
     simulation = Simulation(system, env, trial.horizon, trial.seed, engine=engine, blocks=blocks)
-    estimates = Estimates(simulation) if point.extra == "estimates" else None  # the fast engine does not show models
+    estimates = (
+        EstimateErrors(simulation) if point.extra == "estimates" else None
+    )  # the fast engine does not show models
     if trial.checkpoint is not None and estimates is None:  # a checkpoint has no trace of earlier estimates
         simulation.keep(trial.checkpoint, max(100_000, trial.horizon // CHECKPOINTS))
     seconds = 0.0
@@ -272,8 +268,8 @@ def found_clusters(result: Result, env: Environment) -> Extra:
     if not result.clusters:
         return {}
     extra: Extra = {"clusters": len(result.clusters[-1])}
-    if (partition := getattr(env, "partition", None)) is not None:
-        extra["rand_index"] = float(result.rand_index(partition)[-1])
+    if isinstance(env, Partitioned) and env.partition is not None:
+        extra["rand_index"] = float(result.rand_index(env.partition)[-1])
     return extra
 
 
@@ -325,12 +321,12 @@ EXTRAS: dict[str, Callable[[Result, Environment], Extra]] = {
     "activity": rewards_by_activity,
     "map": users_on_a_map,
     "seen": messages_of_seen_clients,
-    "estimates": lambda _result, _env: {},  # measured on the way, see Estimates
+    "estimates": lambda _result, _env: {},  # measured on the way, see EstimateErrors
 }
 """What can be measured beside totals and curves."""
 
 
-class Estimates:
+class EstimateErrors:
     """The mean over users of ‖θ̂ − θ‖ over time, θ being the parameter of a user's rewards."""
 
     def __init__(self, simulation: Simulation) -> None:
@@ -340,7 +336,7 @@ class Estimates:
                 f"The environment {env.name} has no parameters that an estimate could be compared with."
             )
         assert isinstance(learner, PlainLearner)
-        self.simulation, self.federation = simulation, learner.federation
+        self.simulation, self.machines = simulation, learner.machines
         self.theta = stream.parameters[0][np.resize(stream.taste, env.n_clients)]
         self.rounds: list[int] = []
         self.errors: list[float] = []
@@ -350,7 +346,7 @@ class Estimates:
         """Note the error now and then, and at the end."""
         simulation = self.simulation
         if simulation.round >= self.due or simulation.finished:
-            models = (self.federation.model_of(user) for user in range(len(self.theta)))
+            models = (self.machines.model_of(user) for user in range(len(self.theta)))
             unit = np.eye(simulation.env.dim)
             found = [np.zeros(len(unit)) if model is None else model.means(unit) for model in models]
             wrong = np.array(found) - self.theta

@@ -77,7 +77,7 @@ Dots = tuple[Array, Array]
 """Regret and cost, (points, seeds) each."""
 
 
-class Comparison(NamedTuple):
+class FrontComparison(NamedTuple):
     """How many times less the first front costs, as a logarithm for each seed; None if they have no regret in common.
 
     Then it is `ahead` if it has the lower regret and its dearest dot is the cheaper. `spans`: regrets of both.
@@ -88,7 +88,7 @@ class Comparison(NamedTuple):
     spans: tuple[tuple[float, float], tuple[float, float]]
 
 
-def compare_fronts(one: Dots, two: Dots) -> Comparison:
+def compare_fronts(one: Dots, two: Dots) -> FrontComparison:
     """Compare fronts of regret against communication where both have been measured; open if only some seeds meet.
 
     Both are made monotone (nobody must use a threshold that another of its own beats on both counts) and interpolated
@@ -108,9 +108,9 @@ def compare_fronts(one: Dots, two: Dots) -> Comparison:
         else:
             ahead.append(bool(first[0][-1] <= second[0][0] and first[1].max() <= second[1].min()))
     if not ahead:
-        return Comparison(np.array(ratios), None, spans)
+        return FrontComparison(np.array(ratios), None, spans)
     agreed = not ratios and len(set(ahead)) == 1
-    return Comparison(None, ahead[0] if agreed else None, spans)
+    return FrontComparison(None, ahead[0] if agreed else None, spans)
 
 
 def _front(regret: Array, cost: Array) -> Dots:

@@ -53,7 +53,7 @@ class Node:
         return self.client != self.name
 
 
-class Account:
+class UploadSums:
     """Sums of uploads, each moved from its round to the latest one of them, where models forget."""
 
     def __init__(self, form: Form, forgetting: Forgetting) -> None:
@@ -78,9 +78,9 @@ class Oracle:
 
     def __init__(self, form: Form, forgetting: Forgetting) -> None:
         self.applied: set[int] = set()
-        self.total = Account(form, forgetting)
+        self.total = UploadSums(form, forgetting)
         """What all uploads amount to that were applied."""
-        self.made = Account(form, forgetting)
+        self.made = UploadSums(form, forgetting)
         """What all uploads amount to that were ever made."""
         self._observations = 0
         self._of: dict[str, list[bytes]] = {}  # client → its uploads that were applied

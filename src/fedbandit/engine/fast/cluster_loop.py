@@ -13,9 +13,9 @@ from fedbandit.engine.fast.algebra import add_scaled, copy
 from fedbandit.engine.fast.choose import Scratch, choose
 from fedbandit.engine.fast.cohorts import SNAPSHOT, Hub, current_cohort, has_room
 from fedbandit.engine.fast.groups import (
+    ClusterRule,
+    ClusterRuleKind,
     Groups,
-    Law,
-    Rule,
     check_off,
     end_phase,
     leaves,
@@ -29,13 +29,13 @@ from fedbandit.engine.fast.packed import multiply_packed
 from fedbandit.engine.fast.plan import PolicyPlan
 from fedbandit.engine.fast.rewards import Late, learnt, pull, send_later
 from fedbandit.engine.fast.row import STEPS, VERSION, N, inverse_of, pending_b_of
-from fedbandit.engine.fast.rules import DONE, EVENT, HUB_FULL, REFUSED, Pause, Rules, triggered
+from fedbandit.engine.fast.rules import DONE, EVENT, HUB_FULL, REFUSED, LoopRules, Pause, triggered
 from fedbandit.engine.fast.statistics import keep_pending, observe
 from fedbandit.engine.learner import Outcome
 from fedbandit.environments.block import Block
 from fedbandit.types import Array, Ints
 
-PRUNING, SETS = int(Rule.PRUNING), int(Rule.SETS)
+PRUNING, SETS = int(ClusterRuleKind.PRUNING), int(ClusterRuleKind.SETS)
 
 
 class News(IntEnum):
@@ -71,8 +71,8 @@ def run_clusters(
     hub: Hub,
     late: Late,
     plan: PolicyPlan,
-    rules: Rules,
-    law: Law,
+    rules: LoopRules,
+    clustering: ClusterRule,
     work: Scratch,
     pair: Ints,
     out: Outcome,
@@ -95,7 +95,7 @@ def run_clusters(
         if rules.speaks:
             version = row[VERSION]
             catch_up(hub, r, row, d, rules.ridge, work.M)
-            if not law.fresh:
+            if not clustering.fresh:
                 scorer = shared[r]
                 if row[VERSION] != version:
                     given = hub.snapshots[hub.cohorts[current_cohort(hub, r), SNAPSHOT]]
@@ -116,7 +116,7 @@ def run_clusters(
             late.first[now % ring] = late.following[entry]
             x = late.x[entry]
             y = late.y[entry]
-        if not acting or not law.fresh:
+        if not acting or not clustering.fresh:
             multiply_packed(inverse_of(row, d), x, work.best_u)
 
         if rules.perturbed:
@@ -124,23 +124,23 @@ def run_clusters(
             if math.isnan(y):
                 return Pause(s, REFUSED, r, s - 1 if acting else s)
         observe(row, x, y, work.best_u, rules.ridge, work.M)
-        if law.rule >= PRUNING:
+        if clustering.kind >= PRUNING:
             multiply_packed(inverse_of(own[user], d), x, work.u)
             observe(own[user], x, y, work.u, rules.ridge, work.M)
         else:
             note(own[user], x, y)
         at = s - 1 if acting else s
-        if law.rule == PRUNING:
-            found = prune(user, own, groups, law.split, d)
+        if clustering.kind == PRUNING:
+            found = prune(user, own, groups, clustering.split, d)
             if found > 0 and not still_together(user, found, groups):
                 return Pause(s, TORN, user, at)
-        elif law.rule == SETS:
+        elif clustering.kind == SETS:
             server = groups.server_of[user]
             groups.served[server] += 1
-            if leaves(user, own, groups, law, d):
+            if leaves(user, own, groups, clustering, d):
                 return Pause(s, LEAVES, user, at)
             check_off(user, groups)
-            if mergeable(server, rows, groups, law, d, pair):
+            if mergeable(server, rows, groups, clustering, d, pair):
                 return Pause(s, MEETING, user, at)
             end_phase(server, rows, groups, d)
         if rules.speaks and triggered(rules.kind, rules.thresholds[r], rules.batch, row):
@@ -148,6 +148,6 @@ def run_clusters(
                 return Pause(s, EVENT, r, at)
             out.uploads[at] += 1
             out.downloads[at] += upload_row(hub, r, row, d, rules.ridge, rules.counting, work.M)
-            if not law.fresh:
+            if not clustering.fresh:
                 copy(row, shared[r])
     return Pause(stop, DONE, -1, stop)

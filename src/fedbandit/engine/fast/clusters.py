@@ -9,7 +9,7 @@ import numpy as np
 from fedbandit.engine.fast.choose import scratch
 from fedbandit.engine.fast.cluster_loop import LEAVES, MEETING, TORN, run_clusters
 from fedbandit.engine.fast.cohorts import Hub, empty_hub, has_room
-from fedbandit.engine.fast.groups import Groups, Rule, groups_of, law_of, prune
+from fedbandit.engine.fast.groups import ClusterRuleKind, Groups, cluster_rule_of, groups_of, prune
 from fedbandit.engine.fast.housekeeping import dump_hub, load_hub, make_room
 from fedbandit.engine.fast.hub import join, settle_pool
 from fedbandit.engine.fast.memory import lazy_zeros
@@ -18,7 +18,7 @@ from fedbandit.engine.fast.plan import plan_of
 from fedbandit.engine.fast.regrouping import Models, connect, leaders_of, local_sums, rearrange_sets, tear
 from fedbandit.engine.fast.rewards import no_late
 from fedbandit.engine.fast.row import N_OWN, N, base_b_of, empty_rows, row_length, start_row
-from fedbandit.engine.fast.rules import HUB_FULL, REFUSED, Rules, batch_of, kind_of, log_gamma_download
+from fedbandit.engine.fast.rules import HUB_FULL, REFUSED, LoopRules, batch_of, kind_of, log_gamma_download
 from fedbandit.engine.fast.statistics import add_to_base, recompute
 from fedbandit.engine.learner import Outcome
 from fedbandit.engine.ledger import Ledger, keep_books
@@ -53,13 +53,13 @@ class ClustersLearner:
         structure, protocol = system.structure, system.protocol
         assert isinstance(structure, Clustering)
         self.dim, self.ridge, self.protocol = env.dim, float(system.ridge), protocol
-        self.law = law_of(structure)
+        self.clustering = cluster_rule_of(structure)
         self.interactions, self.per_round = world.horizon, actions_per_round(env)
         trigger = protocol.trigger()
         refuse_thresholds_by_client(protocol)
         blank = empty_rows(1, env.dim)[0]
         start_row(blank, env.dim, self.ridge)
-        self.rules = Rules(
+        self.rules = LoopRules(
             kind=int(kind_of(trigger)),
             thresholds=np.resize(trigger.thresholds, world.n_clients),
             ridge=self.ridge,
@@ -78,13 +78,13 @@ class ClustersLearner:
         self.private = system.guarantee.basis != "none"
         self.plan = plan_of(system.policy, system.as_seen(world), system.ridge, policy_key(seed))
         server_of = structure.servers(world)
-        graphs = self.law.rule in (Rule.PHASES, Rule.PRUNING)
+        graphs = self.clustering.kind in (ClusterRuleKind.PHASES, ClusterRuleKind.PRUNING)
         self.groups = groups_of(server_of, env.dim, graphs=graphs)
         n = world.n_clients
         self.own, self.rows = (lazy_zeros((n, row_length(env.dim))) for _ in range(2))
         self.own[:] = blank
         self.rows[:] = blank
-        self.shared = self.rows[:0] if self.law.fresh else self.rows.copy()
+        self.shared = self.rows[:0] if self.clustering.fresh else self.rows.copy()
         self.global_of = np.zeros(n, dtype=np.int64) if structure.federated else self.groups.row_of.copy()
         self.late = no_late(min(env.longest_delay, world.horizon), env.dim)
         self.work = scratch(env.n_arms, env.dim)
@@ -113,7 +113,7 @@ class ClustersLearner:
             self.late,
             self.plan,
             self.rules,
-            self.law,
+            self.clustering,
             self.work,
             self.pair,
             out,
@@ -126,7 +126,7 @@ class ClustersLearner:
             if pause.status == TORN:
                 tear(self._models, int(self.groups.server_of[pause.slot]))
             else:
-                rearrange_sets(self._models, self.law, pause.slot, leaving=pause.status == LEAVES)
+                rearrange_sets(self._models, self.clustering, pause.slot, leaving=pause.status == LEAVES)
             self._note((before + pause.at) // self.per_round + 1, self.groups.row_of.copy())
         return pause.resume
 
@@ -138,7 +138,7 @@ class ClustersLearner:
 
     def next_wake(self, done: int) -> int:
         """The beginning of the next phase."""
-        return next_phase(done) if self.law.rule == Rule.PHASES else NEVER
+        return next_phase(done) if self.clustering.kind == ClusterRuleKind.PHASES else NEVER
 
     def end_round(self, done: int, out: Outcome, s: int) -> None:
         """A phase begins: find local clusters, upload and merge them, renew if anything is new (FCLUB, Alg. 2)."""
@@ -147,14 +147,14 @@ class ClustersLearner:
         for row in self.own:
             recompute(row, self.dim, self.ridge, self.work.M)
         for i in range(self.own.shape[0]):
-            prune(i, self.own, self.groups, self.law.split, self.dim)
+            prune(i, self.own, self.groups, self.clustering.split, self.dim)
         before = self.groups.row_of.copy()
         for server in range(self.groups.served.size):
             connect(self.groups, server)
         leaders = leaders_of(self.groups)
         V, b, n = local_sums(self._models, leaders)
         label = merge_clusters(
-            V, b, n, self.groups.server_of[leaders], self.ridge, self.law.merge, within=self.law.within
+            V, b, n, self.groups.server_of[leaders], self.ridge, self.clustering.merge, within=self.clustering.within
         )
         out.uploads[s] += leaders.size
         first = np.full(label.max() + 1, self.own.shape[0])
@@ -194,7 +194,7 @@ class ClustersLearner:
             join(hub, int(r), True, self.rules.counting)
         self.rows[leaders] = self.rules.blank
         self.rows[leaders, N_OWN] = n
-        if not self.law.fresh:
+        if not self.clustering.fresh:
             self.shared[leaders] = self.rules.blank
         self.hub = hub
 

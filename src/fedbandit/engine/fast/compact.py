@@ -33,7 +33,7 @@ from fedbandit.engine.fast.row import (
     pending_b_of,
     theta_of,
 )
-from fedbandit.engine.fast.rules import Rules, pick, triggered
+from fedbandit.engine.fast.rules import LoopRules, pick, triggered
 from fedbandit.engine.fast.slots import SCRATCH, Slots, take_slot
 from fedbandit.engine.fast.statistics import learn, share_base, take_scalars
 from fedbandit.state import State, stored
@@ -154,7 +154,7 @@ STAYS, RENEWED, MOVES = 0, 1, 2
 
 
 @compiled_inline
-def fate_of(spare: Array, r: int, x: Array, u: Array, hub: Hub, rules: Rules) -> int:
+def fate_of(spare: Array, r: int, x: Array, u: Array, hub: Hub, rules: LoopRules) -> int:
     """What becomes of compact row r, in the scratch row, after one more observation, of x with u = V(λ)⁻¹x.
 
     Only what triggers compare is brought up to date: the scratch row is discarded if the row stays compact.
@@ -183,7 +183,7 @@ def snapshot_for(r: int, hub: Hub, speaks: bool) -> int:
 
 @compiled_inline
 def fetch(
-    compact: Array, r: int, given: Array, hub: Hub, spare: Array, d: int, rules: Rules, work: Scratch, whole: bool
+    compact: Array, r: int, given: Array, hub: Hub, spare: Array, d: int, rules: LoopRules, work: Scratch, whole: bool
 ) -> Array:
     """Load compact row r into the scratch row as far as scoring needs; the row to score with (`given` if nothing is
     pending).
@@ -232,7 +232,7 @@ def upload_compact(
 
 
 @compiled_apart
-def settle_all(rows: Array, compacts: Array, slots: Slots, hub: Hub, rules: Rules, work: Scratch) -> None:
+def settle_all(rows: Array, compacts: Array, slots: Slots, hub: Hub, rules: LoopRules, work: Scratch) -> None:
     """Give every row a full slot: for whoever wants to look at all of them."""
     d = work.u.shape[0]
     for r in range(slots.slot_of.shape[0]):

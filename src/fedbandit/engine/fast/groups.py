@@ -22,7 +22,7 @@ from fedbandit.structures import PhasedClusters, PrunedGraph, Servers, SplitAndM
 from fedbandit.types import Array, Ints
 
 
-class Rule(IntEnum):
+class ClusterRuleKind(IntEnum):
     """When clusters change."""
 
     FIXED = 0  # never
@@ -31,10 +31,10 @@ class Rule(IntEnum):
     SETS = 3  # at every observation: the user who acted leaves its cluster, or two clusters merge
 
 
-class Law(NamedTuple):
+class ClusterRule(NamedTuple):
     """A clustering rule in numbers."""
 
-    rule: int
+    kind: int
     split: float  # α of the test that parts users
     merge: float  # α of the test that joins clusters
     frequency: float  # α of the test on how often users act
@@ -42,17 +42,17 @@ class Law(NamedTuple):
     within: bool  # clusters of one server may merge too
 
 
-def law_of(structure: Structure) -> Law:
+def cluster_rule_of(structure: Structure) -> ClusterRule:
     """The rule of a structure that the compiled loop knows."""
     match structure:
         case Servers():
-            return Law(int(Rule.FIXED), 0.0, 0.0, 0.0, True, False)
+            return ClusterRule(int(ClusterRuleKind.FIXED), 0.0, 0.0, 0.0, True, False)
         case PhasedClusters(split, merge, fresh, within):
-            return Law(int(Rule.PHASES), split, merge, 0.0, fresh, within)
+            return ClusterRule(int(ClusterRuleKind.PHASES), split, merge, 0.0, fresh, within)
         case PrunedGraph(split):
-            return Law(int(Rule.PRUNING), split, 0.0, 0.0, True, False)
+            return ClusterRule(int(ClusterRuleKind.PRUNING), split, 0.0, 0.0, True, False)
         case SplitAndMerge(split, merge, frequency):
-            return Law(int(Rule.SETS), split, merge, frequency, True, False)
+            return ClusterRule(int(ClusterRuleKind.SETS), split, merge, frequency, True, False)
     raise TypeError(f"the compiled loop has no rule for {structure!r}")
 
 
@@ -179,16 +179,16 @@ def still_together(i: int, found: int, groups: Groups) -> bool:
 
 
 @compiled_lean
-def leaves(i: int, own: Array, groups: Groups, law: Law, d: int) -> bool:
+def leaves(i: int, own: Array, groups: Groups, clustering: ClusterRule, d: int) -> bool:
     """Whether user i does not belong to its set (SCLUB, Alg. 2)."""
     r = groups.row_of[i]
     if groups.size[r] == 1:
         return False
-    if differ(theta_of(own[i], d), own[i, N], groups.pivot[r], groups.pivot_n[r], law.split):
+    if differ(theta_of(own[i], d), own[i, N], groups.pivot[r], groups.pivot_n[r], clustering.split):
         return True
     server = groups.server_of[i]
     served = groups.served[server]
-    limit = 2 * law.frequency * radius(served) + TIE
+    limit = 2 * clustering.frequency * radius(served) + TIE
     for k in range(groups.start[server], groups.start[server + 1]):
         j = groups.members[k]
         if groups.row_of[j] == r and abs(own[i, N] - own[j, N]) / served > limit:
@@ -197,17 +197,17 @@ def leaves(i: int, own: Array, groups: Groups, law: Law, d: int) -> bool:
 
 
 @compiled_lean
-def can_merge(p: int, q: int, rows: Array, groups: Groups, law: Law, d: int) -> bool:
+def can_merge(p: int, q: int, rows: Array, groups: Groups, clustering: ClusterRule, d: int) -> bool:
     """Whether the sets in rows p and q, all of whose users are checked, can merge (SCLUB, Alg. 3)."""
     served = groups.served[groups.server_of[p]]
     apart = abs(rows[p, N] / groups.size[p] - rows[q, N] / groups.size[q]) / served
-    if apart >= law.frequency * radius(served) - TIE:
+    if apart >= clustering.frequency * radius(served) - TIE:
         return False
-    return alike(theta_of(rows[p], d), rows[p, N], theta_of(rows[q], d), rows[q, N], law.merge)
+    return alike(theta_of(rows[p], d), rows[p, N], theta_of(rows[q], d), rows[q, N], clustering.merge)
 
 
 @compiled_lean
-def mergeable(server: int, rows: Array, groups: Groups, law: Law, d: int, pair: Ints) -> bool:
+def mergeable(server: int, rows: Array, groups: Groups, clustering: ClusterRule, d: int, pair: Ints) -> bool:
     """The first pair of sets of a server that can merge is left in `pair`; whether there is one."""
     for k in range(groups.start[server], groups.start[server + 1]):
         p = groups.members[k]
@@ -215,7 +215,7 @@ def mergeable(server: int, rows: Array, groups: Groups, law: Law, d: int, pair: 
             continue
         for m in range(k + 1, groups.start[server + 1]):
             q = groups.members[m]
-            if groups.row_of[q] == q and groups.waiting[q] == 0 and can_merge(p, q, rows, groups, law, d):
+            if groups.row_of[q] == q and groups.waiting[q] == 0 and can_merge(p, q, rows, groups, clustering, d):
                 pair[0] = p
                 pair[1] = q
                 return True

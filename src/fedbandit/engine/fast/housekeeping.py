@@ -33,15 +33,10 @@ from fedbandit.types import Ints
 
 def cohort_of_clients(hub: Hub) -> Ints:
     """The cohort each client is in now, −1 for those that have not joined."""
-    return np.append(_ends(hub), -1)[hub.cohort_of]
-
-
-def _ends(hub: Hub) -> Ints:
-    """The cohort that each cohort has gone into in the end."""
-    end = hub.parent[: hub.counters[USED]]
+    end = hub.parent[: hub.counters[USED]]  # the cohort that each cohort has gone into
     while not np.array_equal(further := end[end], end):
         end = further
-    return end
+    return np.append(end, -1)[hub.cohort_of]
 
 
 def make_room(hub: Hub, *, in_order: bool = False) -> Hub:
@@ -82,7 +77,7 @@ def make_room(hub: Hub, *, in_order: bool = False) -> Hub:
         snapshots=snapshots,
         users=users,
         free=free,
-        cohort_of=np.append(renumber[_ends(hub)], -1)[hub.cohort_of],
+        cohort_of=renumber[cohort_of_clients(hub)],
         counters=counters,
     )
     wait_again(tidied)

@@ -34,8 +34,8 @@ from fedbandit.engine.fast.rules import (
     NEWCOMER,
     REFUSED,
     ROWS_FULL,
+    LoopRules,
     Pause,
-    Rules,
     pick,
     triggered,
 )
@@ -62,7 +62,7 @@ def run(
     hub: Hub,
     late: Late,
     plan: PolicyPlan,
-    rules: Rules,
+    rules: LoopRules,
     work: Scratch,
     out: Outcome,
 ) -> Pause:

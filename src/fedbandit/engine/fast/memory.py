@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import mmap
 import os
 import weakref
@@ -27,7 +28,7 @@ def lazy_zeros(shape: tuple[int, int]) -> Array:
     A model row is written to when its client first acts: with ordinary pages, a million clients mean half a million
     page faults, each as long as an interaction.
     """
-    size = _size(shape)
+    size = 8 * math.prod(shape)
     return np.zeros(shape) if _is_small(size) else _array_in(_reserve(size), shape)
 
 
@@ -36,7 +37,7 @@ def room_for(shape: tuple[int, int]) -> Array:
 
     To clear the pages of a hundred thousand rows takes the system a fifth of the time of a simulation.
     """
-    size = _size(shape)
+    size = 8 * math.prod(shape)
     if _is_small(size) or not hasattr(mmap, "MADV_FREE"):
         return lazy_zeros(shape)
     memory = _take_kept(size) or _reserve(size)
@@ -64,10 +65,6 @@ def grown(array: NDArray[Any], capacity: int) -> NDArray[Any]:
     new = np.zeros((capacity, *array.shape[1:]), dtype=array.dtype)
     new[: array.shape[0]] = array
     return new
-
-
-def _size(shape: tuple[int, int]) -> int:
-    return 8 * shape[0] * shape[1]
 
 
 def _is_small(size: int) -> bool:

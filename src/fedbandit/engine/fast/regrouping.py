@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit.engine.fast.groups import Groups, Law, add_own, check_off, end_phase, mergeable, sum_up
+from fedbandit.engine.fast.groups import ClusterRule, Groups, add_own, check_off, end_phase, mergeable, sum_up
 from fedbandit.engine.fast.row import N, theta_of
 from fedbandit.structures.clustering import components
 from fedbandit.types import Array, Ints
@@ -69,14 +69,14 @@ def tear(models: Models, server: int) -> None:
         models.make_row(int(r))
 
 
-def rearrange_sets(models: Models, law: Law, i: int, *, leaving: bool) -> None:
+def rearrange_sets(models: Models, clustering: ClusterRule, i: int, *, leaving: bool) -> None:
     """User i has acted: it leaves its set if it must, then sets merge while they can (SCLUB, Alg. 1)."""
     groups, server = models.groups, int(models.groups.server_of[i])
     if leaving:
         part(models, i)
     check_off(i, groups)
     pair = np.zeros(2, dtype=np.int64)
-    while mergeable(server, models.rows, groups, law, models.dim, pair):
+    while mergeable(server, models.rows, groups, clustering, models.dim, pair):
         p, q = pair.tolist()
         groups.row_of[groups.row_of == q] = p
         groups.size[p] += groups.size[q]

@@ -24,8 +24,8 @@ from fedbandit.engine.fast.rules import (
     NEWCOMER,
     REFUSED,
     ROWS_FULL,
-    Kind,
-    Rules,
+    LoopRules,
+    TriggerKind,
     batch_of,
     kind_of,
     log_gamma_download,
@@ -74,7 +74,7 @@ class RowsLearner:
         speaks = self.fused and protocol.says in ("upload", "request")
         blank = empty_rows(1, env.dim)[0]
         start_row(blank, env.dim, system.ridge)
-        self.rules = Rules(
+        self.rules = LoopRules(
             kind=int(kind_of(trigger)),
             thresholds=trigger.thresholds if self.fused else np.resize(trigger.thresholds, n_rows),
             ridge=float(system.ridge),
@@ -192,7 +192,7 @@ class RowsLearner:
             self.hub,
             self.late,
             self.explore if exploring else self.plan,
-            self.rules._replace(kind=int(Kind.NEVER)) if exploring else self.rules,
+            self.rules._replace(kind=int(TriggerKind.NEVER)) if exploring else self.rules,
             self.work,
             out,
         )

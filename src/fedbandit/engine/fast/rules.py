@@ -26,7 +26,7 @@ from fedbandit.rewards import RewardPlan
 from fedbandit.types import Array
 
 
-class Rules(NamedTuple):
+class LoopRules(NamedTuple):
     """The protocol as the loop sees it."""
 
     kind: int
@@ -68,7 +68,7 @@ class Status(IntEnum):
 DONE, ROWS_FULL, HUB_FULL, EVENT, REFUSED, NEWCOMER = (int(status) for status in Status)
 
 
-class Kind(IntEnum):
+class TriggerKind(IntEnum):
     """Which compiled condition stands for a trigger."""
 
     NEVER = 0
@@ -77,13 +77,13 @@ class Kind(IntEnum):
     COUNT = 3
 
 
-ON_LOGDET, ON_TIMED_LOGDET, ON_COUNT = int(Kind.LOGDET), int(Kind.TIMED_LOGDET), int(Kind.COUNT)
+ON_LOGDET, ON_TIMED_LOGDET, ON_COUNT = int(TriggerKind.LOGDET), int(TriggerKind.TIMED_LOGDET), int(TriggerKind.COUNT)
 
 
-def kind_of(trigger: Trigger) -> Kind:
+def kind_of(trigger: Trigger) -> TriggerKind:
     """The condition of a trigger that has a kernel."""
-    kinds = {Growth: Kind.LOGDET, TimedGrowth: Kind.TIMED_LOGDET, CountGrowth: Kind.COUNT}
-    return kinds.get(type(trigger), Kind.NEVER)
+    kinds = {Growth: TriggerKind.LOGDET, TimedGrowth: TriggerKind.TIMED_LOGDET, CountGrowth: TriggerKind.COUNT}
+    return kinds.get(type(trigger), TriggerKind.NEVER)
 
 
 def batch_of(trigger: Trigger) -> int:

@@ -15,7 +15,7 @@ from fedbandit.engine.fast.hub import broadcast, settle_pool, take_in, take_in_o
 from fedbandit.engine.fast.jit import compiled_apart
 from fedbandit.engine.fast.packed import add_outer_packed
 from fedbandit.engine.fast.row import N_LISTED, N_PENDING, N, base_b_of, base_of, pending_b_of
-from fedbandit.engine.fast.rules import Rules
+from fedbandit.engine.fast.rules import LoopRules
 from fedbandit.engine.fast.slots import Slots
 from fedbandit.engine.fast.statistics import FEW, add_pending
 from fedbandit.types import Array
@@ -23,7 +23,7 @@ from fedbandit.types import Array
 
 @compiled_apart
 def synchronise(
-    hub: Hub, asking: int, rows: Array, compacts: Array, slots: Slots, d: int, rules: Rules, scratch: Array
+    hub: Hub, asking: int, rows: Array, compacts: Array, slots: Slots, d: int, rules: LoopRules, scratch: Array
 ) -> int:
     """All members of the group of row `asking` send what is pending and are sent all there is; their number."""
     g = of(hub.group_of, asking)
