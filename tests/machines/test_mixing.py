@@ -114,15 +114,12 @@ def noised(rng: np.random.Generator, exact: Sums, s: float) -> Sums:
 
 @pytest.mark.parametrize("n_own", [5, 200])
 def test_by_worth_noise_is_not_taken_for_observations(n_own: int) -> None:
-    """Eigenvalues of noise of any size count for nothing: that is learning alone, down to the same width.
-
-    In ten dimensions: with p = 55 coordinates James & Stein's factor allows for all that chance explains, with ten not.
-    """
-    rng, dim = np.random.default_rng(6), 10
-    theta = np.full(dim, 0.3)
+    """Eigenvalues of noise of any size count for nothing: that is learning alone, down to the same width."""
+    rng = np.random.default_rng(6)
+    theta = np.full(DIM, 0.5)
     own, alone = observed(rng, n_own, theta), list[bool]()
     for s in (1e4, 1e6):
-        noise = PoolNoise((np.array([s]),), KAPPA, looks=1, dim=dim)
+        noise = PoolNoise((np.array([s]),), KAPPA, looks=1, dim=DIM)
         for _ in range(20):
             others = noised(rng, observed(rng, 100, theta), s)
             mixed, slack = mix(own, others, noise.known(s * s), RIDGE, Width(1.0, SIGMA))
@@ -132,13 +129,13 @@ def test_by_worth_noise_is_not_taken_for_observations(n_own: int) -> None:
 
 @pytest.mark.parametrize("alike", [True, False])
 def test_by_worth_the_matrix_is_nearer_than_what_was_released(alike: bool) -> None:
-    """Also where the others observe other contexts than the client: James & Stein's estimator is never worse."""
-    rng, s = np.random.default_rng(7), 10.0
-    noise, errors = PoolNoise((np.array([s]),), KAPPA, looks=1, dim=DIM), np.zeros(2)
+    """Also where the others observe other contexts than the client: James & Stein's estimator is never worse, d ≥ 6."""
+    rng, s, dim = np.random.default_rng(7), 10.0, 6
+    noise, errors = PoolNoise((np.array([s]),), KAPPA, looks=1, dim=dim), np.zeros(2)
     for _ in range(400):
-        own, exact = observed(rng, 60, np.zeros(DIM)), observed(rng, 300, np.zeros(DIM))
+        own, exact = observed(rng, 60, np.zeros(dim)), observed(rng, 300, np.zeros(dim))
         if not alike:
-            exact = exact._replace(V=np.diag([150.0, 75.0, 60.0, 15.0]))
+            exact = exact._replace(V=np.diag([120.0, 75.0, 60.0, 25.0, 15.0, 5.0]))
         others = noised(rng, exact, s)
         expected, mu = mixing._expected(own, others, noise.known(s * s), SIGMA)
         errors += [np.sum((V - exact.V) ** 2) for V in (expected, others.V)]

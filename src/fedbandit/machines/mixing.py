@@ -3,13 +3,14 @@
 **By worth** (the default). Two steps, for Ĝ' = G' + N and b̂' = G'θ + h, with s the standard deviation of an entry of N.
 First Ĝ' is moved towards what the client expects it to be, T = n' (G + t I)/(n + d) with t = tr G/n: as many
 observations as the others have, of the kind that it has itself (d of them in no direction); without own data tr Ĝ' I/d.
-As far as James & Stein do, and no less than chance explains (`CHANCE`),
+As James & Stein do, as far as chance explains (`CHANCE`),
 
-    G̃ = T + c (Ĝ' − T),   c = (1 − 2s² min(p + 2√(2p), 1.5(p − 2))/‖Ĝ' − T‖²_F)₊,   p = d(d + 1)/2,
+    G̃ = T + c (Ĝ' − T),   c = (1 − 2s² (p + 2√(2p))/‖Ĝ' − T‖²_F)₊,   p = d(d + 1)/2 (one less where tr is fitted),
 
-so that the noise's own eigenvalues, ± 2s√d, are not taken for observations. Then the noise h − (G̃ − G')θ in b̂' − G̃θ has
-the standard deviation τ, τ² = s²/κ² + c s²S², in each coordinate, so that with G̃ = Q diag(v) Qᵀ the estimate with the
-smallest variance weighs the others' statistics by m = v₊/(v₊ + μ), μ = τ²/σ², in each direction:
+so that the noise's own eigenvalues, ± 2s√d, are not taken for observations. The error h − (G̃ − G')θ in b̂' − G̃θ then has
+the mean square τ² = s²/κ² + c s²S² in each coordinate, about, if T is as far off as c suggests; so that with
+G̃ = Q diag(v) Qᵀ the estimate with the smallest variance weighs the others' statistics by m = v₊/(v₊ + μ), μ = τ²/σ², in
+each direction:
 
     V = G + Q diag(m v₊) Qᵀ + λI,      b = b_own + Q diag(m) Qᵀ b̂'.
 
@@ -17,11 +18,13 @@ The width that goes with it is α² = σ² ((1 − φ)² log det V/det λI + 2 l
 knowledge that the client will owe to others by the time that it has `FORESIGHT` times its data. Alone (φ = 0) that is
 the usual width, for all directions and times together; with others (φ → 1), who find out what one client has
 overlooked, that of one direction at one time is enough. As noise grows, c, m and φ go to 0: that *is* learning alone.
-*Proven*: G̃ has a smaller mean squared error than Ĝ', for every G' and every T that does not depend on N (James & Stein
-1961, Baranchik 1970: any factor below 2(p − 2); p ≥ 3); m minimises the variance where V of the others is known; the
-limits φ = 0 (Abbasi-Yadkori et al. 2011, Thm 2) and φ = 1 (a fixed direction, Gaussian rewards). Not proven: a regret
-bound in between, and the first where T does depend on N: own data chosen by earlier releases, whose noise is
-correlated, or a fitted trace. Measured: docs/privacy.md.
+*Proven*: from d = 6 on G̃ has a smaller mean squared error than Ĝ', for every G' and every T that does not depend on N
+(James & Stein 1961, Baranchik 1970: any factor below 2(p − 2); a fitted trace is orthogonal to the rest); m minimises
+the variance where V of the others is known; the limits φ = 0 (Abbasi-Yadkori et al. 2011, Thm 2) and φ = 1 (a fixed
+direction, Gaussian rewards). Not proven: a regret bound in between; the first where T does depend on N, through own
+data chosen by earlier releases, whose noise is correlated; and in fewer dimensions, where so much doubt is caution:
+with the largest factor that is proven, two or three agents with d ≤ 3 had up to a fifth more regret than alone.
+Measured: docs/privacy.md.
 
 **By bound** (`PrivateStatistics(mixing="bound")`). The client weighs what the others released by one w ∈ [0, 1]:
 
@@ -35,7 +38,8 @@ since Σ w_s² x xᵀ ⪯ Σ w_s x xᵀ = V − λI − w(N + P) for weights w_s
 others as oneself; in between, the best w is the one with the smallest bound, here for a direction drawn at random.
 *Proven*: the bound holds for all arms and releases with probability 1 − δ − `failure`, and so does LinUCB's regret.
 
-Where a width is fixed by hand it stands for all such bounds, and weights are those by worth.
+Where a width is fixed by hand it stands for all such bounds, and weights are those by worth; under "bound" without its
+first step, and with τ = ν/√d.
 Weights depend on released numbers and on the client's own data, and never leave the client: privacy does not depend on
 them.
 """
@@ -106,7 +110,7 @@ def _expected(own: Sums, others: Sums, slack: Slack, sigma: float) -> tuple[Arra
     gap = others.V - target
     size = float((gap * gap).sum())
     p = d * (d + 1) / 2 - (own.n == 0)  # where the trace is fitted it does not count
-    chance = min(p + CHANCE * math.sqrt(2 * p), max(1.5 * (p - 2), 0.0)) * variance
+    chance = (p + CHANCE * math.sqrt(2 * p)) * variance
     kept = 1.0 if size == 0 else max(0.0, 1 - chance / size)
     deviation = slack.bias if slack.bias > 0 else slack.noise / math.sqrt(d)
     return target + kept * gap, (deviation**2 - (1 - kept) * slack.offset**2) / sigma**2
