@@ -17,7 +17,10 @@ METAPHORS = re.compile(
         (?![a-z])""",
     re.IGNORECASE | re.VERBOSE,
 )
-ALLOWED = {"make bench"}  # a target, for benchmarks
+ALLOWED = {
+    "make bench",  # a target, for benchmarks
+    'ALIASES = {"seats": "members"}',  # what a command was called: operators' scripts call it
+}
 
 CODE = re.compile(r"`([^`\n]+)`")
 

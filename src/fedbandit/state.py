@@ -137,8 +137,9 @@ def _control_messages(state: State) -> State:
 READERS: dict[tuple[str, int], Reader] = {
     ("client", 1): Reader(_client_1),
     ("client", 2): Reader(),
-    ("coordinator", 1): Reader(),  # converted by network/coordinator/register.py
+    ("coordinator", 1): Reader(),  # this and the next are converted by network/coordinator/register.py
     ("coordinator", 2): Reader(),
+    ("coordinator", 3): Reader(),
     ("local-server", 1): Reader(),
     ("relay", 1): Reader(),
     ("peer", 1): Reader(_running_sums),

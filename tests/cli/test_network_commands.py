@@ -35,6 +35,17 @@ def test_a_port_in_use_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFix
     assert "not a database" in refusal(capsys, "serve", "--config", str(path))
 
 
+def test_the_line_that_serve_begins_with(tmp_path: Path) -> None:
+    path = tmp_path / "f.toml"
+    path.write_text(GOOD.replace("s.db", str(tmp_path / "s.db")))
+    words = [sys.executable, "-m", "fedbandit", "serve", "--config", str(path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        process.terminate()
+    assert re.fullmatch(r"Serving shops on http://127\.0\.0\.1:\d+\n", line)
+
+
 def test_missing_keys_are_found_before_the_port_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "f.toml"
     path.write_text(GOOD.replace("port = 0", 'keys = "nowhere"'))

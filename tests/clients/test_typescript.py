@@ -20,9 +20,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedbandit import World
 from fedbandit.network.client.client import Client
-from fedbandit.network.coordinator.config import load_config
+from fedbandit.network.coordinator.config import FederationConfig, ServerConfig, load_config
 from fedbandit.network.coordinator.host import Host
+from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import MemoryStore
 from tests.network.servers import make_host, served
 from tests.vectors.run import cases, read
@@ -111,6 +113,17 @@ def test_a_state_is_for_one_process(built: Path, tmp_path: Path) -> None:
         first.communicate()
         assert second.returncode != 0
         assert f"The state is in use by process {first.pid}" in errors
+
+
+def test_a_client_that_cannot_do_what_is_asked_gives_its_place_back(built: Path, tmp_path: Path) -> None:
+    agreement = Agreement("feducb", {"epsilon": 3.0, "delta": 1e-4}, World(n_clients=2, dim=3, horizon=100))
+    host = Host(ServerConfig({"shops": FederationConfig(agreement)}), MemoryStore())
+    with served(host) as url:
+        process = visiting(built, url=url, name="node", state=str(tmp_path / "node.journal"), visits=1)
+        _, errors = process.communicate()
+        assert process.returncode != 0
+        assert "FedbanditError" in errors
+        assert host.federations["shops"].federation.register.by_name == {}
 
 
 def in_browser(built: Path, folder: Path, script: str, *flags: str) -> Any:

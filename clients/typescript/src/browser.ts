@@ -27,10 +27,18 @@ class Browser implements Platform {
     this.address = new Address(options);
   }
 
-  async invitation(): Promise<unknown> {
+  invitation(): Promise<unknown> {
+    return this.ask("GET");
+  }
+
+  decline(): Promise<unknown> {
+    return this.ask("DELETE");
+  }
+
+  private async ask(method: string): Promise<unknown> {
     let answer: Response;
     try {
-      answer = await fetch(this.address.invitation, { headers: this.address.headers });
+      answer = await fetch(this.address.invitation, { method, headers: this.address.headers });
     } catch {
       throw new FedbanditError(`There is no answer from ${this.address.url}; the very first start needs the coordinator.`);
     }

@@ -55,7 +55,7 @@ export class Client {
 
   /** Open the store; only the very first time the coordinator has to be reached. */
   static async start(platform: Platform, store: Store): Promise<Client> {
-    const durable = await DurableClient.open(store, () => invited(platform), entropy);
+    const durable = await DurableClient.open(store, () => invited(platform), entropy, () => platform.decline());
     const client = new Client(durable, platform);
     if (durable.terms.says !== "nothing") client.connect();
     return client;

@@ -53,11 +53,23 @@ export class DurableClient {
   }
 
   /** Go on where the store left off, or begin with an invitation, which is asked for only then. */
-  static async open(store: Store, invite: () => Promise<unknown>, entropy: Entropy): Promise<DurableClient> {
+  static async open(
+    store: Store,
+    invite: () => Promise<unknown>,
+    entropy: Entropy,
+    decline: () => Promise<unknown> = async () => {},
+  ): Promise<DurableClient> {
     const { snapshot, lines } = await store.read();
     const kept = snapshot === null ? null : parse(snapshot);
     const invitation = kept ? kept.invitation : await invite();
-    const client = new DurableClient(store, invitation, readInvitation(invitation), entropy);
+    let terms: Terms;
+    try {
+      terms = readInvitation(invitation);
+    } catch (error) {
+      if (!kept) await decline().catch(() => {}); // nothing is written yet; a coordinator that cannot be asked keeps the place
+      throw error;
+    }
+    const client = new DurableClient(store, invitation, terms, entropy);
     if (kept) {
       client.incarnation = BigInt(`0x${kept.incarnation}`);
       client.opened = kept.opened;

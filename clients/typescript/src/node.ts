@@ -36,13 +36,21 @@ class Node implements Platform {
   }
 
   invitation(): Promise<unknown> {
+    return this.ask("GET");
+  }
+
+  decline(): Promise<unknown> {
+    return this.ask("DELETE");
+  }
+
+  private ask(method: string): Promise<unknown> {
     const { url: host, invitation: url, headers } = this.address;
     const ask = url.startsWith("https:") ? httpsRequest : httpRequest;
     const { ca } = this.options;
     return new Promise((resolve, reject) => {
       const lost = (error: Error) =>
         reject(new FedbanditError(`There is no answer from ${host} (${error.message}); the very first start needs the coordinator.`));
-      const asked = ask(url, { headers, ...(ca === undefined ? {} : { ca }) }, (answer) => {
+      const asked = ask(url, { method, headers, ...(ca === undefined ? {} : { ca }) }, (answer) => {
         const parts: Buffer[] = [];
         answer.on("data", (part: Buffer) => parts.push(part));
         answer.on("error", lost);

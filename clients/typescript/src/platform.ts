@@ -80,6 +80,8 @@ export interface Platform {
   readonly address: Address;
   /** The invitation of the coordinator that is asked now as JSON, or a refusal thrown. */
   invitation(): Promise<unknown>;
+  /** Give the place back that an invitation has taken. */
+  decline(): Promise<unknown>;
   connect(handlers: Handlers): Socket;
 }
 

@@ -20,6 +20,8 @@ COMMANDS = (
     *("serve", "client", "relay", "local-server", "gateway", "peer", "keys", "demo", "warm-up", "completion"),
     *("quarantine", "members", "erase", "backup", "restore", "migrate"),
 )
+ALIASES = {"seats": "members"}
+"""What commands were called before: scripts of operators go on."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -67,6 +69,9 @@ def _drop_output() -> None:
 def run_command(arguments: list[str]) -> int:
     """Parse the arguments and do what they say."""
     command = next((word for word in arguments if not word.startswith("-")), None)
+    if command in ALIASES:
+        at, command = arguments.index(command), ALIASES[command]
+        arguments = [*arguments[:at], command, *arguments[at + 1 :]]
     if command is not None and command not in COMMANDS:
         raise unknown("command", command, COMMANDS)
     parser = build_parser(COMMANDS if command is None or arguments[0] != command else [command])

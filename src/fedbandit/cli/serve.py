@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
         config,
         lambda credentials, address: Host(config, credentials=credentials, address=address),
         as_json=options.json,
-        title=f"ServingNode {', '.join(config.federations)}",
+        title=f"Serving {', '.join(config.federations)}",
         reload=configuration,
     )
 

@@ -179,7 +179,7 @@ def test_clients_are_not_told_why_the_store_fails(caplog: pytest.LogCaptureFixtu
     assert any("10.1.2.3" in str(getattr(record, "reason", "")) for record in caplog.records)
 
 
-def test_quarantine_and_seats_are_commands(
+def test_quarantine_and_members_are_commands(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     host = make_host()
@@ -198,7 +198,9 @@ def test_quarantine_and_seats_are_commands(
         assert "not a member" in refusal(capsys, "quarantine", "shops", "x", "--url", url, "--end")
         assert not report(capsys, *words, "--end")["quarantined"]
         assert host.federations["shops"].federation.machine.gathered().n > 0
-        assert report(capsys, "members", "free", "shops", "shop-1", "--url", url)["free"] == 4
+        assert report(capsys, "seats", "list", "shops", "--url", url)["clients"][0]["name"] == "shop-1"
+        assert report(capsys, "seats", "free", "shops", "shop-1", "--url", url)["free"] == 4, "as it was called"
+        assert "members free needs a CLIENT" in refusal(capsys, "members", "free", "shops", "--url", url)
     events = [(record.message, getattr(record, "by", None)) for record in caplog.records]
     assert ("quarantine", "fedbandit") in events
     assert ("join", None) in events

@@ -29,7 +29,7 @@ from fedbandit.network.client.choices import Arm, Exported, Ranking, id_of, is_t
 from fedbandit.network.client.connection import Address, require_one
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.client.features import OutOfRange, Scaling, as_agreed, rows_of
-from fedbandit.network.client.journal import stored_agreement
+from fedbandit.network.client.journal import has_nothing, stored_agreement
 from fedbandit.network.client.member import Member
 from fedbandit.network.client.options import decision_log, lasting_name, noise_source, signing_key
 from fedbandit.network.invitation import Agreement
@@ -39,6 +39,7 @@ from fedbandit.privacy.guarantee import Guarantee, Require
 from fedbandit.types import Array
 
 if TYPE_CHECKING:
+    from fedbandit.environments.decision_log import DecisionLog
     from fedbandit.network.client.sums import SumKeys, SumTalk
 
 
@@ -98,6 +99,8 @@ class Client(Member):
         self._address = None if url is None else Address(url, federation, token, name, ca)
         require_one(url, agreement)
         self._store = open_store(state)
+        self._decisions: DecisionLog | None = None
+        self._sums: SumTalk | None = None
         invited = False
         try:
             if agreement is not None:
@@ -116,48 +119,32 @@ class Client(Member):
             )
             source = noise_source(agreed.build(), report=report, lasts=state is not None)
             entropy = lambda: secrets.randbits(63)  # noqa: E731
-            if require is not None or agreed.build().guarantee.private:  # first: a file is of a client that takes part
+            # Whatever may be refused is looked at first: a file is of a client that takes part.
+            if require is not None or agreed.build().guarantee.private:
                 claim = ClientMachine(member, agreed.build(), world, agreed.seed, source=source).guarantee
                 (require or Require()).check(claim, world)
+            keys = sum_keys(agreed, state, certificate, ca, federation)
+            self._decisions = decision_log(decisions, name if name is not None else f"member-{member}")
             self._durable = DurableClient(self._store, agreed, member, entropy, source, time.time)
-            keys = self._sum_keys(state, certificate, ca, federation)
+            self.reward = 0.0
+            self.facts: dict[str, float] = {}
+            """For demonstrations, where the best arm is known: `regret` and `alone` are reported too."""
+            super().__init__(self._store, self._durable, self._address)
+            if report:
+                self._connection.report = self._report
+            if keys is not None and self._address is not None:
+                from fedbandit.network.client.sums import SumTalk  # here: it needs the extra `secure`
+
+                self._sums = SumTalk(self._durable, self._locked, self._address, keys)
+            self.start()
         except BaseException:
-            self._store.close()
-            if invited and self._address is not None:
+            unbound = invited and (state is None or has_nothing(self._store))
+            for opened in (self._sums, self._decisions, self._store):
+                if opened is not None:
+                    opened.close()
+            if unbound and self._address is not None:  # else the file is a member's, which comes back with it
                 self._address.decline(timeout)
             raise
-        self._decisions = decision_log(decisions, name if name is not None else f"member-{member}")
-        self.reward = 0.0
-        self.facts: dict[str, float] = {}
-        """For demonstrations, where the best arm is known: `regret` and `alone` are reported too."""
-        super().__init__(self._store, self._durable, self._address)
-        if report:
-            self._connection.report = self._report
-        self._sums: SumTalk | None = None
-        if keys is not None and self._address is not None:
-            from fedbandit.network.client.sums import SumTalk  # here: it needs the extra `secure`
-
-            self._sums = SumTalk(self._durable, self._locked, self._address, keys)
-        self.start()
-
-    def _sum_keys(
-        self,
-        state: str | os.PathLike[str] | None,
-        certificate: str | os.PathLike[str] | None,
-        ca: str | None,
-        federation: str,
-    ) -> SumKeys | None:
-        """The keys of this client for secure sums, if there are any; a certificate that others refuse is refused."""
-        if not self._durable.machine.secure_sums:
-            if certificate is not None:
-                raise FedbanditError("There is a certificate, but this federation has no secure sums to show it in.")
-            return None
-        from fedbandit.network.client.sums import SumKeys  # here: it needs the extra `secure`
-
-        keys = SumKeys(state)
-        if certificate is not None:
-            keys.certify(certificate, ca, federation)
-        return keys
 
     @property
     def features(self) -> Features | None:
@@ -357,3 +344,24 @@ def require_clients(agreement: Agreement) -> None:
     """Refuse a federation of local servers."""
     if agreement.servers is not None:
         raise FedbanditError("The members of this federation are local servers: use fb.LocalServer.")
+
+
+def sum_keys(
+    agreement: Agreement,
+    state: str | os.PathLike[str] | None,
+    certificate: str | os.PathLike[str] | None,
+    ca: str | None,
+    federation: str,
+) -> SumKeys | None:
+    """The keys of a client for secure sums, if there are any; a certificate that others refuse is refused."""
+    privacy = agreement.build().privacy
+    if not (privacy.pooled and privacy.site == "client"):
+        if certificate is not None:
+            raise FedbanditError("There is a certificate, but this federation has no secure sums to show it in.")
+        return None
+    from fedbandit.network.client.sums import SumKeys  # here: it needs the extra `secure`
+
+    keys = SumKeys(state)
+    if certificate is not None:
+        keys.certify(certificate, ca, federation)
+    return keys

@@ -35,6 +35,8 @@ ELSEWHERE = 421
 """The HTTP status of a coordinator that is not the owner of the federation."""
 SECONDS_TO_ANSWER = 10.0
 """After this an upload that was not acknowledged is sent again, on a new connection."""
+MOST_ASKED = 3
+"""How often a client that has not come yet asks for its place again."""
 _JITTER = random.Random()  # of its own: an application that seeds `random` is left alone
 log = logging.getLogger("fedbandit.client")
 
@@ -213,6 +215,7 @@ class Connection:
         """Set while everything that was to be sent has been acknowledged."""
         self.joined = address is None
         """Whether the coordinator has answered a Join of this process; alone there is none to answer."""
+        self._asked = 0  # how often for its place again
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
         self._closing = threading.Event()
@@ -261,8 +264,13 @@ class Connection:
             except Refused as refusal:
                 owner = refusal.owner
                 if refusal.kind == "terms":
-                    await self._renew()
+                    await self._renew("The terms of the federation have changed")
+                elif refusal.kind == "identity" and self._is_new and self._asked < MOST_ASKED:
+                    self._asked += 1
+                    await self._renew("The client's place was given back, and asked for again")
                 elif not refusal.transient:
+                    if self._asked and self._is_new:  # the place that it asked for again is of no use to it
+                        await asyncio.to_thread(self.address.decline, SECONDS_TO_ANSWER)
                     of = f" The state is {self.client.store.where}." if refusal.kind == "session" else ""
                     self.problem = f"{refusal}{of}"
             except InvalidStatus as error:
@@ -292,17 +300,26 @@ class Connection:
                 await self._rest(pause * _JITTER.uniform(0.5, 1.0))
                 pause, tried = min(2 * pause, LONGEST_PAUSE), 0
 
-    async def _renew(self) -> None:
-        """Ask for the invitation again: the federation's terms have changed."""
+    @property
+    def _is_new(self) -> bool:
+        """Whether nothing of it is at the coordinator: then another process of its name, which was refused by what it
+        demands, may have given its place back before it came.
+        """
+        return not self.joined and self.client.machine.sequence == 0
+
+    async def _renew(self, why: str) -> None:
+        """Ask for the invitation again."""
         assert self.address is not None
         try:
             agreement, member = await asyncio.to_thread(self.address.invitation, SECONDS_TO_ANSWER)
             with self.lock():
                 self.client.renew(agreement, member)
             self.problem = None
-            log.info("the federation's terms have changed")
+            log.info("the invitation was renewed", extra={"reason": why})
         except FedbanditError as error:
-            self.problem = f"The terms of the federation have changed: {error}"
+            self.problem = f"{why}: {error}"
+            if self._asked and self._is_new:
+                await asyncio.to_thread(self.address.decline, SECONDS_TO_ANSWER)
 
     async def _rest(self, seconds: float) -> None:
         """Pause, but not when the client is closed."""

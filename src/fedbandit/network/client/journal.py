@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 
 from fedbandit.network.invitation import Agreement
-from fedbandit.network.stores import Store
+from fedbandit.network.stores import Store, StoreError
 from fedbandit.state import State, pack, pack_entry, unpack
 
 KIND = "client"
@@ -27,6 +27,14 @@ def stored_agreement(store: Store, kind: str = KIND) -> tuple[Agreement, int] | 
         return None
     header = unpack(kind, snapshot, store.where).header
     return Agreement.of_json(header["agreement"]), int(header["member"])
+
+
+def has_nothing(store: Store, kind: str = KIND) -> bool:
+    """Whether a store is known to be nobody's; one that cannot be read may be somebody's."""
+    try:
+        return store.read(kind)[0] is None
+    except StoreError:
+        return False
 
 
 class NodeJournal:

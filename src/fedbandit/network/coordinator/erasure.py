@@ -52,6 +52,7 @@ def erase(federation: Federation, name: str, at: float, by: str) -> tuple[list[M
         federation.journal.behind = True  # memory has what the store has not
         raise
     federation.events.append(Event("a client was erased", {"client": name, "by": by}))
+    federation.gone.append((record.member, name))
     receipt["remaining"] = int(machine.members.n.sum())
     return answers, {**receipt, "digest": digest(receipt)}
 

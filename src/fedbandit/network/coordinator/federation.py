@@ -93,8 +93,8 @@ class Federation(ComparedFederation):
         self.write([Entry(kinds.ENROLMENT, at, name)])
         return record
 
-    def decline(self, name: str, at: float) -> list[Message]:
-        """A client that was invited does not take part. What is to be sent."""
+    def decline(self, name: str, at: float) -> tuple[bool, list[Message]]:
+        """A client that was invited does not take part: whether its place is free, and what is to be sent."""
         self._catch_up_with_store()
         return places.decline(self, name, at)
 
@@ -238,9 +238,11 @@ class Federation(ComparedFederation):
             return Refusal("size", f"The frame has {len(frame)} bytes, but {self.most_bytes} are the most.")
         try:
             envelope, data = unseal(frame)
-            return Read(envelope, data, decode(data))
+            read = Read(envelope, data, decode(data))
         except FedbanditError as error:
             return Refusal("malformed", str(error))
+        # 0 stands for a member that has never joined (`register.py`)
+        return read if envelope.incarnation else Refusal("malformed", "The incarnation is 0, which no state has.")
 
     def _take(self, name: str, read: Read | Refusal, at: float, entries: list[Entry]) -> tuple[list[Message], bool]:
         if isinstance(read, Refusal):
@@ -318,7 +320,7 @@ class Federation(ComparedFederation):
             case Join():
                 if max(message.version, message.epoch) >= LARGEST:
                     raise Refusal("malformed", f"Client {name!r} says that it has version {message.version}.")
-                reborn = record.check_join(envelope, applied, at) or (bool(record.past) and not record.joined)
+                reborn = record.check_join(envelope, applied, at) or (bool(record.given_up) and not record.joined)
                 if reborn and self.system.privacy.contribution:
                     raise Refusal("session", f"Client {name!r} has lost its privacy ledger and may contribute no more.")
                 latest = self.last_sum_of(record.member)

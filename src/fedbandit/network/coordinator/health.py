@@ -7,6 +7,8 @@ import time
 
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.pacing import QuietLog
+from fedbandit.network.coordinator.places import DECLINED
+from fedbandit.network.coordinator.recorded import Event
 
 FAILING_SECONDS = 60.0
 """For how long a write that failed counts if none as long succeeds; clients try again within 30 s."""
@@ -38,6 +40,12 @@ class Health:
             self.failing = None
             log.info("the store is back", extra={"federation": name})
         for event in events:
-            if event.what != FAILS or self._quiet.says("store"):
+            if self._is_said(event):
                 level = logging.WARNING if event.what in (FAILS, "quarantine") else logging.INFO
                 log.log(level, event.what, extra={"federation": name, **event.facts})
+
+    def _is_said(self, event: Event) -> bool:
+        """Whether this is new: what a client can bring about as often as it likes must not fill a disk."""
+        if event.what == DECLINED:
+            return self._quiet.says(f"{event.what}/{event.facts['client']}")
+        return event.what != FAILS or self._quiet.says("store")

@@ -162,18 +162,20 @@ class HostedFederation:
         for sending in self.connections.values():
             sending.refuse(refusal)
 
-    def disconnect(self, name: str, reason: str) -> None:
-        """End a client's connection, if there is one."""
-        sending = self.connections.get(self.federation.register.record(name).member)
-        if sending is not None:
-            sending.close(reason)
+    def _disconnect(self) -> None:
+        """End the connections of members that are gone or were erased: what comes now is not for them."""
+        gone, self.federation.gone = self.federation.gone, []
+        for member, name in gone:
+            if (sending := self.connections.get(member)) is not None:
+                self.leave(sending, name)
+                sending.close("the client is no member any more, or was erased")
 
-    def leave(self, sending: SendQueue) -> None:
-        """A connection has ended."""
+    def leave(self, sending: SendQueue, name: str = "") -> None:
+        """A connection has ended, perhaps of a client of this name whose number is free by now."""
         member, sending.member = sending.member, None
         if member is not None and self.connections.get(member) is sending:
             del self.connections[member]
-            name = self.federation.register.by_number[member].name
+            name = name or self.federation.register.by_number[member].name
             log.info("leave", extra={"federation": self.federation.name, "client": name})
 
     async def do(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -193,6 +195,7 @@ class HostedFederation:
             finally:
                 self._begun = None
                 self.timings.work.add(time.perf_counter() - begun)
+                self._disconnect()  # here, as whoever asked may have been cancelled
                 self.health.say()
 
     @asynccontextmanager
@@ -232,7 +235,8 @@ class HostedFederation:
             except Exception:
                 log.exception("a fault in the coordinator", extra={"federation": self.federation.name})
                 outcomes = [Refusal("unavailable", "The coordinator has a fault; it has been logged.")] * len(batch)
-            self.push(self._unsent())
+            unsent, self.federation.unsent = self.federation.unsent, []
+            self.push(unsent)
             for (name, _, reply, begun), outcome in zip(batch, outcomes, strict=True):
                 try:
                     reply(self._answers(name, outcome, begun))
@@ -265,10 +269,6 @@ class HostedFederation:
                 log.warning("no round", extra={"federation": self.federation.name, "kind": refusal.kind})
             except Exception:
                 log.exception("a fault in the coordinator", extra={"federation": self.federation.name})
-
-    def _unsent(self) -> list[Message]:
-        unsent, self.federation.unsent = self.federation.unsent, []
-        return unsent
 
     def push(self, messages: Iterable[Message]) -> None:
         """Send messages to those of their members that are connected; the others ask when they are back."""

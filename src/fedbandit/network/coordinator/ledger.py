@@ -34,7 +34,7 @@ def privacy_spent(federation: Federation, record: MemberRecord) -> dict[str, flo
     can have spent at most, if none of them has lost its file; which have, and what each has spent, the relay knows.
     """
     claim, privacy = federation.system.guarantee, federation.system.privacy
-    lives = max(len(record.past) + record.joined, 1)
+    lives = max(len(record.given_up) + record.joined, 1)
     spent = lives * claim.epsilon if record.releases else 0.0
     relayed = record.member in federation.machine.members.told
     if isinstance(privacy, PrivateStatistics) and not relayed:

@@ -28,15 +28,18 @@ class RateLimit:
         return True
 
 
+_ASKED = {"erase": "be erased", "decline": "leave"}
+
+
 class Requests:
     """How many requests of one client are under way – a body may come as slowly as it likes – and how often it may ask
-    to be erased, which writes all there is anew.
+    for what is seldom wanted: to be erased, which writes all there is anew, and to decline, after which it is invited.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
         self._under_way: Counter[str] = Counter()
-        self._erasures: dict[str, RateLimit] = {}
+        self._seldom: dict[tuple[str, str], RateLimit] = {}
 
     @contextmanager
     def one(self, name: str) -> Iterator[None]:
@@ -51,10 +54,10 @@ class Requests:
             if not self._under_way[name]:
                 del self._under_way[name]
 
-    def erase(self, name: str) -> None:
-        """Refuse a client that wants to be erased again and again."""
-        if not self._erasures.setdefault(name, RateLimit(1 / 60, burst=4)).take():
-            raise Refusal("rate", f"Client {name!r} was erased several times just now; ask again in a minute.")
+    def seldom(self, what: str, name: str) -> None:
+        """Refuse a client that wants this again and again."""
+        if not self._seldom.setdefault((what, name), RateLimit(1 / 60, burst=4)).take():
+            raise Refusal("rate", f"Client {name!r} asked to {_ASKED[what]} several times just now; try in a minute.")
 
 
 class QuietLog:

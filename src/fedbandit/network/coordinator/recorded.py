@@ -67,6 +67,8 @@ class RecordedFederation:
         self.journal = Journal(store, name, snapshot_every)
         self.events: list[Event] = []
         """What has happened since the host last looked."""
+        self.gone: list[tuple[int, str]] = []
+        """Who was what member until then, and whose connection is to end."""
         self._agree(agreement)
         self.recover()
 
@@ -247,7 +249,7 @@ class RecordedFederation:
         machine = self.machine
         if reborn:
             machine.start_over(record.member)
-        before, had = machine.applied.get(record.member, 0), self._credited(record.member)
+        before, had = machine.applied.get(record.member, 0), self.credited(record.member)
         answers = machine.restate(message) if isinstance(message, Restate) else machine.receive(message)
         always = isinstance(message, Restate | FromServer) or (machine.clocked and isinstance(message, Request))
         moved = always or bool(answers)
@@ -258,7 +260,7 @@ class RecordedFederation:
             if record.verified:
                 answers = [Receipt(record.member, before), *answers]
         elif isinstance(message, Restate):
-            n, releases = self._credited(record.member)
+            n, releases = self.credited(record.member)
             record.note_restatement(envelope, n - had[0], releases - had[1])
             answers = [Receipt(record.member, message.sequence), *answers]
             self.events.append(Event("uploads were stated anew", {"client": record.name}))
@@ -284,7 +286,7 @@ class RecordedFederation:
             addressed.insert(0, Recall(record.member, before))  # first: after a receipt the client goes on
         return addressed, moved
 
-    def _credited(self, member: int) -> tuple[int, int]:
+    def credited(self, member: int) -> tuple[int, int]:
         """How many observations, in how many releases, are kept as a member's own."""
         kept = self.machine.contributions
         return (0, 0) if kept is None else (int(kept.own.n[member]), int(kept.own.releases[member]))

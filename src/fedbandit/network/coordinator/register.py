@@ -13,6 +13,9 @@ chain) means, compared with what the register has for that member:
 | a new one        | any                           | any                    | the state was lost: uploads count from 1 |
 | one of the past  | any                           | any                    | refused                                  |
 
+"None yet" is incarnation 0: a frame that says so is malformed, or its sender could join and pass for one that has not.
+The past is the member's own and that of those who had its number before.
+
 A session that has made more uploads than were applied is accepted, but nothing is acknowledged to it and no download
 is sent to it before it has repeated the last upload that was applied: a copy may have made other uploads of that
 number. If it cannot, because these were acknowledged by a store that has been lost since, it is asked what all its
@@ -62,6 +65,8 @@ class MemberRecord:
     past: list[tuple[int, float]] = field(default_factory=list)
     """The last incarnations that were given up, and when; in a private federation also openings (by their nonce) of
     copies whose uploads were refused, but have been seen: their noise is another one."""
+    predecessors: list[tuple[int, float]] = field(default_factory=list)
+    """The same of those who had the number before: their states are not taken for this member's."""
     enrolled: float = 0.0
     """When it was invited first."""
     quarantined: str = ""
@@ -88,13 +93,18 @@ class MemberRecord:
         return self.incarnation != 0
 
     @property
+    def given_up(self) -> list[tuple[int, float]]:
+        """All that is past under this number, of this member and of those before it."""
+        return [*self.predecessors, *self.past]
+
+    @property
     def is_present(self) -> bool:
         """Whether an answer of this member is worth waiting for."""
         return self.joined and not self.absent and not self.quarantined
 
     def check_join(self, envelope: Envelope, applied: int, at: float) -> bool:
         """Whether this Join begins a new incarnation; one that the table does not allow is refused."""
-        if any(envelope.incarnation == given_up for given_up, _ in self.past):
+        if any(envelope.incarnation == known for known, _ in self.given_up):
             raise Refusal(
                 "session",
                 f"Client {self.name!r} uses a state that was given up for a new one: go on with the newer file, or "
@@ -143,8 +153,8 @@ class MemberRecord:
     def erase(self, at: float) -> None:
         """Nothing of it is left but what privacy it has spent. Its state is given up, so that it begins anew."""
         past = [*self.past[1 - MOST_INCARNATIONS :], (self.incarnation, at)] if self.joined else self.past
-        kept = {"enrolled": self.enrolled, "past": past, "releases": self.releases, "quarantined": self.quarantined}
-        kept |= {"quarantined_by": self.quarantined_by, "suspected": self.suspected, "trusted": self.trusted}
+        names = ("enrolled", "predecessors", "releases", "quarantined", "quarantined_by", "suspected", "trusted")
+        kept = {name: getattr(self, name) for name in names} | {"past": past}
         vars(self).update(vars(MemberRecord(self.member, self.name)) | kept)
 
     def note_upload(self, chain: int) -> None:
@@ -154,7 +164,7 @@ class MemberRecord:
 
     def note_copy(self, nonce: int, at: float) -> bool:
         """An upload of this opening of a copy was refused, and seen; whether that was not known yet."""
-        if any(nonce == known for known, _ in self.past):
+        if any(nonce == known for known, _ in self.given_up):
             return False
         self.past = [*self.past[1 - MOST_INCARNATIONS :], (nonce, at)]
         return True
@@ -204,8 +214,7 @@ class Register:
         if name not in self.by_name:
             free = (r.member for r in self.by_number if not r.name)
             member = next(free, len(self.by_number))
-            past = self.by_number[member].past if member < len(self.by_number) else []
-            self.by_name[name] = MemberRecord(member, name, enrolled=at, past=past)
+            self.by_name[name] = MemberRecord(member, name, enrolled=at, predecessors=self._predecessors(member))
             self.by_number[member : member + 1] = [self.by_name[name]]
         return self.by_name[name]
 
@@ -215,21 +224,25 @@ class Register:
         taken = member < len(self.by_number) and self.by_number[member].name
         if member >= self.n_members or taken:
             raise Refusal("identity", f"Client {name!r} says that it is member {member}, which is another client.")
-        past = self.by_number[member].past if member < len(self.by_number) else []
+        before = self._predecessors(member)
         if envelope is not None:
-            MemberRecord(member, name, past=past).check_join(envelope, 0, at)
+            MemberRecord(member, name, predecessors=before).check_join(envelope, 0, at)
         self.by_number += [MemberRecord(i, "") for i in range(len(self.by_number), member + 1)]
-        self.by_number[member] = self.by_name[name] = MemberRecord(member, name, enrolled=at, past=past)
+        self.by_number[member] = self.by_name[name] = MemberRecord(member, name, enrolled=at, predecessors=before)
         return self.by_name[name]
 
     def free(self, name: str, at: float) -> int:
         """A member is gone; its number, which another may get. Its state is given up: what it had sent has stayed."""
         record = self.by_name.pop(self.record(name).name)
-        past = record.past
+        before = record.given_up
         if record.joined:  # one that never came has no state, and its successor's life is the first
-            past = [*past[1 - MOST_INCARNATIONS :], (record.incarnation, at)]
-        self.by_number[record.member] = MemberRecord(record.member, "", past=past)
+            before.append((record.incarnation, at))
+        self.by_number[record.member] = MemberRecord(record.member, "", predecessors=before[-MOST_INCARNATIONS:])
         return record.member
+
+    def _predecessors(self, member: int) -> list[tuple[int, float]]:
+        """What is past of those who had a number that is free."""
+        return self.by_number[member].given_up if member < len(self.by_number) else []
 
     def state(self) -> list[dict[str, Any]]:
         """Plain values, one dict a member; of a number that is free, a record without a name."""
@@ -242,7 +255,10 @@ class Register:
             require_like(State(kept, {}), State(fresh, {}))
             if set(kept) != set(fresh) or kept["member"] != number or number >= self.n_members:
                 raise StateError(f"The stored record {number} is not one of {self.n_members} members.")
-        self.by_number = [MemberRecord(**{**kept, "past": [(i, at) for i, at in kept["past"]]}) for kept in state]
+        pairs = ("past", "predecessors")
+        self.by_number = [
+            MemberRecord(**{**kept, **{name: [(i, at) for i, at in kept[name]] for name in pairs}}) for kept in state
+        ]
         self.by_name = {record.name: record for record in self.by_number if record.name}
 
 
@@ -254,4 +270,15 @@ def _read_first(state: State) -> State:
     return State({**header, "members": members, "terms": []}, arrays)
 
 
+def _read_second(state: State) -> State:
+    """Format 2: what was past under a number was its member's, also of members before. Who has it now keeps it."""
+    header, arrays = state
+    members = [
+        {**kept, "predecessors": []} if kept["name"] else {**kept, "past": [], "predecessors": kept["past"]}
+        for kept in header["members"]
+    ]
+    return State({**header, "members": members}, arrays)
+
+
 READERS["coordinator", 1] = Reader(snapshot=_read_first)
+READERS["coordinator", 2] = Reader(snapshot=_read_second)

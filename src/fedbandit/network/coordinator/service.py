@@ -3,7 +3,7 @@
 | request                              | role     | what                                                               |
 |--------------------------------------|----------|--------------------------------------------------------------------|
 | GET  /v1/{federation}/invitation     | client   | the agreement and the client's member number, as JSON              |
-| DELETE  the same                     | client   | it does not take part: its place is free, if it has never joined   |
+| DELETE  the same                     | client   | it does not take part: whether its place is free, as it never came |
 | POST /v1/{federation}/messages       | client   | one frame; the answers, each after its length in four bytes        |
 | POST /v1/{federation}/sums           | client   | a step of a secure sum, or nothing; the steps that wait for it     |
 | WS   /v1/{federation}/stream         | client   | frames to the coordinator, messages to the client, as they come    |
@@ -91,8 +91,10 @@ def make_app(host: Host) -> Starlette:
         identity = identify(request, "client")
         hosted = host.hosted(request.path_params["federation"])
         hosted.limit(identity.name)
-        hosted.push(await hosted.do(hosted.federation.decline, identity.name, now()))
-        return JSONResponse({"name": identity.name})
+        hosted.requests.seldom("decline", identity.name)
+        freed, answers = await hosted.do(hosted.federation.decline, identity.name, now())
+        hosted.push(answers)
+        return JSONResponse({"name": identity.name, "freed": freed})
 
     async def messages(request: Request) -> Response:
         identity = identify(request, "client")
@@ -143,9 +145,8 @@ def make_app(host: Host) -> Starlette:
             raise Refusal("role", f"{by.name!r} can erase itself, but not {client!r}.")
         hosted = host.hosted(request.path_params["federation"])
         if by.role == "client":
-            hosted.requests.erase(by.name)
+            hosted.requests.seldom("erase", by.name)
         answers, receipt = await hosted.do(hosted.federation.erase, client, now(), by.name)
-        hosted.disconnect(client, "the client was erased")
         hosted.push(answers)
         await hosted.do(compact, hosted.federation)
         return JSONResponse(receipt)
@@ -232,8 +233,10 @@ def make_app(host: Host) -> Starlette:
     middleware = [Middleware(Guarded, host)]
     if host.config.origins:
         allowed = ["authorization", "content-type", "x-fedbandit-name"]
-        origins = list(host.config.origins)
-        middleware.append(Middleware(CORSMiddleware, allow_origins=origins, allow_headers=allowed))
+        origins, methods = list(host.config.origins), ["GET", "POST", "DELETE"]
+        middleware.append(
+            Middleware(CORSMiddleware, allow_origins=origins, allow_methods=methods, allow_headers=allowed)
+        )
     return Starlette(
         routes=routes,
         lifespan=lifespan,

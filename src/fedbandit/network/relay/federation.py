@@ -104,7 +104,7 @@ class RelayFederation(Federation):
         with self.lock:
             return super().invite(name, at)
 
-    def decline(self, name: str, at: float) -> list[Message]:
+    def decline(self, name: str, at: float) -> tuple[bool, list[Message]]:
         """A client that was invited does not take part."""
         with self.lock:
             return super().decline(name, at)
