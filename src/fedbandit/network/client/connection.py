@@ -27,12 +27,12 @@ from fedbandit.network.client.conversation import PROTOCOL, Conversation, Refuse
 from fedbandit.network.client.node import DurableNode
 from fedbandit.network.envelope import ACCEPTS
 from fedbandit.network.invitation import Agreement
-from fedbandit.network.resolved import accept
+from fedbandit.network.resolved import accept, accept_terms
 from fedbandit.network.stores import StoreError
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
-ELSEWHERE = 421
-"""The HTTP status of a coordinator that is not the owner of the federation."""
+NOT_FOUND, ELSEWHERE = 404, 421
+"""The HTTP status of no such thing, and of a coordinator that is not the owner of the federation."""
 SECONDS_TO_ANSWER = 10.0
 """After this an upload that was not acknowledged is sent again, on a new connection."""
 _JITTER = random.Random()  # of its own: an application that seeds `random` is left alone
@@ -117,6 +117,15 @@ class Address:
         except (KeyError, TypeError, ValueError) as error:
             raise FedbanditError(f"{self.url} does not answer like a coordinator: {error}.") from None
 
+    def terms(self, timeout: float) -> Agreement | None:
+        """Ask for the agreement, without a place; None of a coordinator that is too old to be asked."""
+        try:
+            return accept_terms(self.ask("GET", "/terms", timeout))
+        except NotAsked:
+            return None
+        except (KeyError, TypeError) as error:
+            raise FedbanditError(f"{self.url} does not answer like a coordinator: {error}.") from None
+
     def decline(self, timeout: float) -> None:
         """Give the place back that an invitation has taken; a coordinator that cannot be asked keeps it."""
         with contextlib.suppress(FedbanditError):
@@ -153,7 +162,9 @@ class Address:
                 body = error.read()
                 sentence = f"The coordinator refuses {what}: {_sentence(body)}"
                 if error.code == ELSEWHERE:
-                    raise _TryAgain(sentence, _owner(body), soon=True) from None
+                    raise _TryAgain(sentence, owner_in(body), soon=True) from None
+                if error.code == NOT_FOUND and b'"kind"' not in body:
+                    raise NotAsked(sentence) from None
                 raise FedbanditError(sentence) from None
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
@@ -171,6 +182,10 @@ def require_one(url: str | Sequence[str] | None, agreement: Agreement | None) ->
         raise FedbanditError(f"Clients of {agreement.system} talk to a coordinator; to learn alone take linucb.")
 
 
+class NotAsked(FedbanditError):
+    """A coordinator does not know the request: an older one."""
+
+
 class _TryAgain(Exception):
     """Another coordinator may have an answer, perhaps the `owner`; or this one, `soon`."""
 
@@ -179,7 +194,8 @@ class _TryAgain(Exception):
         self.owner, self.soon = owner, soon
 
 
-def _owner(body: bytes) -> str:
+def owner_in(body: bytes) -> str:
+    """The owner that a refusal names; empty if it names none."""
     try:
         return str(json.loads(body)["owner"])
     except (ValueError, KeyError, TypeError):
@@ -267,7 +283,7 @@ class Connection:
                     self.problem = f"{refusal}{of}"
             except InvalidStatus as error:
                 body = bytes(error.response.body or b"")
-                owner = _owner(body)
+                owner = owner_in(body)
                 if error.response.status_code != ELSEWHERE:
                     self.problem = f"The coordinator refuses the connection: {_sentence(body)}"
             except SSLCertVerificationError as error:  # not signed by `ca`, expired, or of another host

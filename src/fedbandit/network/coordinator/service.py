@@ -3,7 +3,8 @@
 | request                              | role     | what                                                               |
 |--------------------------------------|----------|--------------------------------------------------------------------|
 | GET  /v1/{federation}/invitation     | client   | the agreement and the client's member number, as JSON              |
-| DELETE  the same                     | client   | it does not take part: its place is free, if it has never joined   |
+| GET  /v1/{federation}/terms          | client   | the agreement alone; nobody's place is taken by that               |
+| DELETE  /v1/{federation}/invitation  | client   | it does not take part: its place is free, if it has never joined   |
 | POST /v1/{federation}/messages       | client   | one frame; the answers, each after its length in four bytes        |
 | POST /v1/{federation}/sums           | client   | a step of a secure sum, or nothing; the steps that wait for it     |
 | WS   /v1/{federation}/stream         | client   | frames to the coordinator, messages to the client, as they come    |
@@ -56,6 +57,7 @@ from fedbandit.network.credentials import Identity, Role
 from fedbandit.network.jsonable import to_json
 from fedbandit.network.refusal import Refusal, as_json
 from fedbandit.network.resolved import invitation as make_invitation
+from fedbandit.network.resolved import terms as make_terms
 from fedbandit.network.stores import NotOwner, StoreError
 from fedbandit.network.sums import SESSION_HEADER
 
@@ -86,6 +88,11 @@ def make_app(host: Host) -> Starlette:
         record = await hosted.do(hosted.federation.invite, identity.name, now())
         federation = hosted.federation
         return JSONResponse(make_invitation(federation.agreement, federation.name, record.member, identity.name))
+
+    async def terms(request: Request) -> Response:
+        hosted, identity = host.hosted(request.path_params["federation"]), identify(request, "client")
+        hosted.limit(identity.name)
+        return JSONResponse(make_terms(hosted.federation.agreement, hosted.federation.name))
 
     async def decline(request: Request) -> Response:
         identity = identify(request, "client")
@@ -221,6 +228,7 @@ def make_app(host: Host) -> Starlette:
         Route("/api/backup", backup),
         Route("/v1/{federation}/invitation", invitation),
         Route("/v1/{federation}/invitation", decline, methods=["DELETE"]),
+        Route("/v1/{federation}/terms", terms),
         Route("/v1/{federation}/clients", show_clients),
         Route("/v1/{federation}/clients/{client:path}", erase, methods=["DELETE"]),
         Route("/v1/{federation}/messages", messages, methods=["POST"]),

@@ -60,11 +60,25 @@ def agreed(store: Store, name: str, address: Address, timeout: float = 10.0) -> 
     if others or (kept is None and store.read(name) != (None, [])):
         whose = f"has {sorted(others)[0]!r} in it" if others else "is a coordinator's"
         raise FedbanditError(f"The store {store.where} {whose}, so it is not that of a relay of {name!r}; use another.")
-    agreement, member = kept or address.invitation(timeout)
+    if kept is not None:
+        _require(kept[0])
+        return kept
+    terms = address.terms(timeout)
+    if terms is not None:  # first: an invitation takes a place above
+        _require(terms)
+    agreement, member = address.invitation(timeout)
+    try:
+        _require(agreement)
+    except FedbanditError:
+        address.decline(timeout)
+        raise
+    return agreement, member
+
+
+def _require(agreement: Agreement) -> None:
     if agreement.servers is not None:
         raise FedbanditError(f"{agreement.system} has local servers, and a relay forwards sums over clients.")
     require_relayable(agreement.build())
-    return agreement, member
 
 
 class Upstream(Member):
