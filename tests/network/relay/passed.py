@@ -40,7 +40,7 @@ def passing(above: str | Sequence[str], kind: type[Passing] = Passing) -> Iterat
     """A relay below: its address, and itself."""
     address = Address(above, "shops", None, "relay", None)
     config = ServerConfig({"shops": FederationConfig(terms(3))})
-    relay = kind(address, "shops", config, 2**20, keys=False)
+    relay = kind(address, "shops", config, 2**14, keys=False)
     with running(make_app(relay)) as url:
         yield url, relay
 

@@ -224,6 +224,8 @@ class Connection:
         self.connected = False
         self.problem: str | None = None
         """Why nothing is exchanged, if a person has to do something about it."""
+        self.refused = ""
+        """The kind of the refusal that is the problem, if it is one."""
         self.report: Callable[[], dict[str, float]] | None = None
         self.settled = threading.Event()
         """Set while everything that was to be sent has been acknowledged."""
@@ -280,7 +282,7 @@ class Connection:
                     await self._renew()
                 elif not refusal.transient:
                     of = f" The state is {self.client.store.where}." if refusal.kind == "session" else ""
-                    self.problem = f"{refusal}{of}"
+                    self.problem, self.refused = f"{refusal}{of}", refusal.kind
             except InvalidStatus as error:
                 body = bytes(error.response.body or b"")
                 owner = owner_in(body)
@@ -355,7 +357,7 @@ class Connection:
                 if listening.done():
                     with self.lock():
                         conversation.take(listening.result())
-                    self.problem = None
+                    self.problem, self.refused = None, ""
                     listening = asyncio.ensure_future(ws.recv())
                 if conversation.awaits is not None and time.monotonic() - since > SECONDS_TO_ANSWER:
                     return

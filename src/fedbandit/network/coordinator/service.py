@@ -7,6 +7,7 @@
 | DELETE  /v1/{federation}/invitation  | client   | it does not take part: its place is free, if it has never joined   |
 | POST /v1/{federation}/messages       | client   | one frame; the answers, each after its length in four bytes        |
 | POST /v1/{federation}/sums           | client   | a step of a secure sum, or nothing; the steps that wait for it     |
+| POST /v1/{federation}/sums/many      | client   | of a relay: such steps of many clients, with who each of them is   |
 | WS   /v1/{federation}/stream         | client   | frames to the coordinator, messages to the client, as they come    |
 | GET  /v1/{federation}/clients        | observer | a page of clients: ?search=, ?page=, ?size=                        |
 | POST /v1/{federation}/quarantine     | admin    | {"client": name, "reason": text}; an empty reason ends it          |
@@ -46,6 +47,7 @@ from fedbandit.messages import encode
 from fedbandit.network.coordinator import admission
 from fedbandit.network.coordinator.admission import Pass, address_of, offered_protocols
 from fedbandit.network.coordinator.backup import write_backup
+from fedbandit.network.coordinator.bundles import exchange_many
 from fedbandit.network.coordinator.clock import now
 from fedbandit.network.coordinator.erasure import compact
 from fedbandit.network.coordinator.host import Host, log
@@ -59,7 +61,7 @@ from fedbandit.network.refusal import Refusal, as_json
 from fedbandit.network.resolved import invitation as make_invitation
 from fedbandit.network.resolved import terms as make_terms
 from fedbandit.network.stores import NotOwner, StoreError
-from fedbandit.network.sums import SESSION_HEADER
+from fedbandit.network.sums import MOST_IN_BUNDLE, SESSION_HEADER, pack_outcomes, steps_as_bytes
 
 _LENGTH = struct.Struct("<I")
 BODY_SECONDS = 30.0
@@ -120,8 +122,16 @@ def make_app(host: Host) -> Starlette:
         with hosted.requests.one(identity.name):
             sent = await body_of(request, hosted.sums.most_bytes, "application/octet-stream")
         steps = await hosted.take_step(identity, sent, request.headers.get(SESSION_HEADER, ""))
-        body = b"".join(_LENGTH.pack(len(step)) + step for step in steps)
-        return Response(body, media_type="application/octet-stream")
+        return Response(steps_as_bytes(steps), media_type="application/octet-stream")
+
+    async def many_sums(request: Request) -> Response:
+        identity = identify(request, "client")
+        hosted = host.hosted(request.path_params["federation"])
+        hosted.limit(identity.name)
+        with hosted.requests.one(identity.name):
+            sent = await body_of(request, MOST_IN_BUNDLE + hosted.sums.most_bytes, "application/octet-stream")
+        outcomes = await exchange_many(host, hosted, sent)
+        return Response(pack_outcomes(outcomes), media_type="application/octet-stream")
 
     async def quarantine(request: Request) -> Response:
         admin = identify(request, "admin")
@@ -233,6 +243,7 @@ def make_app(host: Host) -> Starlette:
         Route("/v1/{federation}/clients/{client:path}", erase, methods=["DELETE"]),
         Route("/v1/{federation}/messages", messages, methods=["POST"]),
         Route("/v1/{federation}/sums", sums, methods=["POST"]),
+        Route("/v1/{federation}/sums/many", many_sums, methods=["POST"]),
         Route("/v1/{federation}/quarantine", quarantine, methods=["POST"]),
         Route("/v1/{federation}/free", free, methods=["POST"]),
         WebSocketRoute("/v1/{federation}/stream", stream),

@@ -5,7 +5,7 @@ Theory of operation
 Masks, shares and signatures of a secure sum are bound to a client's number among all, so nothing is added up here. Each
 request of a client becomes one request above, each stream one stream, with the client's own credentials; what may be
 asked is on a list. Nothing is kept: a relay that ends is a connection that is lost. What it could do with what it sees
-is what an active coordinator could.
+is what an active coordinator could. Only steps of sums, most of which say the same to all, go together (`bundles`).
 
 | from above                             | to the client below                                                       |
 |----------------------------------------|---------------------------------------------------------------------------|
@@ -24,6 +24,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -47,7 +48,8 @@ from fedbandit.network.coordinator.pacing import QuietLog
 from fedbandit.network.coordinator.service import body_of, refused
 from fedbandit.network.envelope import ACCEPTS
 from fedbandit.network.refusal import Refusal, as_json
-from fedbandit.network.sums import SESSION_HEADER
+from fedbandit.network.relay.bundles import Bundles
+from fedbandit.network.sums import MOST_IN_BUNDLE, SESSION_HEADER, SentStep, steps_as_bytes
 
 PASSED = ("authorization", "x-fedbandit-name", SESSION_HEADER.lower(), "content-type", "user-agent")
 """Headers of a client that go up. Neither Origin nor Host: who may ask is checked here."""
@@ -78,6 +80,7 @@ class Passing:
         """Takes a renewed certificate."""
         self.streams = 0
         """That are open."""
+        self.bundles = Bundles(self._send_bundle)
         self._answered = time.monotonic()
         self._quiet = QuietLog()
 
@@ -115,6 +118,15 @@ class Passing:
         self._answered = time.monotonic()
         kind = dict(head.headers).get(b"content-type", _BYTES.encode()).decode("latin-1")
         return Answer(head.status_code, kind, data)
+
+    async def _send_bundle(self, data: bytes) -> bytes:
+        """The answer to clients' steps, which the relay sends under its own name."""
+        status, _, body = await self.ask("POST", "sums/many", {**self.address.headers, "Content-Type": _BYTES}, data)
+        if status != HTTPStatus.OK:
+            if self._quiet.says(f"bundle/{status}"):
+                log.warning("steps are refused above", extra={"reason": body[:500].decode(errors="replace")})
+            raise Refusal("unavailable", "The coordinator above takes no steps from this relay; try again later.")
+        return body
 
     def _unreachable(self, url: str, error: Exception) -> Refusal:
         if self._quiet.says(url):
@@ -218,7 +230,7 @@ def make_app(passing: Passing) -> Starlette:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(passing.watch()), asyncio.create_task(passing.keep_asking())]
+        tasks = [asyncio.create_task(one) for one in (passing.watch(), passing.keep_asking(), passing.bundles.run())]
         yield
         for task in tasks:
             task.cancel()
@@ -226,10 +238,20 @@ def make_app(passing: Passing) -> Starlette:
 
     async def other(request: Request) -> Response:
         passing.admit(request)
-        body = await body_of(request, passing.most_bytes, _BYTES) if request.method == "POST" else b""
-        what = request.url.path.rpartition("/")[2]
+        what = request.url.path.split("/", 3)[3]
+        most = MOST_IN_BUNDLE + passing.most_bytes if what == "sums/many" else passing.most_bytes
+        body = await body_of(request, most, _BYTES) if request.method == "POST" else b""
         status, kind, data = await passing.ask(request.method, what, _passed(request), body)
         return Response(data, status, media_type=kind)
+
+    async def sums(request: Request) -> Response:
+        passing.admit(request)
+        body, said = await body_of(request, passing.most_bytes, _BYTES), request.headers
+        who = said.get("authorization", ""), said.get("x-fedbandit-name", ""), said.get(SESSION_HEADER, "")
+        outcome = await passing.bundles.post(SentStep(*who, body))
+        if outcome.status != HTTPStatus.OK:
+            return JSONResponse(outcome.refusal, outcome.status)
+        return Response(steps_as_bytes(outcome.steps), media_type=_BYTES)
 
     async def stream(ws: WebSocket) -> None:
         try:
@@ -262,7 +284,8 @@ def make_app(passing: Passing) -> Starlette:
         Route("/v1/{federation}/invitation", other, methods=["GET", "DELETE"]),
         Route("/v1/{federation}/terms", other, methods=["GET"]),
         Route("/v1/{federation}/messages", other, methods=["POST"]),
-        Route("/v1/{federation}/sums", other, methods=["POST"]),
+        Route("/v1/{federation}/sums", sums, methods=["POST"]),
+        Route("/v1/{federation}/sums/many", other, methods=["POST"]),
         WebSocketRoute("/v1/{federation}/stream", stream),
     ]
     return Starlette(

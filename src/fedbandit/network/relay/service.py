@@ -90,12 +90,17 @@ class Upstream(Member):
         self._federation, self._address = federation, address
         super().__init__(federation.store, federation.node, address)
         federation.wake, federation.about = self.wake, self._about
+        federation.given_up = self.given_up
 
     def close(self) -> None:
         """Stop talking; the store is the host's."""
         self._closed = True
         self._connection.close()
         self._thread.join(10.0)
+
+    def given_up(self) -> str:
+        """Why the coordinator above takes nothing of this relay's state, if it says so."""
+        return str(self.problem) if self._connection.refused == "session" else ""
 
     def _about(self) -> dict[str, Any]:
         return {"url": self._address.url, "connected": self.connected, "problem": self.problem}
@@ -146,6 +151,10 @@ class RelayHost(Host):
             self._timer.cancel()
         await asyncio.to_thread(self._finish)
         await super().close()
+
+    async def trouble(self) -> str:
+        """Also if the coordinator above has given this relay up."""
+        return await super().trouble() or self.upstream.given_up()
 
     def _finish(self) -> None:
         self.relay.look(now=True)
