@@ -152,7 +152,7 @@ class Address:
 
     def _ask(self, method: str, path: str, timeout: float) -> Any:
         request = urllib.request.Request(f"{self.url}{self.path}{path}", headers=self.headers, method=method)
-        what = "an invitation" if path == "/invitation" else "that"
+        what = {"/invitation": "an invitation", "/terms": "its terms"}.get(path, "that")
         several = len(self.urls) > 1 or self.url not in self.urls
         try:
             with urllib.request.urlopen(request, timeout=timeout, context=self.ssl) as response:
@@ -170,7 +170,7 @@ class Address:
             reason = getattr(error, "reason", error)
             if isinstance(reason, SSLCertVerificationError):
                 raise _TryAgain(self.distrust(reason), soon=several) from None
-            without = ", and no state to go on from" if path == "/invitation" else ""
+            without = ", and no state to go on from" if path in ("/invitation", "/terms") else ""
             raise _TryAgain(f"There is no answer from {self.url}{without}: {reason}.", soon=several) from None
 
 
