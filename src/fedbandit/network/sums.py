@@ -37,6 +37,8 @@ STEP_SECONDS = 20.0
 """How long a coordinator waits for the answers of a step before it goes on without whoever is late."""
 MOST_IN_BUNDLE = 4 * 2**20
 """Bytes of steps that a relay sends at once, before the last of them."""
+MOST_SAID = 1024
+"""Characters in which a client says who it is: one must not make a bundle too long for all."""
 _LENGTH, _SAID, _HEAD = struct.Struct("<I"), struct.Struct("<QHI"), struct.Struct("<BBQI")
 
 SESSION_HEADER = "Fedbandit-Session"
@@ -84,6 +86,11 @@ def opened_of(numbers: Sequence[int]) -> OpenedSum:
     epoch, count, *rest = numbers
     counts = dict(zip(rest[: 2 * count : 2], rest[1 : 2 * count : 2], strict=True))
     return OpenedSum(epoch, np.array(rest[2 * count :], dtype=np.uint64), counts, returned)
+
+
+def most_in_bundle(step: int) -> int:
+    """The bytes of the longest bundle, of steps that are no longer than this."""
+    return MOST_IN_BUNDLE + step + 4 * MOST_SAID
 
 
 class SentStep(NamedTuple):

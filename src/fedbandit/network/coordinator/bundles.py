@@ -27,6 +27,8 @@ async def _exchange(host: Host, hosted: HostedFederation, sent: SentStep) -> Out
         identity = _identify(host, hosted, sent)
         return Outcome(200, await hosted.take_step(identity, sent.body, sent.session))
     except Refusal as refusal:
+        if refusal.kind == "elsewhere":  # of all of them: the relay follows
+            raise
         return Outcome(refusal.status, [], as_json(refusal))
 
 

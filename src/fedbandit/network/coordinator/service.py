@@ -61,7 +61,7 @@ from fedbandit.network.refusal import Refusal, as_json
 from fedbandit.network.resolved import invitation as make_invitation
 from fedbandit.network.resolved import terms as make_terms
 from fedbandit.network.stores import NotOwner, StoreError
-from fedbandit.network.sums import MOST_IN_BUNDLE, SESSION_HEADER, pack_outcomes, steps_as_bytes
+from fedbandit.network.sums import SESSION_HEADER, most_in_bundle, pack_outcomes, steps_as_bytes
 
 _LENGTH = struct.Struct("<I")
 BODY_SECONDS = 30.0
@@ -92,7 +92,8 @@ def make_app(host: Host) -> Starlette:
         return JSONResponse(make_invitation(federation.agreement, federation.name, record.member, identity.name))
 
     async def terms(request: Request) -> Response:
-        hosted, identity = host.hosted(request.path_params["federation"]), identify(request, "client")
+        identity = identify(request, "client")
+        hosted = host.hosted(request.path_params["federation"])
         hosted.limit(identity.name)
         return JSONResponse(make_terms(hosted.federation.agreement, hosted.federation.name))
 
@@ -129,7 +130,7 @@ def make_app(host: Host) -> Starlette:
         hosted = host.hosted(request.path_params["federation"])
         hosted.limit(identity.name)
         with hosted.requests.one(identity.name):
-            sent = await body_of(request, MOST_IN_BUNDLE + hosted.sums.most_bytes, "application/octet-stream")
+            sent = await body_of(request, most_in_bundle(hosted.sums.most_bytes), "application/octet-stream")
         outcomes = await exchange_many(host, hosted, sent)
         return Response(pack_outcomes(outcomes), media_type="application/octet-stream")
 

@@ -49,7 +49,7 @@ from fedbandit.network.coordinator.service import body_of, refused
 from fedbandit.network.envelope import ACCEPTS
 from fedbandit.network.refusal import Refusal, as_json
 from fedbandit.network.relay.bundles import Bundles
-from fedbandit.network.sums import MOST_IN_BUNDLE, SESSION_HEADER, SentStep, steps_as_bytes
+from fedbandit.network.sums import MOST_SAID, SESSION_HEADER, SentStep, most_in_bundle, steps_as_bytes
 
 PASSED = ("authorization", "x-fedbandit-name", SESSION_HEADER.lower(), "content-type", "user-agent")
 """Headers of a client that go up. Neither Origin nor Host: who may ask is checked here."""
@@ -114,8 +114,9 @@ class Passing:
         except (OSError, h11.ProtocolError) as error:
             raise self._unreachable(url, error) from None
         if head.status_code == ELSEWHERE:
-            raise self._moved(url, owner_in(data))
-        self._answered = time.monotonic()
+            raise self.moved(url, owner_in(data))
+        if head.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
+            self._answered = time.monotonic()
         kind = dict(head.headers).get(b"content-type", _BYTES.encode()).decode("latin-1")
         return Answer(head.status_code, kind, data)
 
@@ -135,7 +136,8 @@ class Passing:
             self.address.turn()
         return Refusal("unavailable", "The relay cannot reach the coordinator above it; try again.")
 
-    def _moved(self, url: str, owner: str) -> Refusal:
+    def moved(self, url: str, owner: str) -> Refusal:
+        """Follow a federation that is elsewhere; what a client is told."""
         if self.address.url == url and not self.address.follow(owner):
             self.address.turn()
         return Refusal("unavailable", "The federation is moving to another coordinator; try again.")
@@ -159,7 +161,7 @@ class Passing:
         except InvalidStatus as error:
             body, status = bytes(error.response.body or b""), error.response.status_code
             if status == ELSEWHERE:
-                raise self._moved(url, owner_in(body)) from None
+                raise self.moved(url, owner_in(body)) from None
             raise NotOpened(Response(body, status, media_type="application/json")) from None
         except (OSError, WebSocketException) as error:
             raise self._unreachable(url, error) from None
@@ -188,7 +190,7 @@ class Passing:
                 await ws.send_bytes(message)
                 continue
             if _kind(message) == "elsewhere":
-                await ws.send_text(json.dumps(as_json(self._moved(url, owner_in(message.encode())))))
+                await ws.send_text(json.dumps(as_json(self.moved(url, owner_in(message.encode())))))
                 return
             await ws.send_text(message)
 
@@ -239,7 +241,7 @@ def make_app(passing: Passing) -> Starlette:
     async def other(request: Request) -> Response:
         passing.admit(request)
         what = request.url.path.split("/", 3)[3]
-        most = MOST_IN_BUNDLE + passing.most_bytes if what == "sums/many" else passing.most_bytes
+        most = most_in_bundle(passing.most_bytes) if what == "sums/many" else passing.most_bytes
         body = await body_of(request, most, _BYTES) if request.method == "POST" else b""
         status, kind, data = await passing.ask(request.method, what, _passed(request), body)
         return Response(data, status, media_type=kind)
@@ -248,7 +250,12 @@ def make_app(passing: Passing) -> Starlette:
         passing.admit(request)
         body, said = await body_of(request, passing.most_bytes, _BYTES), request.headers
         who = said.get("authorization", ""), said.get("x-fedbandit-name", ""), said.get(SESSION_HEADER, "")
+        if sum(map(len, who)) > MOST_SAID:
+            raise Refusal("malformed", f"Token, name and session have more than {MOST_SAID} characters.")
+        url = passing.address.url
         outcome = await passing.bundles.post(SentStep(*who, body))
+        if outcome.status == ELSEWHERE:
+            raise passing.moved(url, outcome.refusal.get("owner", ""))
         if outcome.status != HTTPStatus.OK:
             return JSONResponse(outcome.refusal, outcome.status)
         return Response(steps_as_bytes(outcome.steps), media_type=_BYTES)
@@ -272,8 +279,7 @@ def make_app(passing: Passing) -> Starlette:
             await up.close()
 
     async def healthz(_: Request) -> Response:
-        about = {"upstream": passing.address.url, "streams": passing.streams}
-        return JSONResponse({"status": "ok" if passing.well else "failing", **about}, 200 if passing.well else 503)
+        return JSONResponse({"status": "ok" if passing.well else "failing"}, 200 if passing.well else 503)
 
     async def refuse(_: Request, error: Exception) -> Response:
         assert isinstance(error, Refusal)
