@@ -1,6 +1,6 @@
 """Steps of secure sums on their way up: those of many clients in one request, several times a second.
 
-At N = 1,000 a client is told half a megabyte in a sum, most of which all are told: the lists of keys, of who is left
+At N = 1,000 a client is told 0.4 megabytes in a sum, most of which all are told: the lists of keys, of who is left
 and of signatures. In the answer to a bundle that is once. A step is sent once; of a bundle that is not answered, or
 whose answer is lost, clients are told *unavailable*, as of any request.
 """
