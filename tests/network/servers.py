@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import uvicorn
+from starlette.applications import Starlette
 
 import fedbandit as fb
 from fedbandit.network.client.durable import DurableClient
@@ -67,10 +68,15 @@ def known(client: DurableClient) -> int:
     return client.machine.model.n
 
 
-@contextlib.contextmanager
-def served(host: Host, port: int = 0) -> Iterator[str]:
+def served(host: Host, port: int = 0) -> contextlib.AbstractContextManager[str]:
     """The host on a port of loopback, in a thread; its address."""
-    config = uvicorn.Config(make_app(host), host="127.0.0.1", port=port, log_config=None, ws="websockets-sansio")
+    return running(make_app(host), port)
+
+
+@contextlib.contextmanager
+def running(app: Starlette, port: int = 0) -> Iterator[str]:
+    """An application on a port of loopback, in a thread; its address."""
+    config = uvicorn.Config(app, host="127.0.0.1", port=port, log_config=None, ws="websockets-sansio")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -33,6 +33,16 @@ def test_the_right_sum_or_none(seed: int) -> None:
     assert network.crashes > 0
 
 
+@pytest.mark.parametrize("behind", [1, 3, 6])
+def test_a_relay_that_ends_takes_what_is_under_way_with_it(behind: int) -> None:
+    """The right sum or none, as ever: of one over whom too few are left, too."""
+    network = FaultySums(members=6, seed=behind, behind=behind)
+    run(network, STEPS // 5)
+    assert network.lost > 0
+    assert len(network.opened) > 0
+    assert network.failed > 0
+
+
 def test_a_wrong_sum_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: what clients that dropped out have left in the sum is not taken off."""
     monkeypatch.setattr(SumServer, "_take_off", lambda *_: None)

@@ -16,7 +16,7 @@ SUMMARY = "Drive simulated users against a coordinator."
 
 def add_flags(command: argparse.ArgumentParser) -> None:
     """Which federation, and what its users are like."""
-    command.add_argument("url", metavar="URL", help="of the coordinator, such as http://127.0.0.1:8765")
+    command.add_argument("url", nargs="+", metavar="URL", help="of the coordinator, and of those that may take over")
     command.add_argument("--federation", required=True, metavar="NAME", help="which federation to take part in")
     command.add_argument("--clients", type=int, default=1, metavar="N", help="how many clients (default: 1)")
     command.add_argument("--name", default="user", metavar="NAME", help="of the clients, with a number each")

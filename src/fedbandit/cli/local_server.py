@@ -22,7 +22,7 @@ SUMMARY = "Drive the simulated users of a local server against a coordinator."
 
 def add_flags(command: argparse.ArgumentParser) -> None:
     """Which federation, and what its users are like."""
-    command.add_argument("url", metavar="URL", help="of the coordinator, such as http://127.0.0.1:8765")
+    command.add_argument("url", nargs="+", metavar="URL", help="of the coordinator, and of those that may take over")
     command.add_argument("--federation", required=True, metavar="NAME", help="which federation to take part in")
     command.add_argument("--name", metavar="NAME", help="of the local server (default: one that its state keeps)")
     command.add_argument("--token-file", type=Path, metavar="FILE", help="the token of the local server")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import dataclasses
 import json
 import math
-import signal
 import socket
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from fedbandit.network.coordinator.config import ServerConfig
     from fedbandit.network.coordinator.host import Host
+    from fedbandit.network.coordinator.listener import Guard
     from fedbandit.network.credentials import Credentials
 
 SUMMARY = "Run a coordinator: federations on a network, with a live page."
@@ -69,6 +70,37 @@ def run(options: argparse.Namespace) -> int:
     )
 
 
+@dataclass(frozen=True)
+class Bound:
+    """A port that is bound, before anything is served on it."""
+
+    listener: socket.socket
+    guard: Guard
+    tls: dict[str, Any]
+    address: str
+
+    def announce(self, federations: Sequence[str], title: str, *, as_json: bool) -> None:
+        """Say where it is; from now on there are logs."""
+        from fedbandit.network.logs import log_to_stderr
+
+        log_to_stderr()
+        report = {"address": self.address, "federations": list(federations)}
+        print(json.dumps(report) if as_json else f"{title} on {self.address}", flush=True)
+
+
+def bound(config: ServerConfig) -> Bound:
+    """Bind the configured port. Keys are looked for before."""
+    with needs_server():
+        from fedbandit.network.addresses import bind
+        from fedbandit.network.coordinator.listener import Guard
+        from fedbandit.network.coordinator.serving import tls_files
+    tls = tls_files(config)
+    guard = Guard(config.connections, config.connections_per_address)
+    listener = bind(config.host, config.port)
+    shown = f"[{config.host}]" if ":" in config.host else config.host
+    return Bound(listener, guard, tls, f"http{'s' if tls else ''}://{shown}:{listener.getsockname()[1]}")
+
+
 def listen(
     config: ServerConfig,
     make_host: Callable[[Credentials, str], Host],
@@ -79,55 +111,34 @@ def listen(
 ) -> int:
     """Serve a host on a socket until interrupted; it is made when the port is bound."""
     with needs_server():
-        import uvicorn
         from threadpoolctl import threadpool_limits
 
-        from fedbandit.network.addresses import bind
-        from fedbandit.network.coordinator.listener import Guard, Listener
+        from fedbandit.network.coordinator.listener import Listener
         from fedbandit.network.coordinator.service import make_app
-        from fedbandit.network.coordinator.serving import follow_certificate, tls_files, uvicorn_config
+        from fedbandit.network.coordinator.serving import Server, follow_certificate, nothing_to_reload, uvicorn_config
         from fedbandit.network.credentials import Credentials
-        from fedbandit.network.logs import log_to_stderr
-    # Keys are looked for before the port is bound, and the port is bound before the store is opened, since a second
-    # coordinator would wait there for the first one's lock.
-    tls, credentials = tls_files(config), Credentials(config.keys)
-    guard = Guard(config.connections, config.connections_per_address)
-    listener = bind(config.host, config.port)
+    # The port is bound before the store is opened: a second coordinator would wait there for the first one's lock.
+    credentials = Credentials(config.keys)
+    port = bound(config)
     threadpool_limits(1)  # matrices are small: more threads of BLAS get in each other's way
-    shown = f"[{config.host}]" if ":" in config.host else config.host
-    address = f"http{'s' if tls else ''}://{shown}:{listener.getsockname()[1]}"
     try:
-        host = make_host(credentials, address)
+        host = make_host(credentials, port.address)
     except BaseException:
-        listener.close()
+        port.listener.close()
         raise
-    log_to_stderr()
-    report = {"address": address, "federations": list(config.federations)}
-    print(json.dumps(report) if as_json else f"{title} on {address}", flush=True)
-    most = host.owners.most_bytes()
-
-    class Server(uvicorn.Server):
-        """Reads its configuration again at SIGHUP; at its end, gives up its federations before it waits for clients."""
-
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            if hasattr(signal, "SIGHUP") and reload is not None:
-                loop = asyncio.get_running_loop()
-                loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(host.owners.reload_from(reload)))
-
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            await host.owners.give_up()
-            await super().shutdown(sockets)
-
+    port.announce(list(config.federations), title, as_json=as_json)
+    most, owners = host.owners.most_bytes(), host.owners
+    hangup = nothing_to_reload if reload is None else partial(owners.reload_from, reload)
     if config.fronts > 0:
         with tempfile.TemporaryDirectory(prefix="fedbandit-") as folder:  # which only this user can open
-            Server(behind_fronts(host, listener, folder, tls, most, guard.most)).run()
+            behind = behind_fronts(host, port.listener, folder, port.tls, most, port.guard.most)
+            Server(behind, hangup, owners.give_up).run()
         return 0
-    host.guard = guard
-    serving = uvicorn_config(make_app(host), most, tls)
+    host.guard = port.guard
+    serving = uvicorn_config(make_app(host), most, port.tls)
     if serving.ssl is not None and config.keys is not None:
-        host.renew, host.expiry = follow_certificate(serving.ssl, config.keys, tls)
-    Server(serving).run(sockets=[Listener.around(listener, guard)])
+        host.renew, host.expiry = follow_certificate(serving.ssl, config.keys, port.tls)
+    Server(serving, hangup, owners.give_up).run(sockets=[Listener.around(port.listener, port.guard)])
     return 0
 
 

@@ -47,6 +47,11 @@ from fedbandit.system import System
 from fedbandit.world import World
 
 
+def passes(system: System) -> bool:
+    """Whether a relay adds nothing up, but passes on what clients say in secure sums over all of them."""
+    return system.privacy.pooled and system.privacy.site == "client"
+
+
 def require_relayable(system: System) -> None:
     """Refuse a system in which more than sums over many clients is needed, or more than a relay may know."""
     structure, privacy, protocol = type(system.structure).__name__, system.privacy, system.protocol
@@ -61,10 +66,13 @@ def require_relayable(system: System) -> None:
         )
     if system.forgets:
         raise FedbanditError(f"{system.name} forgets, and a relay does not; leave discount and window out.")
+    if passes(system):
+        raise FedbanditError(
+            "trust='sums' is refused: clients of a relay that adds would be a sum by themselves, with too few in it; a "
+            "relay that keeps nothing passes their steps on (fedbandit relay without --store)."
+        )
     if privacy.pooled:
-        who = "clients of a relay would be a sum by themselves, with too few in it"
-        if privacy.site == "coordinator":
-            who = "one coordinator is trusted with statistics that a relay would see too"
+        who = "one coordinator is trusted with statistics that a relay would see too"
         raise FedbanditError(f"trust={system.guarantee.trust!r} is refused: {who}; use trust='nobody', or no relay.")
     if isinstance(privacy, PrivateStatistics) and privacy.calibration == "published":
         raise FedbanditError(

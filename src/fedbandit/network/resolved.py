@@ -125,15 +125,26 @@ def invitation(agreement: Agreement, federation: str, member: int, name: str) ->
     }
 
 
-def accept(answer: Mapping[str, Any]) -> tuple[Agreement, int]:
-    """The agreement and the member number of an invitation, if this version takes part in the same way as others."""
+def terms(agreement: Agreement, federation: str) -> dict[str, Any]:
+    """What is told without a place, as JSON."""
+    said = {"versions": list(VERSIONS), "federation": federation}
+    return {**said, "digest": agreement.digest.hex(), "agreement": agreement.as_json()}
+
+
+def accept_terms(answer: Mapping[str, Any]) -> Agreement:
+    """The agreement of an invitation or of `terms`, if this version speaks the coordinator's."""
     versions = answer["versions"]
     if not set(VERSIONS).intersection(versions):
         raise FedbanditError(
             f"The coordinator speaks version {' and '.join(map(str, versions))} of the protocol, this client version "
             f"{' and '.join(map(str, VERSIONS))}."
         )
-    agreement, member = Agreement.of_json(answer["agreement"]), int(answer["member"])
+    return Agreement.of_json(answer["agreement"])
+
+
+def accept(answer: Mapping[str, Any]) -> tuple[Agreement, int]:
+    """The agreement and the member number of an invitation, if this version takes part in the same way as others."""
+    agreement, member = accept_terms(answer), int(answer["member"])
     ours, theirs = client_terms(agreement, member), answer["client"]
     unknown = sorted(set(theirs["capabilities"]).difference(ours["capabilities"]))
     if unknown:

@@ -25,9 +25,14 @@ WORDS = 3
 
 
 class FaultySums:
-    """Members and a coordinator. `step` lets one thing happen."""
+    """Members and a coordinator. `step` lets one thing happen.
 
-    def __init__(self, members: int, seed: int, faults: Faults | None = None) -> None:
+    The first `behind` members are behind one relay: when that ends (`faults.partition`), all that is under way to them
+    and from them is lost.
+    """
+
+    def __init__(self, members: int, seed: int, faults: Faults | None = None, behind: int = 0) -> None:
+        self.behind = behind
         quorum = members * 3 // 4 + 1
         self.terms = MaskTerms(b"faulty", WORDS, members, quorum, levels=tuple(range(quorum, members + 1)))
         self.faults = Faults(delay=10, crash=0.001, ticks=0.01) if faults is None else faults
@@ -42,7 +47,7 @@ class FaultySums:
         self.put: dict[tuple[int, int], Contribution] = {}  # epoch and member → what it put in
         self.seen: set[bytes] = set()  # masked numbers, of all epochs
         self.opened: list[OpenedSum] = []
-        self.failed = self.refused = self.crashes = 0
+        self.failed = self.refused = self.crashes = self.lost = 0
 
     def step(self) -> None:
         """One thing happens, perhaps a fault."""
@@ -55,6 +60,8 @@ class FaultySums:
             self._close()
         elif draw() < faults.crash:
             self.crash()
+        elif self.behind and draw() < faults.partition:
+            self.end_relay()
         else:
             self.deliver()
 
@@ -78,6 +85,12 @@ class FaultySums:
         if self.random.random() < 0.5:
             self.clients[who] = self._client(who)
             self._send(True, self.clients[who].begin())
+
+    def end_relay(self) -> None:
+        """All that is under way through the relay is lost, with nobody told."""
+        before = len(self.flying)
+        self.flying = [one for one in self.flying if decode_step(one[2]).member >= self.behind]
+        self.lost += before - len(self.flying)
 
     def deliver(self) -> None:
         """One of the messages that are due arrives."""

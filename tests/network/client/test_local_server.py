@@ -13,6 +13,7 @@ from fedbandit.network.coordinator.config import FederationConfig, ServerConfig,
 from fedbandit.network.coordinator.host import Host
 from fedbandit.network.stores import MemoryStore
 from tests.cli.command_line import refusal, report
+from tests.network.peer.peers import free_ports
 from tests.network.servers import AGREEMENT, served
 
 WORLD = fb.World(n_clients=6, dim=3, horizon=6000, server_of=(0, 0, 0, 1, 1, 1))
@@ -56,15 +57,41 @@ def test_local_servers_share_and_survive(tmp_path: Path) -> None:
 
 
 def test_wrong_members_are_told_so() -> None:
-    with served(make_host("homo-dc")) as url:
+    host = make_host("homo-dc")
+    with served(host) as url:
         with pytest.raises(fb.FedbanditError, match=r"local servers: use fb\.LocalServer"):
             fb.Client(url, federation="f", name="a")
         with pytest.raises(fb.FedbanditError, match=r"clients: use fb\.Client"):
             fb.LocalServer(url, federation="shops", name="a")
+        with pytest.raises(fb.FedbanditError, match="longest is 0"):
+            fb.LocalServer(url, federation="f", name="a", longest=0.0)
+        taken = {name: list(hosted.federation.register.by_name) for name, hosted in host.federations.items()}
+        assert taken == {"f": [], "shops": []}, "who is refused keeps no place"
     with pytest.raises(fb.FedbanditError, match="needs url and federation, or agreement"):
         fb.LocalServer()
     with pytest.raises(fb.FedbanditError, match="has a coordinator"):
         fb.LocalServer(agreement=fb.Agreement("fclub-dc", {}, WORLD))
+
+
+def test_a_local_server_goes_to_the_coordinator_that_takes_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agreement = on_a_network(fb.Agreement("fclub-dc", {"upload": 1.2, "download": 1.2}, WORLD))
+    config = ServerConfig({"f": FederationConfig(agreement)}, rate=1e6, store=str(tmp_path / "store.db"))
+    (port,) = free_ports(1)
+    with served(Host(config)) as first:
+        urls = [first, f"http://127.0.0.1:{port}"]
+        server = fb.LocalServer(urls, federation="f", name="north", state=tmp_path / "north")
+        serve(server, 30)
+        assert server.flush(60)
+    serve(server, 30)
+    host = Host(config)
+    with server, served(host, port):
+        assert server.flush(60), server.problem
+        assert host.federations["f"].federation.register.record("north").uploads == server.status()["uploads"]
+        for command in ("client", "local-server"):  # which take several, too: here the first is down
+            said = refusal(capsys, command, *urls, "--federation", "nowhere", "--name", "b")
+            assert "There is no federation 'nowhere' here" in said
 
 
 def test_the_command_serves_users(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

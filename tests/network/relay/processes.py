@@ -15,9 +15,11 @@ from tests.waiting import eventually
 
 
 class Relay:
-    """A relay of the federation `shops`, on a port that it keeps; `words` are more flags."""
+    """A relay of the federation `shops`, on a port that it keeps; `words` are more flags; `adds`: it has a store."""
 
-    def __init__(self, folder: Path, *upstream: str, words: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path, *upstream: str, words: tuple[str, ...] = (), adds: bool = True) -> None:
+        if adds:
+            words = (*words, "--store", str(folder / "relay.db"), "--forward", "at-once")
         self.folder, self.port, self.words = folder, 0, words
         self.upstream = [word for url in upstream for word in ("--upstream", url)]
         self.process: subprocess.Popen[bytes] | None = None
@@ -26,13 +28,13 @@ class Relay:
         """Its address, when it answers."""
         out = self.folder / "relay.out"
         words = [sys.executable, "-m", "fedbandit", "relay", "--json", *self.upstream, *self.words]
-        words += ["--federation", "shops", "--store", str(self.folder / "relay.db"), "--port", str(self.port)]
+        words += ["--federation", "shops", "--port", str(self.port)]
         with out.open("wb") as said, (self.folder / "relay.err").open("ab") as errors:
-            self.process = subprocess.Popen([*words, "--forward", "at-once"], stdout=said, stderr=errors)
+            self.process = subprocess.Popen(words, stdout=said, stderr=errors)
         eventually(lambda: b"}" in out.read_bytes())
         url = str(json.loads(out.read_text())["address"])
         self.port = int(url.rpartition(":")[2])
-        eventually(lambda: alive(url))
+        eventually(lambda: url.startswith("https") or alive(url))  # its authority is known to clients only
         return url
 
     def end(self, how: int) -> None:

@@ -31,6 +31,9 @@ def test_a_relay_that_is_killed_loses_nothing(tmp_path: Path) -> None:
     clients = [fb.Client(url, federation="shops", name=f"c{i}", state=tmp_path / f"c{i}.db") for i in range(2)]
     outside = fb.Client(above, federation="shops", name="outside")
     try:
+        assert relay.process is not None
+        relay.process.send_signal(signal.SIGHUP)
+        eventually(lambda: "nothing to reload" in (tmp_path / "relay.err").read_text())
         for _ in range(KILLS):
             for _ in range(40):
                 for client in (*clients, outside):

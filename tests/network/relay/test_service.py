@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import urllib.error
 import urllib.request
 from pathlib import Path
 
 import numpy as np
 import pytest
+from starlette.applications import Starlette
 
 import fedbandit as fb
 from fedbandit.network.client.connection import Address
 from fedbandit.network.coordinator.config import FederationConfig, ServerConfig
 from fedbandit.network.coordinator.host import Host
 from fedbandit.network.coordinator.ledger import privacy_spent
+from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.relay.service import RelayConfig, RelayHost, agreed
 from fedbandit.network.stores import MemoryStore
 from tests.cli.command_line import refusal
-from tests.network.servers import WORLD, get_json, make_host, served
+from tests.network.servers import WORLD, get_json, make_host, running, served
 from tests.waiting import eventually
 
 ALWAYS = Agreement("async-linucb", {"gamma_upload": 1.01, "gamma_download": 1.0}, WORLD)
@@ -105,8 +108,10 @@ def test_a_ledger_above_does_not_say_that_a_relays_clients_have_spent_less() -> 
 def test_refusals_are_a_sentence_and_leave_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = tmp_path / "relay.db"
     words = ["--federation", "shops", "--store", str(store), "--port", "0"]
-    with served(root_of(Agreement("hetofedbandit", {}, WORLD))) as url:
+    root = root_of(Agreement("hetofedbandit", {}, WORLD))
+    with served(root) as url:
         said = refusal(capsys, "relay", "--upstream", url, *words)
+        assert not root.federations["shops"].federation.register.by_name
     assert "HomogeneityCliques needs each member's statistics, but a relay forwards sums" in said
     with served(make_host()) as url:
         said = refusal(capsys, "relay", "--upstream", url, "--federation", "nowhere", *words[2:])
@@ -120,3 +125,66 @@ def test_refusals_are_a_sentence_and_leave_nothing(tmp_path: Path, capsys: pytes
         said = refusal(capsys, "relay", "--upstream", url, *words[:3], "postgresql://db/x")
         assert "must be a file: a relay is one process" in said
     assert not store.exists()
+
+
+def test_a_relay_of_a_root_that_tells_no_terms_gives_its_place_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older one: the invitation says what is agreed on, and takes a place."""
+    monkeypatch.setattr(Address, "terms", lambda *_: None)
+    root = root_of(Agreement("hetofedbandit", {}, WORLD))
+    with served(root) as url:
+        with pytest.raises(fb.FedbanditError, match="needs each member's statistics"):
+            relay_of(url)
+        assert not root.federations["shops"].federation.register.by_name
+
+
+def test_terms_are_told_without_a_place() -> None:
+    root = root_of(ALWAYS)
+    with served(root) as url:
+        address = Address(url, "shops", None, "north", None)
+        assert address.terms(10.0) == ALWAYS
+        with pytest.raises(fb.FedbanditError, match="There is no federation 'nowhere' here"):
+            Address(url, "nowhere", None, "north", None).terms(10.0)
+        assert not root.federations["shops"].federation.register.by_name
+    with running(Starlette()) as url:
+        assert Address(url, "shops", None, "north", None).terms(10.0) is None, "an older coordinator"
+
+
+def erasing(agreement: Agreement) -> Host:
+    entry = FederationConfig(agreement, rules=Rules(erasure=True))
+    return Host(ServerConfig({"shops": entry}, rate=1e6), MemoryStore())
+
+
+def test_a_relay_that_was_erased_above_accepts_nothing() -> None:
+    """What it has cannot go up any more: clients keep theirs, and its health says so."""
+    rng, root = np.random.default_rng(0), erasing(ALWAYS)
+    with served(root) as above:
+        relay = relay_of(above)
+        with served(relay) as url, fb.Client(url, federation="shops", name="below") as below:
+            act(below, rng, 10)
+            assert below.flush(60)
+            eventually(lambda: root.federations["shops"].federation.machine.gathered().n > 0)
+            Address(above, "shops", None, "north", None).erase(10)
+            eventually(lambda: relay.upstream.given_up())
+            had = relay.relay.relaying.below.n
+            act(below, rng, 10)
+            assert not below.flush(1.0)
+            assert relay.relay.relaying.below.n == had
+            with pytest.raises(urllib.error.HTTPError) as ill:
+                urllib.request.urlopen(f"{url}/healthz", timeout=10)
+            with ill.value as answer:
+                assert answer.code == 503
+
+
+def test_a_relay_of_noised_sums_is_not_erased() -> None:
+    """By its uploads the root knows it for one."""
+    noised = Agreement("count-linucb", {"privacy": {"noises": "statistics", "epsilon": 3.0}}, WORLD)
+    rng, root = np.random.default_rng(0), erasing(noised)
+    with served(root) as above:
+        relay = relay_of(above)
+        with served(relay) as url, fb.Client(url, federation="shops", name="below") as below:
+            act(below, rng, 30)
+            assert below.flush(60)
+            eventually(lambda: root.federations["shops"].federation.register.record("north").releases > 0)
+            with pytest.raises(fb.FedbanditError, match="'north' is a relay"):
+                Address(above, "shops", None, "north", None).erase(10)
+            assert not relay.upstream.given_up()

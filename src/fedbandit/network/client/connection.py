@@ -27,12 +27,12 @@ from fedbandit.network.client.conversation import PROTOCOL, Conversation, Refuse
 from fedbandit.network.client.node import DurableNode
 from fedbandit.network.envelope import ACCEPTS
 from fedbandit.network.invitation import Agreement
-from fedbandit.network.resolved import accept
+from fedbandit.network.resolved import accept, accept_terms
 from fedbandit.network.stores import StoreError
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
-ELSEWHERE = 421
-"""The HTTP status of a coordinator that is not the owner of the federation."""
+NOT_FOUND, ELSEWHERE = 404, 421
+"""The HTTP status of no such thing, and of a coordinator that is not the owner of the federation."""
 SECONDS_TO_ANSWER = 10.0
 """After this an upload that was not acknowledged is sent again, on a new connection."""
 MOST_ASKED = 3
@@ -119,6 +119,15 @@ class Address:
         except (KeyError, TypeError, ValueError) as error:
             raise FedbanditError(f"{self.url} does not answer like a coordinator: {error}.") from None
 
+    def terms(self, timeout: float) -> Agreement | None:
+        """Ask for the agreement, without a place; None of a coordinator that is too old to be asked."""
+        try:
+            return accept_terms(self.ask("GET", "/terms", timeout))
+        except NotAsked:
+            return None
+        except (KeyError, TypeError) as error:
+            raise FedbanditError(f"{self.url} does not answer like a coordinator: {error}.") from None
+
     def decline(self, timeout: float) -> None:
         """Give the place back that an invitation has taken; a coordinator that cannot be asked keeps it."""
         with contextlib.suppress(FedbanditError):
@@ -145,7 +154,7 @@ class Address:
 
     def _ask(self, method: str, path: str, timeout: float) -> Any:
         request = urllib.request.Request(f"{self.url}{self.path}{path}", headers=self.headers, method=method)
-        what = "an invitation" if path == "/invitation" else "that"
+        what = {"/invitation": "an invitation", "/terms": "its terms"}.get(path, "that")
         several = len(self.urls) > 1 or self.url not in self.urls
         try:
             with urllib.request.urlopen(request, timeout=timeout, context=self.ssl) as response:
@@ -155,13 +164,15 @@ class Address:
                 body = error.read()
                 sentence = f"The coordinator refuses {what}: {_sentence(body)}"
                 if error.code == ELSEWHERE:
-                    raise _TryAgain(sentence, _owner(body), soon=True) from None
+                    raise _TryAgain(sentence, owner_in(body), soon=True) from None
+                if error.code == NOT_FOUND and b'"kind"' not in body:
+                    raise NotAsked(sentence) from None
                 raise FedbanditError(sentence) from None
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, SSLCertVerificationError):
                 raise _TryAgain(self.distrust(reason), soon=several) from None
-            without = ", and no state to go on from" if path == "/invitation" else ""
+            without = ", and no state to go on from" if path in ("/invitation", "/terms") else ""
             raise _TryAgain(f"There is no answer from {self.url}{without}: {reason}.", soon=several) from None
 
 
@@ -173,6 +184,10 @@ def require_one(url: str | Sequence[str] | None, agreement: Agreement | None) ->
         raise FedbanditError(f"Clients of {agreement.system} talk to a coordinator; to learn alone take linucb.")
 
 
+class NotAsked(FedbanditError):
+    """A coordinator does not know the request: an older one."""
+
+
 class _TryAgain(Exception):
     """Another coordinator may have an answer, perhaps the `owner`; or this one, `soon`."""
 
@@ -181,7 +196,8 @@ class _TryAgain(Exception):
         self.owner, self.soon = owner, soon
 
 
-def _owner(body: bytes) -> str:
+def owner_in(body: bytes) -> str:
+    """The owner that a refusal names; empty if it names none."""
     try:
         return str(json.loads(body)["owner"])
     except (ValueError, KeyError, TypeError):
@@ -210,6 +226,8 @@ class Connection:
         self.connected = False
         self.problem: str | None = None
         """Why nothing is exchanged, if a person has to do something about it."""
+        self.refused = ""
+        """The kind of the refusal that is the problem, if it is one."""
         self.report: Callable[[], dict[str, float]] | None = None
         self.settled = threading.Event()
         """Set while everything that was to be sent has been acknowledged."""
@@ -272,10 +290,10 @@ class Connection:
                     if self._asked and self._is_new:  # the place that it asked for again is of no use to it
                         await asyncio.to_thread(self.address.decline, SECONDS_TO_ANSWER)
                     of = f" The state is {self.client.store.where}." if refusal.kind == "session" else ""
-                    self.problem = f"{refusal}{of}"
+                    self.problem, self.refused = f"{refusal}{of}", refusal.kind
             except InvalidStatus as error:
                 body = bytes(error.response.body or b"")
-                owner = _owner(body)
+                owner = owner_in(body)
                 if error.response.status_code != ELSEWHERE:
                     self.problem = f"The coordinator refuses the connection: {_sentence(body)}"
             except SSLCertVerificationError as error:  # not signed by `ca`, expired, or of another host
@@ -356,7 +374,7 @@ class Connection:
                 if listening.done():
                     with self.lock():
                         conversation.take(listening.result())
-                    self.problem = None
+                    self.problem, self.refused = None, ""
                     listening = asyncio.ensure_future(ws.recv())
                 if conversation.awaits is not None and time.monotonic() - since > SECONDS_TO_ANSWER:
                     return

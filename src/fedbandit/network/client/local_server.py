@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -36,7 +37,7 @@ from fedbandit.network.client.journal import stored_agreement
 from fedbandit.network.client.member import Member
 from fedbandit.network.client.options import lasting_name, noise_source
 from fedbandit.network.invitation import Agreement
-from fedbandit.network.stores import Store, StoreError, open_store
+from fedbandit.network.stores import StoreError, open_store
 from fedbandit.privacy.guarantee import Guarantee, Require
 
 
@@ -48,7 +49,8 @@ class LocalServer(Member):
     `state`, a file, everything survives a crash; without it, everything is in memory. Raw statistics of single users
     stay here, unless each user is a member of its own (`cdp_fclub_dc`), whose releases are noised.
 
-    Without `url`, `agreement` says what is served, by a system that has no coordinator: server `number` of it.
+    `url` may be several, of coordinators that share a store. Without `url`, `agreement` says what is served, by a
+    system that has no coordinator: server `number` of it.
 
     `intercept`, `longest`, `out_of_range` and `require` are those of `fb.Client`. Methods may be called from any
     thread.
@@ -58,7 +60,7 @@ class LocalServer(Member):
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | Sequence[str] | None = None,
         *,
         federation: str | None = None,
         token: str | None = None,
@@ -79,8 +81,11 @@ class LocalServer(Member):
             name = lasting_name(state)
         address = None if url is None or federation is None else Address(url, federation, token, name, ca)
         store = open_store(state)
+        invited = False
         try:
-            agreed, member = _agreed(store, address, agreement, number, timeout)
+            kept = stored_agreement(store, KIND)
+            agreed, member = _agreed(kept, store.where, address, agreement, number, timeout)
+            invited = kept is None
             intercept, longest = as_agreed(agreed.schema, intercept, longest)
             world, system = agreed.world, agreed.build()
             self._scaling = Scaling(
@@ -92,6 +97,8 @@ class LocalServer(Member):
                 (require or Require()).check(self.guarantee, world)
         except BaseException:
             store.close()
+            if invited and address is not None:
+                address.decline(timeout)
             raise
         super().__init__(store, self._durable, address)
         self.start()
@@ -170,18 +177,24 @@ class LocalServer(Member):
 
 
 def _agreed(
-    store: Store, address: Address | None, agreement: Agreement | None, number: int, timeout: float
+    kept: tuple[Agreement, int] | None,
+    where: str,
+    address: Address | None,
+    agreement: Agreement | None,
+    number: int,
+    timeout: float,
 ) -> tuple[Agreement, int]:
     """What was agreed on, and the server's number: as the state has it, as the coordinator says, or as given."""
-    kept = stored_agreement(store, KIND)
     if agreement is None:
         assert address is not None
         agreed, member = kept or address.invitation(timeout)
         if agreed.servers is None:
+            if kept is None:
+                address.decline(timeout)
             raise FedbanditError("The members of this federation are clients: use fb.Client.")
         return agreed, member
     if agreement.servers is not None:
         raise FedbanditError(f"{agreement.system} has a coordinator; give url and federation.")
     if kept is not None and kept[1] != number:
-        raise FedbanditError(f"The state in {store.where} is that of local server {kept[1]}, not {number}.")
+        raise FedbanditError(f"The state in {where} is that of local server {kept[1]}, not {number}.")
     return agreement, number

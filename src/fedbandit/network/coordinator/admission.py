@@ -61,7 +61,7 @@ class Door(Protocol):
 def identify(door: Door, connection: HTTPConnection, role: Role) -> Identity:
     """Who asks; whoever may not is counted, logged and refused."""
     try:
-        _check_origin(door, connection)
+        check_origin(door.config, connection, keys=door.credentials.folder is not None)
         headers, said = connection.headers, dict(_said(connection))
         claimed = headers.get("x-fedbandit-name") or said.get("name")
         if claimed is None and role != "client":
@@ -147,13 +147,13 @@ def _said(connection: HTTPConnection) -> list[tuple[str, str]]:
     return found
 
 
-def _check_origin(door: Door, connection: HTTPConnection) -> None:
+def check_origin(config: Served, connection: HTTPConnection, *, keys: bool) -> None:
     """Refuse pages of other origins, and without keys names of hosts that are not this one's."""
-    config, asked = door.config, connection.headers.get("host", "")
+    asked = connection.headers.get("host", "")
     origin = connection.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != asked and origin not in config.origins:
         raise Refusal("role", f"A page of {origin} may not speak to this coordinator; see origins.")
     name = urlsplit(f"//{asked}").hostname or ""
     known = {config.host, *config.hosts}
-    if door.credentials.folder is None and not (is_loopback(name) or name in known):
+    if not keys and not (is_loopback(name) or name in known):
         raise Refusal("role", f"This coordinator has no keys and is not {name!r}; see hosts.")

@@ -28,6 +28,8 @@ def erase(federation: Federation, name: str, at: float, by: str) -> tuple[list[M
     contributions = machine.contributions
     if not federation.rules.erasure or contributions is None:
         raise Refusal("erasure", f"Nothing can be erased: federation {federation.name!r} was not told erasure = true.")
+    if record.member in machine.members.told:
+        raise Refusal("erasure", f"{name!r} is a relay: whose observations it has sent is not known here.")
     V, b, n = contributions.sums_of(record.member)
     if record.observations > n:
         raise Refusal(

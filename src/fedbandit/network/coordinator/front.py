@@ -12,7 +12,7 @@ import contextlib
 import json
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from fedbandit.network.coordinator.admission import ADDRESS, Pass, address_of, end_without_right, offered_protocols
+from fedbandit.network.coordinator.forwarding import exchange
 from fedbandit.network.coordinator.link import (
     ACCEPT,
     CLOSE,
@@ -202,38 +203,14 @@ def make_app(front: Front) -> Starlette:
 
 async def forward(request: Request, where: str) -> Response:
     """Let the writer answer a request."""
-    reader, writer = await asyncio.open_unix_connection(where)
-    connection = h11.Connection(h11.CLIENT)
     query = request.scope["query_string"]
     target = request.scope["raw_path"] + (b"?" + query if query else b"")
     headers = [(key, value) for key, value in request.headers.raw if key.lower() not in _HOP]
     headers += [(b"connection", b"close"), (ADDRESS.encode(), address_of(request).encode())]
-
-    async def next_event() -> object:
-        while (event := connection.next_event()) is h11.NEED_DATA:
-            connection.receive_data(await reader.read(2**16))
-        return event
-
-    try:
-        writer.write(connection.send(h11.Request(method=request.method, target=target, headers=headers)) or b"")
-        async for part in request.stream():
-            writer.write((connection.send(h11.Data(data=part)) if part else None) or b"")
-            await writer.drain()
-        writer.write(connection.send(h11.EndOfMessage()) or b"")
-        head = await next_event()
-        while isinstance(head, h11.InformationalResponse):
-            head = await next_event()
-        assert isinstance(head, h11.Response)
-    except BaseException:
-        writer.close()
-        raise
-
-    async def body() -> AsyncIterator[bytes]:
-        with contextlib.closing(writer):
-            while isinstance(event := await next_event(), h11.Data):
-                yield bytes(event.data)
-
-    answer = StreamingResponse(body(), head.status_code)
+    connection = await asyncio.open_unix_connection(where)
+    asked = h11.Request(method=request.method, target=target, headers=headers)
+    head, body = await exchange(*connection, asked, request.stream())
+    answer = StreamingResponse(body, head.status_code)
     answer.raw_headers = [(key, value) for key, value in head.headers if key not in (*_HOP, b"transfer-encoding")]
     return answer
 

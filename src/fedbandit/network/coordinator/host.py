@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
 from fedbandit._version import __version__
 from fedbandit.encoded_messages import is_a, readdressed
 from fedbandit.errors import FedbanditError
-from fedbandit.machines.sums.messages import encode_step
+from fedbandit.machines.sums.messages import SumMessage
 from fedbandit.messages import Download, Join, Message
 from fedbandit.network.coordinator.admission import Pass, end_without_right
 from fedbandit.network.coordinator.clock import now, to_the_end
@@ -204,18 +204,17 @@ class HostedFederation:
         async with self._one_at_a_time:
             yield
 
-    async def take_step(self, identity: Identity, body: bytes, session: str) -> list[bytes]:
+    async def take_step(self, identity: Identity, body: bytes, session: str) -> list[SumMessage]:
         """A client's step of a secure sum, or none; the steps that wait for it."""
         self.limit(identity.name)
         try:
-            steps = await self.do(self.sums.exchange, identity.name, body, now(), session)
+            return await self.do(self.sums.exchange, identity.name, body, now(), session)
         except Refusal as refusal:
             self.refuse(identity.name, refusal)
             raise
         finally:
             told, self.sums.told = self.sums.told, []
             self.push(told)
-        return [encode_step(step) for step in steps]
 
     async def work(self) -> None:
         """Take frames for ever."""

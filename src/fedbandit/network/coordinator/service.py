@@ -4,8 +4,10 @@
 |--------------------------------------|----------|--------------------------------------------------------------------|
 | GET  /v1/{federation}/invitation     | client   | the agreement and the client's member number, as JSON              |
 | DELETE  the same                     | client   | it does not take part: whether its place is free, as it never came |
+| GET  /v1/{federation}/terms          | client   | the agreement alone; nobody's place is taken by that               |
 | POST /v1/{federation}/messages       | client   | one frame; the answers, each after its length in four bytes        |
 | POST /v1/{federation}/sums           | client   | a step of a secure sum, or nothing; the steps that wait for it     |
+| POST /v1/{federation}/sums/many      | client   | of a relay: such steps of many clients, with who each of them is   |
 | WS   /v1/{federation}/stream         | client   | frames to the coordinator, messages to the client, as they come    |
 | GET  /v1/{federation}/clients        | observer | a page of clients: ?search=, ?page=, ?size=                        |
 | POST /v1/{federation}/quarantine     | admin    | {"client": name, "reason": text}; an empty reason ends it          |
@@ -45,6 +47,7 @@ from fedbandit.messages import encode
 from fedbandit.network.coordinator import admission
 from fedbandit.network.coordinator.admission import Pass, address_of, offered_protocols
 from fedbandit.network.coordinator.backup import write_backup
+from fedbandit.network.coordinator.bundles import exchange_many
 from fedbandit.network.coordinator.clock import now
 from fedbandit.network.coordinator.erasure import compact
 from fedbandit.network.coordinator.host import Host, log
@@ -56,8 +59,9 @@ from fedbandit.network.credentials import Identity, Role
 from fedbandit.network.jsonable import to_json
 from fedbandit.network.refusal import Refusal, as_json
 from fedbandit.network.resolved import invitation as make_invitation
+from fedbandit.network.resolved import terms as make_terms
 from fedbandit.network.stores import NotOwner, StoreError
-from fedbandit.network.sums import SESSION_HEADER
+from fedbandit.network.sums import SESSION_HEADER, most_in_bundle, pack_outcomes, steps_as_bytes
 
 _LENGTH = struct.Struct("<I")
 BODY_SECONDS = 30.0
@@ -87,6 +91,12 @@ def make_app(host: Host) -> Starlette:
         federation = hosted.federation
         return JSONResponse(make_invitation(federation.agreement, federation.name, record.member, identity.name))
 
+    async def terms(request: Request) -> Response:
+        identity = identify(request, "client")
+        hosted = host.hosted(request.path_params["federation"])
+        hosted.limit(identity.name)
+        return JSONResponse(make_terms(hosted.federation.agreement, hosted.federation.name))
+
     async def decline(request: Request) -> Response:
         identity = identify(request, "client")
         hosted = host.hosted(request.path_params["federation"])
@@ -115,8 +125,16 @@ def make_app(host: Host) -> Starlette:
         with hosted.requests.one(identity.name):
             sent = await body_of(request, hosted.sums.most_bytes, "application/octet-stream")
         steps = await hosted.take_step(identity, sent, request.headers.get(SESSION_HEADER, ""))
-        body = b"".join(_LENGTH.pack(len(step)) + step for step in steps)
-        return Response(body, media_type="application/octet-stream")
+        return Response(steps_as_bytes(steps), media_type="application/octet-stream")
+
+    async def many_sums(request: Request) -> Response:
+        identity = identify(request, "client")
+        hosted = host.hosted(request.path_params["federation"])
+        hosted.limit(identity.name)
+        with hosted.requests.one(identity.name):
+            sent = await body_of(request, most_in_bundle(hosted.sums.most_bytes), "application/octet-stream")
+        outcomes = await exchange_many(host, hosted, sent)
+        return Response(pack_outcomes(outcomes), media_type="application/octet-stream")
 
     async def quarantine(request: Request) -> Response:
         admin = identify(request, "admin")
@@ -222,10 +240,12 @@ def make_app(host: Host) -> Starlette:
         Route("/api/backup", backup),
         Route("/v1/{federation}/invitation", invitation),
         Route("/v1/{federation}/invitation", decline, methods=["DELETE"]),
+        Route("/v1/{federation}/terms", terms),
         Route("/v1/{federation}/clients", show_clients),
         Route("/v1/{federation}/clients/{client:path}", erase, methods=["DELETE"]),
         Route("/v1/{federation}/messages", messages, methods=["POST"]),
         Route("/v1/{federation}/sums", sums, methods=["POST"]),
+        Route("/v1/{federation}/sums/many", many_sums, methods=["POST"]),
         Route("/v1/{federation}/quarantine", quarantine, methods=["POST"]),
         Route("/v1/{federation}/free", free, methods=["POST"]),
         WebSocketRoute("/v1/{federation}/stream", stream),

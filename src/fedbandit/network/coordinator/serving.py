@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import signal
+import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +20,8 @@ from fedbandit.network.certificates import CERTIFICATE, KEY, expiry
 
 if TYPE_CHECKING:
     from fedbandit.network.coordinator.config import ServerConfig
+
+log = logging.getLogger("fedbandit.coordinator")
 
 
 def uvicorn_config(app: Starlette, most_bytes: int, tls: Mapping[str, Any], uds: str | None = None) -> uvicorn.Config:
@@ -35,6 +41,38 @@ def uvicorn_config(app: Starlette, most_bytes: int, tls: Mapping[str, Any], uds:
     )
     config.load()
     return config
+
+
+class Server(uvicorn.Server):
+    """Does something at SIGHUP, which ends no server, and something at its end before it waits for connections."""
+
+    def __init__(
+        self, config: uvicorn.Config, hangup: Callable[[], Awaitable[None]], ending: Callable[[], Awaitable[None]]
+    ) -> None:
+        super().__init__(config)
+        self._hangup, self._ending = hangup, ending
+        self._tasks: set[asyncio.Future[None]] = set()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Also listen to signals."""
+        await super().startup(sockets)
+        if hasattr(signal, "SIGHUP"):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hung_up)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Also what is to be done before."""
+        await self._ending()
+        await super().shutdown(sockets)
+
+    def _hung_up(self) -> None:
+        task = asyncio.ensure_future(self._hangup())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def nothing_to_reload() -> None:
+    """What a relay does at SIGHUP."""
+    log.info("nothing to reload", extra={"reason": "certificates and tokens are read when they change"})
 
 
 def follow_certificate(

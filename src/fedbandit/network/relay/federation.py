@@ -67,6 +67,7 @@ class RelayFederation(Federation):
         self.clock = clock
         self.deliver: Callable[[list[Message]], None] = lambda messages: None  # noqa: ARG005 - clients ask when back
         self.wake: Callable[[], None] = lambda: None
+        self.given_up: Callable[[], str] = str  # why the coordinator above takes nothing of this state any more
         self.about: Callable[[], dict[str, Any]] = dict  # the connection to the coordinator above
         super().__init__(name, agreement, store, patience, snapshot_every, RULES)
         self.node = DurableRelay(store, agreement, member, entropy, self, at_once=at_once)
@@ -86,6 +87,8 @@ class RelayFederation(Federation):
     def receive(self, frames: Sequence[tuple[str, bytes]], at: float) -> list[list[Message] | Refusal]:
         """Take frames of clients; then look whether something is to go up."""
         with self.lock:
+            if self.given_up():  # what would be accepted could never go up: let clients keep it
+                raise Refusal("unavailable", "The coordinator above has given this relay up; try again later.")
             self._settle_or_refuse()
             outcomes = super().receive(frames, at)
             self.look()

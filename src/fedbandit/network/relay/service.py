@@ -60,11 +60,25 @@ def agreed(store: Store, name: str, address: Address, timeout: float = 10.0) -> 
     if others or (kept is None and store.read(name) != (None, [])):
         whose = f"has {sorted(others)[0]!r} in it" if others else "is a coordinator's"
         raise FedbanditError(f"The store {store.where} {whose}, so it is not that of a relay of {name!r}; use another.")
-    agreement, member = kept or address.invitation(timeout)
+    if kept is not None:
+        _require(kept[0])
+        return kept
+    terms = address.terms(timeout)
+    if terms is not None:  # first: an invitation takes a place above
+        _require(terms)
+    agreement, member = address.invitation(timeout)
+    try:
+        _require(agreement)
+    except FedbanditError:
+        address.decline(timeout)
+        raise
+    return agreement, member
+
+
+def _require(agreement: Agreement) -> None:
     if agreement.servers is not None:
         raise FedbanditError(f"{agreement.system} has local servers, and a relay forwards sums over clients.")
     require_relayable(agreement.build())
-    return agreement, member
 
 
 class Upstream(Member):
@@ -76,12 +90,17 @@ class Upstream(Member):
         self._federation, self._address = federation, address
         super().__init__(federation.store, federation.node, address)
         federation.wake, federation.about = self.wake, self._about
+        federation.given_up = self.given_up
 
     def close(self) -> None:
         """Stop talking; the store is the host's."""
         self._closed = True
         self._connection.close()
         self._thread.join(10.0)
+
+    def given_up(self) -> str:
+        """Why the coordinator above takes nothing of this relay's state, if it says so."""
+        return str(self.problem) if self._connection.refused == "session" else ""
 
     def _about(self) -> dict[str, Any]:
         return {"url": self._address.url, "connected": self.connected, "problem": self.problem}
@@ -132,6 +151,10 @@ class RelayHost(Host):
             self._timer.cancel()
         await asyncio.to_thread(self._finish)
         await super().close()
+
+    async def trouble(self) -> str:
+        """Also if the coordinator above has given this relay up."""
+        return await super().trouble() or self.upstream.given_up()
 
     def _finish(self) -> None:
         self.relay.look(now=True)
