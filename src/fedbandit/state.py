@@ -124,6 +124,11 @@ def _client_1(state: State) -> State:
     return State({**header, "uploaded": uploaded}, {**arrays, **mine})
 
 
+def _unnamed(state: State) -> State:
+    """States did not say which federation they belong to: the next one that is named is taken for it."""
+    return State({"federation": "", **state.header}, state.arrays)
+
+
 def _control_messages(state: State) -> State:
     """Compiled rows, wherever they are in a state, counted no messages without statistics before they had any."""
 
@@ -135,11 +140,13 @@ def _control_messages(state: State) -> State:
 
 
 READERS: dict[tuple[str, int], Reader] = {
-    ("client", 1): Reader(_client_1),
-    ("client", 2): Reader(),
+    ("client", 1): Reader(lambda state: _unnamed(_client_1(state))),
+    ("client", 2): Reader(_unnamed),
+    ("client", 3): Reader(),
     ("coordinator", 1): Reader(),  # converted by network/coordinator/register.py
     ("coordinator", 2): Reader(),
-    ("local-server", 1): Reader(),
+    ("local-server", 1): Reader(_unnamed),
+    ("local-server", 2): Reader(),
     ("relay", 1): Reader(),
     ("peer", 1): Reader(_running_sums),
     ("peer", 2): Reader(),
@@ -155,7 +162,7 @@ def newest(kind: str) -> int:
     """The format number in which a kind is written.
 
     >>> newest("client")
-    2
+    3
     """
     return max(number for name, number in READERS if name == kind)
 

@@ -119,7 +119,7 @@ class Client(Member):
             if require is not None or agreed.build().guarantee.private:  # first: a file is of a client that takes part
                 claim = ClientMachine(member, agreed.build(), world, agreed.seed, source=source).guarantee
                 (require or Require()).check(claim, world)
-            self._durable = DurableClient(self._store, agreed, member, entropy, source, time.time)
+            self._durable = DurableClient(self._store, agreed, member, entropy, source, time.time, federation)
             keys = self._sum_keys(state, certificate, ca, federation)
         except BaseException:
             self._store.close()

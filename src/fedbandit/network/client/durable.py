@@ -83,6 +83,7 @@ class DurableClient(RestatingNode[ClientMachine]):
         entropy: Callable[[], int],
         source: Source | None = None,
         clock: Callable[[], float] | None = None,
+        federation: str = "",
     ) -> None:
         self._source, self._clock = source, clock or (lambda: 0.0)
         if agreement.build().forgets and (agreement.period is None or clock is None):
@@ -101,7 +102,7 @@ class DurableClient(RestatingNode[ClientMachine]):
         """Uploads that carried something."""
         self.redeemed: dict[int, None] = {}
         """Tokens that were taken, the latest last."""
-        super().__init__(store, agreement, machine, entropy)
+        super().__init__(store, agreement, machine, entropy, federation)
 
     def number_choices_from(self, number: int) -> None:
         """The next choice gets the number after this one."""

@@ -57,11 +57,17 @@ class DurableServer(DurableNode[ServerNode]):
     kind: ClassVar[str] = KIND
 
     def __init__(
-        self, store: Store, agreement: Agreement, member: int, entropy: Callable[[], int], source: Source | None = None
+        self,
+        store: Store,
+        agreement: Agreement,
+        member: int,
+        entropy: Callable[[], int],
+        source: Source | None = None,
+        federation: str = "",
     ) -> None:
         node = ServerNode(member, agreement.build(), agreement.world, agreement.seed, source=source)
         self._source = source
-        super().__init__(store, agreement, node, entropy)
+        super().__init__(store, agreement, node, entropy, federation)
 
     def number_choices_from(self, number: int) -> None:
         """The next choice gets the number after this one."""
