@@ -196,7 +196,7 @@ def unpack(kind: str, data: bytes, where: str = "memory") -> State:
         why = f"begins with {data[: len(MAGIC)]!r}, expected {MAGIC!r}"
         raise _refusal(kind, where, why, "install the version that wrote it")
     if hashlib.blake2b(body, digest_size=_DIGEST).digest() != digest:
-        raise _damaged(kind, where, "its checksum differs")
+        raise damaged(kind, where, "its checksum differs")
     _, length = _START.unpack_from(body)
     try:
         head = json.loads(body[_START.size : _START.size + length])
@@ -210,7 +210,7 @@ def unpack(kind: str, data: bytes, where: str = "memory") -> State:
     except (ValueError, KeyError, TypeError) as error:
         if isinstance(error, StateError):
             raise
-        raise _damaged(kind, where, str(error)) from None
+        raise damaged(kind, where, str(error)) from None
 
 
 def read(kind: str, head: Mapping[str, Any], state: State, where: str) -> State:
@@ -222,7 +222,7 @@ def read(kind: str, head: Mapping[str, Any], state: State, where: str) -> State:
     reader = _reader(kind, head.get("format"), head.get("written_by"), where)
     strange = [name for name, array in state.arrays.items() if array.dtype.kind not in "fiub"]
     if strange:
-        raise _damaged(kind, where, f"{strange[0]} is {state.arrays[strange[0]].dtype}, which is not stored")
+        raise damaged(kind, where, f"{strange[0]} is {state.arrays[strange[0]].dtype}, which is not stored")
     return reader.snapshot(state)
 
 
@@ -240,7 +240,7 @@ def unpack_entry(kind: str, entry: bytes, where: str = "memory") -> bytes:
     data = entry[_ENTRY.size :]
     number, checksum = _ENTRY.unpack_from(entry) if len(entry) >= _ENTRY.size else (0, -1)
     if zlib.crc32(data) != checksum:
-        raise _damaged(kind, where, "the checksum of a journal entry differs")
+        raise damaged(kind, where, "the checksum of a journal entry differs")
     return _reader(kind, number, None, where).entry(data)
 
 
@@ -372,7 +372,8 @@ def _reader(kind: str, number: object, written_by: object, where: str) -> Reader
     raise _refusal(kind, where, why, "install a version that reads it")
 
 
-def _damaged(kind: str, where: str, why: str) -> StateError:
+def damaged(kind: str, where: str, why: str) -> StateError:
+    """The refusal of bytes that are not as they were written."""
     return _refusal(kind, where, f"is damaged: {why}", "restore its newest backup")
 
 
