@@ -8,10 +8,10 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 import numpy as np
@@ -24,11 +24,13 @@ from fedbandit.environments.synthetic import Synthetic
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.link import Link
 from fedbandit.model import RidgeModel
+from fedbandit.network.coordinator.limits import Limits
+from fedbandit.network.coordinator.rules import Robust, Rules
 from fedbandit.network.invitation import Agreement
 from fedbandit.parts import build_part, found_in, name_of
 from fedbandit.policies import POLICIES, LinPHE, Policy
 from fedbandit.presets import PRESETS
-from fedbandit.privacy import Privacy
+from fedbandit.privacy import Privacy, PrivateStatistics
 from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Scheduled, ServerQueue, Synchronous
 from fedbandit.sharing import FoundGroups, no_members
 from fedbandit.streams import Draw, policy_key
@@ -153,6 +155,31 @@ def test_a_clustering_runs_under_every_protocol_that_knows_members(module: Modul
         assert result.engine == "plain"
         assert result.communication.downloads > 0
         assert result.rand_index(env.partition)[-1] == 1.0
+
+
+@pytest.mark.parametrize("module", ["structures/blocks.py"], indirect=True)
+def test_groups_that_are_homogeneous_may_forget_and_be_compared(module: ModuleType) -> None:
+    (structure,) = parts_in(module)
+    system = System(protocol=EventTriggered(2.0, 2.0), structure=structure, discount=0.9)
+    assert fb.simulate(system, fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5), 50).engine == "plain"
+    Rules(robust=Robust()).require_for(replace(system, discount=1.0), World(4, 3, 100))
+    mixed = type("Mixed", (type(structure),), {"homogeneous": False})()
+    with pytest.raises(FedbanditError, match="Mixed is refused with discount or window"):
+        System(protocol=EventTriggered(2.0, 2.0), structure=mixed, discount=0.9).told(World(4, 3, 100))
+    with pytest.raises(FedbanditError, match="robust is refused: in Mixed members may differ"):
+        Rules(robust=Robust()).require_for(replace(system, discount=1.0, structure=mixed), World(4, 3, 100))
+
+
+def test_a_personal_part_is_declared_and_not_guessed_by_class() -> None:
+    @dataclass(frozen=True)
+    class Mine(Structure):
+        has_personal_part: ClassVar[bool] = True
+
+    world = World(4, 3, 100)
+    system = System(protocol=EventTriggered(2.0, 2.0), structure=Mine()).told(world)
+    assert Limits.of(system, world, 1.0).reward_bound == np.inf
+    with pytest.raises(FedbanditError, match="PrivateStatistics with Mine is refused: in a model of two parts"):
+        System(protocol=CountTriggered(), structure=Mine(), privacy=PrivateStatistics())
 
 
 @pytest.mark.parametrize("module", ["environments/two_camps.py"], indirect=True)

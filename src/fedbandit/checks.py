@@ -83,8 +83,8 @@ def run(thing: Any) -> None:
 def checks_for(thing: Any) -> Iterator[tuple[str, Callable[[], None]]]:
     """Names and checks for a system, an environment, or a part, which is tried in the systems of `systems_with`."""
     if hasattr(thing, "open"):
-        for check in environments.CHECKS:
-            yield check.__name__, partial(check, thing)
+        for required in environments.CHECKS:
+            yield required.__name__, partial(required, thing)
     if isinstance(thing, System):
         for rule in (repeats_itself, loses_no_observation, pulls_what_is_offered, engines_agree, bytes_agree):
             yield rule.__name__, partial(rule, thing)

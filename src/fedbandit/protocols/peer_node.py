@@ -161,5 +161,5 @@ def heard(
         return Download(node.member, version, 0, Sums(V, sums.b + own.b, sums.n + own.n), slack)
     slack = EXACT
     if noise is not None:
-        slack = noise.known(sum(noise.variance(origin, count) for origin, count in releases.items()))
+        slack = noise.slack_of(sum(noise.variance(origin, count) for origin, count in releases.items()))
     return Download(node.member, version, 0, sums, slack, own=False)

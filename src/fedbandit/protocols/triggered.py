@@ -68,6 +68,8 @@ class EventTriggered(MessageProtocol):
     warm_join: bool = False
     at_least: int = 1
 
+    dated: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         """Check the thresholds."""
         object.__setattr__(self, "at_least", whole_number("at_least", self.at_least))

@@ -22,6 +22,8 @@ from fedbandit.world import World
 class Everyone(Structure):
     """One model for each client, and all of them share with one another (Async-LinUCB, Eq. 1)."""
 
+    homogeneous: ClassVar[bool] = True
+
 
 @dataclass(frozen=True)
 class FixedGroups(Structure):
@@ -34,6 +36,8 @@ class FixedGroups(Structure):
     """
 
     labels: tuple[int, ...] | ArrayLike
+
+    homogeneous: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the labels."""
