@@ -152,7 +152,7 @@ class Sharing(Protocol):
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:  # noqa: ARG002 - nothing was remembered
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         return
 
 
@@ -255,7 +255,7 @@ class LocalModel(Model, Growing, Protocol):
         ...
 
     def load(self, numbers: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        """Go on from there."""
+        """Go on from what `dump` gave."""
         ...
 
 
@@ -391,5 +391,5 @@ class FoundGroups(Sharing):
         return {"groups": self._groups}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         self._use(state["groups"])

@@ -194,7 +194,7 @@ class RelayMember:
         return finish
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         blocks: Varying = {f"settled.{name}": rule for name, rule in self.form.varying("s").items()}
         require_like(state, self.capture()(), {"upload.*": None, **blocks})
         header, arrays = state

@@ -125,7 +125,7 @@ class PeerNode:
         return State(header, arrays)
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         values, arrays = state
         told = (np.uint8, (encoded_size(Tell, self.dim),))
         rules: dict[str, Any] = {name: told if name.startswith("told.") else None for name in arrays}

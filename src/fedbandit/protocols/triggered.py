@@ -330,7 +330,7 @@ class Star(Coordinator):
             self._fresh[slot] = Fresh(due, inverse.astype(np.float64, copy=False), constant)
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         super().restore(state)
         self._fresh.clear()
 

@@ -115,5 +115,5 @@ class OneModel(Serving):
         return State(*self._model.dump())
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         self._model.load(*state)

@@ -275,6 +275,12 @@ def test_tls_tokens_and_revocation(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "already" in refusal(capsys, "keys", "init", "--keys", str(keys))
 
 
+def test_a_client_that_is_not_opened_needs_neither_asyncio_nor_tls() -> None:
+    """They are a tenth of what it would take to import it."""
+    script = "import sys, fedbandit as fb; fb.Client; assert not {'asyncio', 'ssl', 'http', 'numba'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 def test_the_client_is_imported_only_when_used() -> None:
     code = "import sys, fedbandit; sys.exit(bool({'asyncio', 'sqlite3', 'numba', 'websockets'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -26,7 +26,6 @@ from fedbandit.errors import FedbanditError
 from fedbandit.features import Features
 from fedbandit.machines.client import ClientMachine
 from fedbandit.network.client.choices import Arm, Exported, Ranking, id_of, is_token, number_of, sign, verify
-from fedbandit.network.client.connection import Address, require_one
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.client.features import OutOfRange, Scaling, as_agreed, rows_of
 from fedbandit.network.client.journal import stored_agreement
@@ -92,6 +91,8 @@ class Client(Member):
         require: Require | None = None,
         timeout: float = 10.0,
     ) -> None:
+        from fedbandit.network.client.connection import Address, require_one  # here: asyncio and TLS take long
+
         self._key = signing_key(choice_key)
         if token is None and name is None:
             name = lasting_name(state)

@@ -263,7 +263,7 @@ class DurableClient(RestatingNode[ClientMachine]):
         return State({"uploaded": uploaded}, {**total, "redeemed": redeemed})
 
     def take_back(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what was kept, and from the machine's own state."""
         header, arrays = state
         mine, fresh = {name: arrays.pop(name) for name in self.kept().arrays}, self.kept()
         blocks = {f"uploaded.{name}": rule for name, rule in self.machine.form.varying("u").items()}

@@ -173,7 +173,7 @@ class DurableServer(DurableNode[ServerNode]):
         return State({}, {})
 
     def take_back(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what was kept, and from the machine's own state."""
         mine = {name: array for name, array in state.arrays.items() if not name.startswith("upload.")}
         self.machine.restore(State(state.header["machine"], mine))
 
