@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 import numpy as np
@@ -21,11 +24,13 @@ from fedbandit.environments.synthetic import Synthetic
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.link import Link
 from fedbandit.model import RidgeModel
+from fedbandit.network.coordinator.limits import Limits
+from fedbandit.network.coordinator.rules import Robust, Rules
 from fedbandit.network.invitation import Agreement
 from fedbandit.parts import build_part, found_in, name_of
 from fedbandit.policies import POLICIES, LinPHE, Policy
 from fedbandit.presets import PRESETS
-from fedbandit.privacy import Privacy
+from fedbandit.privacy import Privacy, PrivateStatistics
 from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Scheduled, ServerQueue, Synchronous
 from fedbandit.sharing import FoundGroups, no_members
 from fedbandit.streams import Draw, policy_key
@@ -36,7 +41,8 @@ from fedbandit.system import System
 from fedbandit.world import World
 from tests.cli.command_line import refusal
 
-TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 SKELETONS = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", TEXT, flags=re.DOTALL))
 KINDS: tuple[Any, ...] = (Policy, MessageProtocol, Structure, Privacy)
 
@@ -50,6 +56,70 @@ def module(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> M
     monkeypatch.setitem(sys.modules, name, made)
     exec(compile(SKELETONS[request.param], request.param, "exec"), made.__dict__)
     return made
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project with every skeleton at its path, and its import line where ruff sorts it to."""
+    root = tmp_path_factory.mktemp("installed")
+    shutil.copy(ROOT / "pyproject.toml", root)
+    shutil.copytree(ROOT / "src", root / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    for name, text in SKELETONS.items():
+        path = root / "src" / "fedbandit" / ("presets/my_system.py" if name == "my_system.py" else name)
+        path.write_text(text.lstrip("\n"), encoding="utf-8")
+        defined = re.findall(r"^class (\w+)\((?:Policy|Structure|MessageProtocol|Privacy|Synthetic)\):", text, re.M)
+        (thing,) = defined or ["hospitals"]
+        init = path.parent / "__init__.py"
+        line, before = f"from fedbandit.{path.parent.name}.{path.stem} import {thing}\n", init.read_text("utf-8")
+        init.write_text(before.replace("from fedbandit.", line + "from fedbandit.", 1), encoding="utf-8")
+    in_copy(root, "-m", "ruff", "check", "--no-cache", "--select", "I", "--fix", "src")
+    return root
+
+
+def in_copy(root: Path, *words: str) -> str:
+    """What a Python that imports the copy prints."""
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_skeletons_that_are_installed_as_told_pass_ruff(installed: Path) -> None:
+    places = [str(path.relative_to(installed)) for path in (installed / "src").rglob("__init__.py")]
+    places += ["src/fedbandit/" + name.replace("my_system", "presets/my_system") for name in SKELETONS]
+    in_copy(installed, "-m", "ruff", "check", "--no-cache", *places)
+    in_copy(installed, "-m", "ruff", "format", "--no-cache", "--check", *places)
+
+
+def test_skeletons_that_are_installed_as_told_are_found_by_name(installed: Path) -> None:
+    fedbandit = ("-m", "fedbandit")
+    for kind, name in (
+        ("policies", "decaying-greedy"),
+        ("structures", "blocks"),
+        ("structures", "near-estimates"),
+        ("protocols", "every-few"),
+        ("privacies", "laplace-rewards"),
+    ):
+        assert f"  {name} " in in_copy(installed, *fedbandit, "list", kind)
+    assert "c how long it explores" in " ".join(in_copy(installed, *fedbandit, "list", "decaying-greedy").split())
+    words = ("--env", "two-camps", "--structure", "near-estimates", "--protocol", "every-few", "--policy")
+    ran = in_copy(installed, *fedbandit, "simulate", "composed", *words, "decaying-greedy(c=9)", *SMALL)
+    assert json.loads(ran)["engine"] == "plain"
+    ran = in_copy(installed, *fedbandit, "simulate", "hospitals", "--env", "two-camps", *SMALL)
+    assert json.loads(ran)["system"] == "hospitals"
+    in_copy(installed, "-c", "import fedbandit as fb; fb.environments.two_camps(n_clients=2, dim=3, n_arms=2)")
+
+
+def test_skeletons_that_are_installed_as_told_explain_their_keywords(installed: Path) -> None:
+    """No third file has to be edited for a part with a keyword of its own."""
+    shutil.copytree(ROOT / "tests", installed / "tests", ignore=shutil.ignore_patterns("__pycache__", "fixtures"))
+    in_copy(installed, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_keywords.py", "-k", "every_keyword")
 
 
 def parts_in(module: ModuleType) -> list[Any]:
@@ -87,9 +157,35 @@ def test_a_clustering_runs_under_every_protocol_that_knows_members(module: Modul
         assert result.rand_index(env.partition)[-1] == 1.0
 
 
+@pytest.mark.parametrize("module", ["structures/blocks.py"], indirect=True)
+def test_groups_that_are_homogeneous_may_forget_and_be_compared(module: ModuleType) -> None:
+    (structure,) = parts_in(module)
+    system = System(protocol=EventTriggered(2.0, 2.0), structure=structure, discount=0.9)
+    assert fb.simulate(system, fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5), 50).engine == "plain"
+    Rules(robust=Robust()).require_for(replace(system, discount=1.0), World(4, 3, 100))
+    mixed = type("Mixed", (type(structure),), {"homogeneous": False})()
+    with pytest.raises(FedbanditError, match="Mixed is refused with discount or window"):
+        System(protocol=EventTriggered(2.0, 2.0), structure=mixed, discount=0.9).told(World(4, 3, 100))
+    with pytest.raises(FedbanditError, match="robust is refused: in Mixed members may differ"):
+        Rules(robust=Robust()).require_for(replace(system, discount=1.0, structure=mixed), World(4, 3, 100))
+
+
+def test_a_personal_part_is_declared_and_not_guessed_by_class() -> None:
+    @dataclass(frozen=True)
+    class Mine(Structure):
+        has_personal_part: ClassVar[bool] = True
+
+    world = World(4, 3, 100)
+    system = System(protocol=EventTriggered(2.0, 2.0), structure=Mine()).told(world)
+    assert Limits.of(system, world, 1.0).reward_bound == np.inf
+    with pytest.raises(FedbanditError, match="PrivateStatistics with Mine is refused: in a model of two parts"):
+        System(protocol=CountTriggered(), structure=Mine(), privacy=PrivateStatistics())
+
+
 @pytest.mark.parametrize("module", ["environments/two_camps.py"], indirect=True)
-def test_an_environment_can_be_simulated(module: ModuleType) -> None:
+def test_an_environment_passes_every_check_and_can_be_simulated(module: ModuleType) -> None:
     (kind,) = (t for t in vars(module).values() if isinstance(t, type) and Synthetic in t.__mro__[1:])
+    run(kind)
     result = fb.simulate(fb.linucb(), kind(n_clients=4, dim=3, n_arms=5), 200)
     assert np.isfinite(result.regret[-1])
 
@@ -180,7 +276,7 @@ def test_groups_that_are_found_are_kept_in_order(tmp_path: Path) -> None:
      "np.array([0, 0, 0, 4])"],
 )  # fmt: skip
 def test_groups_that_are_no_labels_are_refused(labels: str, tmp_path: Path) -> None:
-    text = SKELETONS["structures/neighbours.py"].replace("np.arange(world.n_clients) // self.size", labels)
+    text = SKELETONS["structures/blocks.py"].replace("np.arange(world.n_clients) // self.size", labels)
     structure: Structure = build_part("structure", written(text, tmp_path, "labels.py") + ":Blocks", {})
     sentence = r"Blocks.groups\(world\) is .*, but must be an array of 4 whole numbers from 0 to 3"
     with pytest.raises(FedbanditError, match=sentence):

@@ -30,8 +30,8 @@ def test_every_keyword_has_a_meaning_and_every_meaning_a_keyword(
     kind: keywords.Kind, makers: dict[str, Any], table: dict[str, str]
 ) -> None:
     taken = {(name, key) for name, maker in makers.items() for key in keywords_of(maker) if key not in keywords.SETTLED}
-    silent = [f"{name}.{key}" for name, key in sorted(taken) if not keywords.meaning(name, key, kind)]
-    assert not silent, f"fedbandit/keywords.py says nothing about {silent}"
+    silent = [f"{name}.{key}" for name, key in sorted(taken) if not keywords.meaning(name, key, kind, makers[name])]
+    assert not silent, f"neither docstrings nor fedbandit/keywords.py say anything about {silent}"
     stale = [entry for entry in table if not any(entry in (key, f"{name}.{key}") for name, key in taken)]
     assert not stale, f"fedbandit/keywords.py explains {stale}, which nothing takes"
 
@@ -80,6 +80,22 @@ def test_parts_are_listed_and_explained(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_part_in_a_file_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "mine.py"
-    file.write_text('def my_system(c: float = 5.0):\n    """Mine."""\n', encoding="utf-8")
+    file.write_text('def my_system(c: float = 5.0):\n    """Mine.\n\n    c: a constant.\n    """\n', encoding="utf-8")
     assert main(["list", f"{file}:my_system"]) == 0
-    assert " ".join(capsys.readouterr().out.split()) == f"from {file}:my_system Mine. c Default: 5.0."
+    assert (
+        " ".join(capsys.readouterr().out.split())
+        == f"from {file}:my_system Mine. c: a constant. c a constant. Default: 5.0."
+    )
+
+
+def test_a_part_explains_its_own_keyword_whatever_others_mean_by_it() -> None:
+    def mine(alpha: float, growth: float) -> None:
+        """Mine.
+
+        alpha: how bold it is,
+            from 0 to 1.
+        """
+
+    assert keywords.meaning("mine", "alpha", "part", mine) == "how bold it is, from 0 to 1."
+    assert keywords.meaning("mine", "growth", "part", mine) == keywords.SYSTEMS["growth"]
+    assert keywords.meaning("linphe", "alpha", "part", mine) == keywords.PARTS["linphe.alpha"]

@@ -15,20 +15,20 @@ from fedbandit.errors import FedbanditError, require, shown, unknown
 from fedbandit.types import Array
 
 
-def as_rows(features: Array, actions: ArrayLike | None, known: int, names: Sequence[str] = ()) -> Array:
-    """Rows of `features`, (K, f), for actions (K,) of `known` ones; a single row is for all of them.
+def as_rows(features: Array, actions: ArrayLike | None, n_actions: int, names: Sequence[str] = ()) -> Array:
+    """Rows of `features`, (K, f), for actions (K,) of `n_actions`; a single row is for all of them.
 
-    Without `actions` they are 0, …, known − 1, all in order. Where actions have `names`, these are taken too.
+    Without `actions` they are 0, …, n_actions − 1, all in order. Where actions have `names`, these are taken too.
 
-    >>> as_rows(np.array([[0.5, 0.5]]), [2, 0], known=3).tolist()
+    >>> as_rows(np.array([[0.5, 0.5]]), [2, 0], n_actions=3).tolist()
     [[2.0, 0.5, 0.5], [0.0, 0.5, 0.5]]
     """
-    numbers = np.arange(known) if actions is None else action_numbers(actions, known, names)
+    numbers = np.arange(n_actions) if actions is None else action_numbers(actions, n_actions, names)
     K = len(features)
     if K not in (1, numbers.size):
         if actions is None:
             raise FedbanditError(
-                f"There are {K} rows of features, but {known} actions; say which ones they are of with actions=…."
+                f"There are {K} rows of features, but {n_actions} actions; say which ones they are of with actions=…."
             )
         raise FedbanditError(f"There are {K} rows of features, but {numbers.size} actions; one row each is expected.")
     rows = np.empty((numbers.size, 1 + features.shape[1]))
@@ -36,7 +36,7 @@ def as_rows(features: Array, actions: ArrayLike | None, known: int, names: Seque
     return rows
 
 
-def action_numbers(actions: ArrayLike, known: int, names: Sequence[str] = ()) -> Array:
+def action_numbers(actions: ArrayLike, n_actions: int, names: Sequence[str] = ()) -> Array:
     """Numbers of actions, given by number or by name, if all of them are known.
 
     >>> action_numbers(["film", "book"], 3, ["book", "disc", "film"]).tolist()
@@ -54,16 +54,16 @@ def action_numbers(actions: ArrayLike, known: int, names: Sequence[str] = ()) ->
         numbers = np.asarray(None)
     good = numbers.ndim == 1 and numbers.size > 0 and numbers.dtype.kind in "iu"
     require(good, "actions", actions, "a list of whole numbers, one for each arm")
-    strange = numbers[(numbers < 0) | (numbers >= known)]
+    strange = numbers[(numbers < 0) | (numbers >= n_actions)]
     if strange.size:
-        raise FedbanditError(f"There is no action {int(strange[0])}: the terms have actions 0, …, {known - 1}.")
+        raise FedbanditError(f"There is no action {int(strange[0])}: the terms have actions 0, …, {n_actions - 1}.")
     return numbers.astype(np.float64)
 
 
-def check_rows(rows: Array, known: int) -> None:
+def check_rows(rows: Array, n_actions: int) -> None:
     """Refuse rows whose first entry is no action."""
     numbers = rows[:, 0]
-    wrong = ~((numbers >= 0) & (numbers < known) & (numbers == np.floor(numbers)))
+    wrong = ~((numbers >= 0) & (numbers < n_actions) & (numbers == np.floor(numbers)))
     if wrong.any():
         first = float(numbers[wrong][0])
-        raise FedbanditError(f"There is no action {shown(first)}: the terms have actions 0, …, {known - 1}.")
+        raise FedbanditError(f"There is no action {shown(first)}: the terms have actions 0, …, {n_actions - 1}.")

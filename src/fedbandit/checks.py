@@ -1,4 +1,4 @@
-"""Public conformance checks: what any part or system must do, whoever wrote it.
+"""Public conformance checks: what any part, environment or system must do, whoever wrote it.
 
 `run(thing)` runs those that apply, and prints their names; `checks_for(thing)` gives them, each a function without
 arguments that raises AssertionError with a sentence. The project's own tests run them on every part and preset; run
@@ -25,7 +25,8 @@ import numpy as np
 
 from fedbandit.engine.plain import PlainLearner
 from fedbandit.engine.simulation import Simulation, simulate, which_engine
-from fedbandit.environments import Collaborative, Homogeneous, recorded
+from fedbandit.environments import Collaborative, Homogeneous, Synthetic, recorded
+from fedbandit.environments import checks as environments
 from fedbandit.environments.block import world_of
 from fedbandit.errors import FedbanditError, shown
 from fedbandit.machines.link import Link
@@ -33,6 +34,7 @@ from fedbandit.model import Part, RidgeModel
 from fedbandit.parts import name_of
 from fedbandit.policies import Policy, Uniform
 from fedbandit.privacy import Privacy
+from fedbandit.privacy.privacy import Releases
 from fedbandit.protocols import (
     CountTriggered,
     EventTriggered,
@@ -43,9 +45,10 @@ from fedbandit.protocols import (
     Synchronous,
 )
 from fedbandit.sharing import FoundGroups
-from fedbandit.streams import Draw, policy_key
+from fedbandit.streams import Draw, Purpose, generator, policy_key
 from fedbandit.structures import Alone, EvidenceClusters, GlobalLocal, Laplacian, OnGraph, Structure
 from fedbandit.structures.action_model import ActionModel
+from fedbandit.sums import Sums
 from fedbandit.system import System
 from fedbandit.types import Array
 from fedbandit.world import World
@@ -56,12 +59,18 @@ MEMBERWISE = EventTriggered(2.0, 2.0), CountTriggered(1.5, 1.5), Synchronous(1.0
 
 
 def run(thing: Any) -> None:
-    """Run the checks of a part or system (a class stands for `thing()`), printing their names; a failure says which."""
+    """Run the checks of a part, environment or system, printing their names; a failure says which.
+
+    A class stands for `thing()`, and that of a synthetic environment for one with few clients. Systems in which a part
+    is not tried, as they refuse it, are printed with the sentence.
+    """
     if isinstance(thing, type):
-        thing = thing()
+        thing = thing(n_clients=2 * CLIENTS, dim=3, n_arms=5) if issubclass(thing, Synthetic) else thing()
+    for name, sentence in _tried_with(thing)[1]:
+        print(f"not tried [{name}]: {sentence}", flush=True)
     checks = list(checks_for(thing))
     if not checks:
-        raise FedbanditError(f"No check applies to {shown(thing)}; give a part of a system, or a system.")
+        raise FedbanditError(f"No check applies to {shown(thing)}; give a part, an environment, or a system.")
     for name, check in checks:
         print(name, flush=True)
         try:
@@ -72,7 +81,10 @@ def run(thing: Any) -> None:
 
 
 def checks_for(thing: Any) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Names and checks for a system, or for a part, which is tried in the systems of `systems_with`."""
+    """Names and checks for a system, an environment, or a part, which is tried in the systems of `systems_with`."""
+    if hasattr(thing, "open"):
+        for required in environments.CHECKS:
+            yield required.__name__, partial(required, thing)
     if isinstance(thing, System):
         for rule in (repeats_itself, loses_no_observation, pulls_what_is_offered, engines_agree, bytes_agree):
             yield rule.__name__, partial(rule, thing)
@@ -86,6 +98,7 @@ def checks_for(thing: Any) -> Iterator[tuple[str, Callable[[], None]]]:
         yield found_groups_are_used.__name__, partial(found_groups_are_used, thing)
     if isinstance(thing, Privacy):
         yield privacy_says_what_it_claims.__name__, partial(privacy_says_what_it_claims, thing)
+        yield a_claim_has_noise.__name__, partial(a_claim_has_noise, thing)
     for system in systems_with(thing):
         for name, check in checks_for(system):
             yield f"{name} [{system.name}]", check
@@ -93,38 +106,43 @@ def checks_for(thing: Any) -> Iterator[tuple[str, Callable[[], None]]]:
 
 def systems_with(part: Any) -> list[System]:
     """The plainest systems that can hold a part, named after the other parts."""
-    makes: list[Callable[[], System]] = []
+    return _tried_with(part)[0]
+
+
+def _tried_with(part: Any) -> tuple[list[System], list[tuple[str, str]]]:
+    """These systems; and the names of those that refuse the part, with the sentence."""
+    makes: dict[str, Callable[..., System]] = {}
     if isinstance(part, Policy):
-        makes = [
-            lambda: System(part, name="alone"),
-            lambda: System(part, EventTriggered(2.0, 2.0), name="shared"),
-            lambda: System(part, EventTriggered(2.0, 2.0), GlobalLocal(d_global=2), name="two parts"),
-            lambda: System(part, structure=Laplacian(), name="graph"),
-        ]
+        makes = {
+            "alone": partial(System, part),
+            "shared": partial(System, part, EventTriggered(2.0, 2.0)),
+            "two parts": partial(System, part, EventTriggered(2.0, 2.0), GlobalLocal(d_global=2)),
+            "graph": partial(System, part, structure=Laplacian()),
+        }
     elif isinstance(part, MessageProtocol):
-        makes = [
-            lambda: System(protocol=part, name="everyone"),
-            lambda: System(protocol=part, structure=EvidenceClusters(recluster=1.3), name="clusters"),
-        ]
+        makes = {
+            "everyone": partial(System, protocol=part),
+            "clusters": partial(System, protocol=part, structure=EvidenceClusters(recluster=1.3)),
+        }
     elif isinstance(part, Structure):
         speaking = MEMBERWISE if part.separate and part.by_member else (EventTriggered(2.0, 2.0), Synchronous(1.0))
-        makes = [
-            partial(System, protocol=protocol, structure=part, name=name_of(type(protocol)))
+        makes = {
+            name_of(type(protocol)): partial(System, protocol=protocol, structure=part)
             for protocol in (*speaking, Never())
-        ]
+        }
     elif isinstance(part, Privacy):
-        makes = [
-            lambda: System(protocol=CountTriggered(1.5, 1.5), privacy=part, name="counted"),
-            lambda: System(protocol=CountTriggered(1.5, 1.5), structure=Alone(), privacy=part, name="alone"),
-            lambda: System(structure=Laplacian(), privacy=part, name="graph"),
-        ]
-    systems = []
-    for make in makes:
+        makes = {
+            "counted": partial(System, protocol=CountTriggered(1.5, 1.5), privacy=part),
+            "alone": partial(System, protocol=CountTriggered(1.5, 1.5), structure=Alone(), privacy=part),
+            "graph": partial(System, structure=Laplacian(), privacy=part),
+        }
+    systems, refused = [], []
+    for name, make in makes.items():
         try:
-            systems.append(make())
-        except FedbanditError:
-            continue  # a pair that makes no sense, as the sentence says
-    return systems
+            systems.append(make(name=name))
+        except FedbanditError as error:
+            refused.append((name, str(error)))
+    return systems, refused
 
 
 def small_world(system: System, **options: Any) -> Homogeneous | Collaborative:
@@ -346,3 +364,32 @@ def privacy_says_what_it_claims(privacy: Privacy) -> None:
         assert claim.epsilon > 0
         assert 0 <= claim.delta < 1
         assert claim.neighbours, "the neighbouring relation is missing"
+
+
+def _released(stream: Releases) -> Sums:
+    """What leaves in place of some statistics: of one client, or of all users of a graph at once."""
+    one, graph = (Sums(np.eye(d) / 4, np.ones(d) / 4, 3) for d in (3, 3 * CLIENTS))
+    try:
+        return stream.release(one)
+    except FedbanditError:  # of another shape
+        return stream.release(graph)
+
+
+def a_claim_has_noise(privacy: Privacy) -> None:
+    """A mechanism that claims something finite noises rewards, releases or totals: two seeds release other sums."""
+    systems = systems_with(privacy)
+    worlds = [world_of(small_world(system), horizon_of(system)) for system in systems]
+    settled = [system.told(world).privacy for system, world in zip(systems, worlds, strict=True)]
+    for part in settled or [privacy.told(World(CLIENTS, 3, HORIZON), 20)]:
+        claim = part.guarantee()
+        if not claim.private or claim.epsilon == np.inf or part.reward_rule.scale > 0:
+            continue
+        streams = [part.stream(0, partial(generator, seed, Purpose.NOISE, 0)) for seed in (0, 1)]
+        noised = part.total(partial(generator, 0, Purpose.NOISE, CLIENTS)) is not None
+        if streams[0] is not None and streams[1] is not None:
+            one, other = _released(streams[0]), _released(streams[1])
+            noised |= not (np.array_equal(one.V, other.V) and np.array_equal(one.b, other.b))
+        assert noised, (
+            f"ε = {claim.epsilon:g} is claimed, but nothing is noised: give it a reward_rule with a scale, a stream "
+            "whose releases are random, or a total"
+        )

@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +16,10 @@ from typing import Any
 import numpy as np
 
 from fedbandit.errors import FedbanditError, needs
+
+
+class DamagedFile(FedbanditError):
+    """A file that fedbandit wrote, but not as it is now."""
 
 
 @contextmanager
@@ -73,9 +78,17 @@ def read_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
         raise FedbanditError(f"There is no file {os.fspath(path)!r}.") from None
     except OSError as error:
         raise FedbanditError(f"{os.fspath(path)!r} cannot be read: {error.strerror or error}.") from None
-    except (AttributeError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
+    except (AttributeError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile, zlib.error):
+        if _begins_as_arrays(path):
+            raise DamagedFile(f"{os.fspath(path)!r} is damaged: it was cut off or changed.") from None
         raise FedbanditError(f"{os.fspath(path)!r} is not a file that fedbandit wrote.") from None
     return header, arrays
+
+
+def _begins_as_arrays(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins as `write_arrays` begins, with the name of the header."""
+    with open(path, "rb") as file:
+        return b"header.npy" in file.read(64)
 
 
 def require_format(form: str) -> None:

@@ -90,11 +90,11 @@ class Fading(Forgetting):
         return float(self.discount ** (to - of))
 
     def moved(self, sums: Sums, of: int, to: int) -> Sums:
-        """Less of everything."""
+        """V and b times γ to the power of the rounds between; n stays."""
         return scaled(sums, self.factor(of, to))
 
     def move(self, V: Array, b: Array, of: int, to: int) -> None:
-        """Less of everything."""
+        """V and b times γ to the power of the rounds between."""
         V *= (factor := self.factor(of, to))
         b *= factor
 

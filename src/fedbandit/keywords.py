@@ -1,11 +1,15 @@
-"""What the keywords of systems, environments and parts mean, in one place, for `--help` and `fedbandit list NAME`.
+"""What the keywords of systems, environments and parts mean, for `--help` and `fedbandit list NAME`.
 
-A keyword that means something else in one of them has an entry of its own, "name.keyword".
+Here is what many share. What one system, environment or part alone takes, it explains in its docstring ("c: …"); one
+whose docstring is long, or that means something else by a shared keyword, may have an entry "name.keyword" here.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from inspect import getdoc, unwrap
+from itertools import takewhile
+from typing import Any, Literal
 
 SYSTEMS = {
     # common
@@ -193,8 +197,10 @@ SETTLED = ("world", "portions", "neighbours")
 Kind = Literal["system", "environment", "part"]
 
 
-def meaning(maker: str, keyword: str, kind: Kind = "system") -> str:
+def meaning(maker: str, keyword: str, kind: Kind = "system", made_by: Callable[..., Any] | None = None) -> str:
     """What a keyword of this system, environment or part means; empty if nobody has said.
+
+    What is said here about this maker goes before what its docstring says, and that before what many share.
 
     >>> meaning("feducb", "ttl")
     'γ ≥ 1: how many hops a message travels, and how many estimators take turns.'
@@ -202,5 +208,26 @@ def meaning(maker: str, keyword: str, kind: Kind = "system") -> str:
     'a label for each client: those with the same one share.'
     """
     tables = {"system": (SYSTEMS,), "environment": (ENVIRONMENTS,), "part": (PARTS, SYSTEMS)}[kind]
-    said = (table.get(name) for table in tables for name in (f"{maker}.{keyword}", keyword))
-    return next(filter(None, said), "")
+    here, shared = ([table.get(name) for table in tables] for name in (f"{maker}.{keyword}", keyword))
+    own = "" if made_by is None else said_by(made_by, keyword)
+    return next(filter(None, (*here, own, *shared)), "")
+
+
+def said_by(maker: Callable[..., Any], keyword: str) -> str:
+    """What the docstring says about a keyword: "c: …" at the beginning of a line, and the indented lines after it.
+
+    >>> def greedy(c: float, growth: float):
+    ...     '''Greedy now and then.
+    ...
+    ...     c: how long it explores,
+    ...         in observations.
+    ...     '''
+    >>> said_by(greedy, "c"), said_by(greedy, "growth")
+    ('how long it explores, in observations.', '')
+    """
+    lines = (getdoc(unwrap(maker)) or "").splitlines()
+    for k, line in enumerate(lines):
+        if line.startswith(f"{keyword}: "):
+            more = takewhile(lambda other: other.startswith(" "), lines[k + 1 :])
+            return " ".join([line.removeprefix(f"{keyword}: "), *map(str.strip, more)])
+    return ""

@@ -334,7 +334,7 @@ class RidgeModel(LinearModel):
         return numbers, {name: array.copy() for name, array in arrays.items()}
 
     def load(self, numbers: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        """Go on from there."""
+        """Go on from what `dump` gave."""
         require_arrays_like(arrays, self.dump()[1])
         self.n, self.n_own, self.n_pending = (int(numbers[name]) for name in ("n", "n_own", "n_pending"))
         self.version, self.shared_logdet = int(numbers["version"]), float(numbers["shared_logdet"])

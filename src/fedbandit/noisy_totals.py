@@ -27,6 +27,6 @@ class NoisyTotals(Groups):
             variance = members.variance
             if variance is None:  # everybody noises for itself
                 variance = sum(members.noise_in(int(i), noise) for i in who)
-            return Share(sums, noise.known(variance), own=False)
+            return Share(sums, noise.slack_of(variance), own=False)
 
         return members.once((g, noise is None), share)

@@ -13,8 +13,8 @@ from fedbandit.errors import FedbanditError
 from fedbandit.policies import Policy
 from fedbandit.policies.policy import WidthRule
 from fedbandit.privacy import Privacy, PrivateStatistics
-from fedbandit.protocols import EventTriggered, MessageProtocol, Scheduled, ServerQueue, Synchronous
-from fedbandit.structures import Alone, Central, Clustering, Everyone, FixedGroups, GlobalLocal, OnGraph, Structure
+from fedbandit.protocols import MessageProtocol, ServerQueue, Synchronous
+from fedbandit.structures import Alone, Central, Clustering, Everyone, FixedGroups, OnGraph, Structure
 
 Part = MessageProtocol | Structure | Privacy
 
@@ -39,7 +39,7 @@ def check_pairs(protocol: MessageProtocol, structure: Structure, privacy: Privac
 
 def check_actions(protocol: MessageProtocol, structure: Structure, privacy: Privacy) -> None:
     """Refuse parts that do not know models with one θ for each action, where the world has such actions."""
-    if not isinstance(structure, Everyone | FixedGroups | Central):
+    if not (structure.homogeneous or isinstance(structure, Central)):
         raise _one_theta(structure, "groups, parts or kernels are those of one θ", "Everyone, FixedGroups or Central")
     if protocol.says == "gossip":
         raise _one_theta(protocol, "peers tell one another sums of one θ", "a protocol with a coordinator")
@@ -66,14 +66,14 @@ def _one_theta(part: Part, why: str, instead: str) -> FedbanditError:
 
 def check_forgetting(protocol: MessageProtocol, structure: Structure, privacy: Privacy) -> None:
     """Refuse parts that do not know models which forget."""
-    if not isinstance(structure, Everyone | FixedGroups):
+    if not structure.homogeneous:
         raise _remembers(structure, "it compares or serves statistics that are not dated", "Everyone or FixedGroups")
     if privacy.perturbs in ("statistics", "reward sums"):
         raise _remembers(privacy, "its noise is calibrated for sums that last", "NoisyRewards, which noises rewards")
     if protocol.reads == "counts":
         why = "it speaks by counts, and intervals that grow with all that was ever counted outlast what is remembered"
         raise _remembers(protocol, why, "EventTriggered, or Synchronous with a threshold, which read determinants")
-    if protocol.says != "nothing" and not isinstance(protocol, EventTriggered | Synchronous):
+    if protocol.says != "nothing" and not protocol.dated:
         raise _remembers(protocol, "its messages are not dated", "EventTriggered, Synchronous or Never")
 
 
@@ -122,7 +122,7 @@ def _check_models_speak(structure: Structure, protocol: MessageProtocol) -> None
         refuse(structure, protocol, why, "recluster=1.3, or Scheduled, which looks for them whenever it calls")
     if protocol.says == "gossip":
         _check_gossip(structure, protocol)
-    if isinstance(protocol, Scheduled) and not structure.counted:
+    if protocol.by_clock and not structure.counted:
         why = "by the clock nothing is sent to whoever is alone, so that nothing would ever be learnt"
         refuse(structure, protocol, why, "CountTriggered, or Synchronous with growth=…")
     if structure.separate and not structure.fresh and (protocol.says == "nothing" or protocol.reads == "raw"):
@@ -144,7 +144,7 @@ def _refuse_one_by_one(structure: Structure, protocol: MessageProtocol) -> NoRet
 
 def _check_gossip(structure: Structure, protocol: MessageProtocol) -> None:
     """Peers tell one another sums of whole contexts."""
-    if isinstance(structure, GlobalLocal):
+    if structure.has_personal_part:
         why = "peers exchange statistics of whole contexts, and a model in two parts shares those of one"
         refuse(structure, protocol, why, "EventTriggered, CountTriggered or Synchronous")
     if not structure.counted:
@@ -178,7 +178,7 @@ def _check_private_statistics(structure: Structure, protocol: MessageProtocol, p
     if isinstance(structure, OnGraph):
         why = "on a graph of users, noise in V would make its kernel indefinite"
         refuse(privacy, structure, why, "PrivateRewards or NoisyRewards, which protect rewards")
-    if isinstance(structure, GlobalLocal):
+    if structure.has_personal_part:
         why = (
             "in a model of two parts, what is shared holds estimates made with the personal one, of unknown sensitivity"
         )
@@ -196,9 +196,9 @@ def _check_private_statistics(structure: Structure, protocol: MessageProtocol, p
         refuse(privacy, other, why, "Synchronous with Everyone")
     if privacy.pooled:
         _check_pooled(structure, protocol, privacy)
-    if privacy.padded and not isinstance(protocol, Scheduled):
+    if privacy.padded and not protocol.by_clock:
         refuse(privacy, protocol, "padded counts are those of a clock, by which every client is called", "Scheduled")
-    if privacy.padded and not isinstance(structure, Everyone | FixedGroups):
+    if privacy.padded and not structure.homogeneous:
         why = "how much a member knows decides what is made of it, and padded counts do not tell"
         refuse(privacy, structure, why, "Everyone or FixedGroups")
     if privacy.waits and protocol.says == "gossip":

@@ -42,7 +42,7 @@ class Noise(Protocol):
         """The variance of an entry of a member's V after that many releases."""
         ...
 
-    def known(self, variance: float) -> Slack:
+    def slack_of(self, variance: float) -> Slack:
         """What is to be known about a noisy sum whose entries have this variance, before it is made usable."""
         ...
 
@@ -101,7 +101,7 @@ def share_of(member: int, members: Members, group: Sequence[int], noise: Noise |
     who = np.array([j for j in group if noise.with_own or j != member], dtype=np.int64)
     sums = Sums(members.V[who].sum(axis=0), members.b[who].sum(axis=0), int(members.n[who].sum()))
     variance = sum(members.noise_in(int(j), noise) for j in who)
-    return Share(sums, noise.known(variance), own=False)
+    return Share(sums, noise.slack_of(variance), own=False)
 
 
 class Sharing(Protocol):
@@ -152,7 +152,7 @@ class Sharing(Protocol):
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:  # noqa: ARG002 - nothing was remembered
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         return
 
 
@@ -200,7 +200,7 @@ class Others(Sharing):
         if noise is None:
             return Share(sums, own=False)
         mine = members.noise_in(member, noise)
-        return Share(sums, noise.known(max(variance - mine, 0.0)), own=False)
+        return Share(sums, noise.slack_of(max(variance - mine, 0.0)), own=False)
 
     def _total(self, g: int, members: Members, noise: Noise | None) -> tuple[Array, Array, int, float]:
         """The sums of a group, computed once after each change."""
@@ -255,7 +255,7 @@ class LocalModel(Model, Growing, Protocol):
         ...
 
     def load(self, numbers: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        """Go on from there."""
+        """Go on from what `dump` gave."""
         ...
 
 
@@ -391,5 +391,5 @@ class FoundGroups(Sharing):
         return {"groups": self._groups}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         self._use(state["groups"])

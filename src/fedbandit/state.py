@@ -124,6 +124,11 @@ def _client_1(state: State) -> State:
     return State({**header, "uploaded": uploaded}, {**arrays, **mine})
 
 
+def _unnamed(state: State) -> State:
+    """States did not say which federation they belong to: the next one that is named is taken for it."""
+    return State({"federation": "", **state.header}, state.arrays)
+
+
 def _control_messages(state: State) -> State:
     """Compiled rows, wherever they are in a state, counted no messages without statistics before they had any."""
 
@@ -135,12 +140,14 @@ def _control_messages(state: State) -> State:
 
 
 READERS: dict[tuple[str, int], Reader] = {
-    ("client", 1): Reader(_client_1),
-    ("client", 2): Reader(),
+    ("client", 1): Reader(lambda state: _unnamed(_client_1(state))),
+    ("client", 2): Reader(_unnamed),
+    ("client", 3): Reader(),
     ("coordinator", 1): Reader(),  # this and the next are converted by network/coordinator/register.py
     ("coordinator", 2): Reader(),
     ("coordinator", 3): Reader(),
-    ("local-server", 1): Reader(),
+    ("local-server", 1): Reader(_unnamed),
+    ("local-server", 2): Reader(),
     ("relay", 1): Reader(),
     ("peer", 1): Reader(_running_sums),
     ("peer", 2): Reader(),
@@ -156,7 +163,7 @@ def newest(kind: str) -> int:
     """The format number in which a kind is written.
 
     >>> newest("client")
-    2
+    3
     """
     return max(number for name, number in READERS if name == kind)
 
@@ -190,7 +197,7 @@ def unpack(kind: str, data: bytes, where: str = "memory") -> State:
         why = f"begins with {data[: len(MAGIC)]!r}, expected {MAGIC!r}"
         raise _refusal(kind, where, why, "install the version that wrote it")
     if hashlib.blake2b(body, digest_size=_DIGEST).digest() != digest:
-        raise _damaged(kind, where, "its checksum differs")
+        raise damaged(kind, where, "its checksum differs")
     _, length = _START.unpack_from(body)
     try:
         head = json.loads(body[_START.size : _START.size + length])
@@ -204,7 +211,7 @@ def unpack(kind: str, data: bytes, where: str = "memory") -> State:
     except (ValueError, KeyError, TypeError) as error:
         if isinstance(error, StateError):
             raise
-        raise _damaged(kind, where, str(error)) from None
+        raise damaged(kind, where, str(error)) from None
 
 
 def read(kind: str, head: Mapping[str, Any], state: State, where: str) -> State:
@@ -216,7 +223,7 @@ def read(kind: str, head: Mapping[str, Any], state: State, where: str) -> State:
     reader = _reader(kind, head.get("format"), head.get("written_by"), where)
     strange = [name for name, array in state.arrays.items() if array.dtype.kind not in "fiub"]
     if strange:
-        raise _damaged(kind, where, f"{strange[0]} is {state.arrays[strange[0]].dtype}, which is not stored")
+        raise damaged(kind, where, f"{strange[0]} is {state.arrays[strange[0]].dtype}, which is not stored")
     return reader.snapshot(state)
 
 
@@ -234,7 +241,7 @@ def unpack_entry(kind: str, entry: bytes, where: str = "memory") -> bytes:
     data = entry[_ENTRY.size :]
     number, checksum = _ENTRY.unpack_from(entry) if len(entry) >= _ENTRY.size else (0, -1)
     if zlib.crc32(data) != checksum:
-        raise _damaged(kind, where, "the checksum of a journal entry differs")
+        raise damaged(kind, where, "the checksum of a journal entry differs")
     return _reader(kind, number, None, where).entry(data)
 
 
@@ -366,7 +373,8 @@ def _reader(kind: str, number: object, written_by: object, where: str) -> Reader
     raise _refusal(kind, where, why, "install a version that reads it")
 
 
-def _damaged(kind: str, where: str, why: str) -> StateError:
+def damaged(kind: str, where: str, why: str) -> StateError:
+    """The refusal of bytes that are not as they were written."""
     return _refusal(kind, where, f"is damaged: {why}", "restore its newest backup")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -100,3 +102,25 @@ def test_another_head_is_refused(change: dict[str, Any], sentence: str, tmp_path
     write_arrays(path, head, arrays)
     with pytest.raises(fb.FedbanditError, match="does not say what it is"):
         read_checkpoint(path, Simulation(fb.linucb(), env, 10, 0, engine="plain"), "mine")
+
+
+def test_a_checkpoint_outlives_a_release(tmp_path: Path) -> None:
+    """Its number says whether it is read: a process of another version goes on from it."""
+    script = (
+        "import sys\n"
+        "import fedbandit._version\n"
+        "fedbandit._version.__version__ = sys.argv[2]\n"
+        "import fedbandit as fb\n"
+        "from fedbandit.engine.simulation import Simulation\n"
+        "env = fb.environments.homogeneous(n_clients=2, dim=4, n_arms=4096)\n"
+        "simulation = Simulation(fb.linucb(), env, 100, 0, engine='plain')\n"
+        "print(simulation.keep(sys.argv[1], 1))\n"
+        "simulation.advance()\n"
+    )
+    found = []
+    for version in ("0.1.0", "0.2.0"):
+        words = [sys.executable, "-c", script, str(tmp_path / "checkpoint.npz"), version]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        found.append(done.stdout.strip())
+    assert found == ["False", "True"]

@@ -122,6 +122,9 @@ def test_checkpoint_of_another_simulation_is_refused(tmp_path: Path) -> None:
     write_arrays(path, header | {"format": 7}, arrays)
     with pytest.raises(FedbanditError, match=r"is of format 7, .* reads format 1 or 2 or 3; .* or remove the file"):
         fb.simulate(fb.linucb(), env, 1000, checkpoint=path)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(FedbanditError, match=r"The checkpoint in .* is damaged: it was cut off .*, or remove the file"):
+        fb.simulate(fb.linucb(), env, 1000, checkpoint=path)
     path.write_bytes(b"not a checkpoint")
     with pytest.raises(FedbanditError, match="not a file that fedbandit wrote"):
         fb.simulate(fb.linucb(), env, 1000, checkpoint=path)

@@ -122,7 +122,7 @@ def test_by_worth_noise_is_not_taken_for_observations(n_own: int) -> None:
         noise = PoolNoise((np.array([s]),), KAPPA, looks=1, dim=DIM)
         for _ in range(20):
             others = noised(rng, observed(rng, 100, theta), s)
-            mixed, slack = mix(own, others, noise.known(s * s), RIDGE, Width(1.0, SIGMA))
+            mixed, slack = mix(own, others, noise.slack_of(s * s), RIDGE, Width(1.0, SIGMA))
             alone.append(np.allclose(mixed.V, own.V, atol=1e-3) and abs(slack.offset) + abs(slack.bias) < 0.02)
     assert np.mean(alone) > 0.85  # the rest is chance: noise that is larger than 15 of 16 times
 
@@ -137,7 +137,7 @@ def test_by_worth_the_matrix_is_nearer_than_what_was_released(alike: bool) -> No
         if not alike:
             exact = exact._replace(V=np.diag([120.0, 75.0, 60.0, 25.0, 15.0, 5.0]))
         others = noised(rng, exact, s)
-        expected, mu = mixing._expected(own, others, noise.known(s * s), SIGMA)
+        expected, mu = mixing._expected(own, others, noise.slack_of(s * s), SIGMA)
         errors += [np.sum((V - exact.V) ** 2) for V in (expected, others.V)]
         assert s**2 / KAPPA**2 <= mu * SIGMA**2 * (1 + 1e-12) <= s**2 * (1 + 1 / KAPPA**2) * (1 + 1e-12)
     assert errors[0] < (0.75 if alike else 1.0) * errors[1]  # T is as far from G' as noise is: about a half is left
@@ -163,7 +163,7 @@ def test_by_worth_the_estimate_is_better_than_either(n_others: int, s: float) ->
         theta /= np.linalg.norm(theta)
         own, exact = observed(rng, 60, theta), observed(rng, n_others, theta)
         others = noised(rng, exact, s)
-        mixed, _ = mix(own, others, noise.known(s * s), RIDGE, Width(1.0, SIGMA))
+        mixed, _ = mix(own, others, noise.slack_of(s * s), RIDGE, Width(1.0, SIGMA))
         trusting = Sums(own.V + others.V, own.b + others.b, 0)
         errors += [
             np.linalg.norm(np.linalg.solve(sums.V + RIDGE * np.eye(DIM), sums.b) - theta)
@@ -182,7 +182,7 @@ def failures(n_others: int, s: float, *, honest: bool) -> int:
         theta /= np.linalg.norm(theta)
         own, exact = observed(rng, 30, theta), observed(rng, n_others, theta)
         others = noised(rng, exact, s)
-        known = noise.known(s * s) if honest else Slack(noise=1e-9, spectrum=1e-9)
+        known = noise.slack_of(s * s) if honest else Slack(noise=1e-9, spectrum=1e-9)
         sums, slack = mix(own, others, known, RIDGE, exact_width(own))
         row = shared_row([sums], slack, DIM, RIDGE, scratch)
         X = rng.standard_normal((40, DIM))

@@ -53,7 +53,8 @@ class CarriedServers:
         return Federation("f", self.agreement, self.store, snapshot_every=self.snapshot_every)
 
     def open(self, k: int) -> DurableServer:
-        return DurableServer(self.stores[k], self.agreement, k, lambda: int(self.entropy.integers(2**62)))
+        entropy = lambda: int(self.entropy.integers(2**62))  # noqa: E731
+        return DurableServer(self.stores[k], self.agreement, k, entropy, federation="f")
 
     def connect(self, k: int) -> None:
         """A new connection of server k."""

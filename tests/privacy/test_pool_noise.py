@@ -46,8 +46,8 @@ def test_variances_add_up() -> None:
     noise = pool(2, 0.1)
     assert noise.variance(0, 0) == 0.0
     assert noise.deviation({0: 2, 1: 1}) == pytest.approx(math.sqrt(4 + 0.25))
-    assert noise.known(0.0).noise == 0.0
-    assert noise.known(4.0).spectrum == pytest.approx(noise.bounds(2.0)[0])
+    assert noise.slack_of(0.0).noise == 0.0
+    assert noise.slack_of(4.0).spectrum == pytest.approx(noise.bounds(2.0)[0])
     V, slack = noise.repair(np.eye(2), {}, 0.1)
     np.testing.assert_array_equal(V, np.eye(2))
     assert slack == EXACT

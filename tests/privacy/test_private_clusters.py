@@ -345,7 +345,7 @@ def test_a_fixed_width_takes_the_estimate_with_the_smallest_variance() -> None:
     for _ in range(300):
         own, others = (_observed(rng, n, theta, sigma) for n in (60, 600))
         noisy = Sums(others.V + s * draw_symmetric(rng, (d, d)), others.b + s / kappa * rng.standard_normal(d), 600)
-        mixed, slack = mix(own, noisy, noise.known(s * s), 1.0, Width(0.3, sigma, fixed=True))
+        mixed, slack = mix(own, noisy, noise.slack_of(s * s), 1.0, Width(0.3, sigma, fixed=True))
         assert slack == EXACT
         for name, sums in (
             ("alone", own),

@@ -300,7 +300,7 @@ class Lifting:
     def variance(self, member: int, releases: int) -> float:  # noqa: ARG002
         return float(releases)
 
-    def known(self, variance: float) -> Slack:
+    def slack_of(self, variance: float) -> Slack:
         return Slack(noise=variance)
 
     def repair(self, V: Array, releases: Any, ridge: float) -> tuple[Array, Slack]:  # noqa: ARG002

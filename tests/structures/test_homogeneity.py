@@ -106,7 +106,7 @@ def test_the_test_knows_the_noise() -> None:
         def variance(self, member: int, releases: int) -> float:
             raise NotImplementedError
 
-        def known(self, variance: float) -> Any:
+        def slack_of(self, variance: float) -> Any:
             raise NotImplementedError
 
         def deviations(self, released: Any) -> Array:

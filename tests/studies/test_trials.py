@@ -15,7 +15,17 @@ from fedbandit.engine.simulation import Simulation
 from fedbandit.environments.block import Block
 from fedbandit.environments.synthetic import SyntheticStream
 from fedbandit.errors import FedbanditError
-from fedbandit.studies.trials import SHORT, Label, Point, Refusal, Run, Trial, accepted, made_environment, run_together
+from fedbandit.studies.trials import (
+    WORTH_LOADING,
+    Label,
+    Point,
+    Refusal,
+    Run,
+    Trial,
+    accepted,
+    made_environment,
+    run_together,
+)
 
 WORLD = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=5)
 
@@ -82,9 +92,9 @@ def test_the_engine_depends_on_the_trial_alone() -> None:
         point = Point("a", preset, WORLD, extra=extra)
         return run_trial(Trial(point, horizon, 0)).report["engine"]
 
-    assert engine(fb.linucb, SHORT) == "plain"
-    assert engine(fb.linucb, SHORT + 1) == "fast"
-    assert engine(fb.linucb, SHORT + 1, "estimates") == "plain"  # its models must be seen
+    assert engine(fb.linucb, WORTH_LOADING) == "plain"
+    assert engine(fb.linucb, WORTH_LOADING + 1) == "fast"
+    assert engine(fb.linucb, WORTH_LOADING + 1, "estimates") == "plain"  # its models must be seen
 
 
 def test_an_environment_is_made_once_for_many_trials() -> None:

@@ -133,7 +133,7 @@ def _add_keyword_flags(
             named = ["most systems" if len(named) > len(SYSTEMS) / 2 else f"{named[0]} and {len(named) - 1} more"]
         form: dict[str, Any] = {"action": argparse.BooleanOptionalAction} if keyword.is_switch else {"metavar": "VALUE"}
         first = next(entry for entry in makers if name in keywords_of(entry[1]))
-        said = meaning(first[0], name, "environment" if first[2] else "system").replace("%", "%%")
+        said = meaning(first[0], name, "environment" if first[2] else "system", first[1]).replace("%", "%%")
         who = "; ".join(filter(None, (", ".join(worlds), ", ".join(named))))
         about = f"{said} [{who}]" if said else who
         group.add_argument(*flags, dest=_KEYWORD + name, default=argparse.SUPPRESS, help=about, **form)

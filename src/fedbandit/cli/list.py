@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
 def _explain(name: str, *, as_json: bool) -> int:
     """What a system, an environment or a part is, and what each of its keywords means."""
     from fedbandit.errors import unknown
-    from fedbandit.keywords import SETTLED, meaning
+    from fedbandit.keywords import SETTLED, meaning, said_by
     from fedbandit.presets.compose import keywords_of
     from fedbandit.studies.specs import ENVIRONMENTS_BY_TEXT, SYSTEMS, WORLD_DEFAULTS, hyphenated, written
     from fedbandit.user_code import named_in_file
@@ -114,11 +114,11 @@ def _explain(name: str, *, as_json: bool) -> int:
             usual = WORLD_DEFAULTS.get(keyword.name, "needed") if keyword.required else written(keyword.default)
             match kind:
                 case "system" | "environment":
-                    text = meaning(maker.__name__.lower(), keyword.name, kind)
-                case "from":  # a user's own: the docstring says it
-                    text = ""
+                    text = meaning(maker.__name__.lower(), keyword.name, kind, maker)
+                case "from":  # a user's own: only the docstring can say it
+                    text = said_by(maker, keyword.name)
                 case _:
-                    text = meaning(hyphenated(name), keyword.name, "part")
+                    text = meaning(hyphenated(name), keyword.name, "part", maker)
             keywords.append({"name": keyword.name, "default": usual, "meaning": text})
         shown = name if kind == "from" else hyphenated(name)
         told.append({"kind": kind, "name": shown, "text": getdoc(unwrap(maker)) or "", "keywords": keywords})

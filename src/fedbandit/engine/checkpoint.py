@@ -9,22 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedbandit._version import __version__
 from fedbandit.environments.block import Environment
 from fedbandit.errors import FedbanditError
-from fedbandit.files import read_arrays, write_arrays
-from fedbandit.state import State, read, require_arrays_like, restoring, stamp
+from fedbandit.files import DamagedFile, read_arrays, write_arrays
+from fedbandit.state import State, damaged, read, require_arrays_like, restoring, stamp
 from fedbandit.system import System, plain_value
 
 if TYPE_CHECKING:
     from fedbandit.engine.simulation import Simulation
 
 KIND = "checkpoint"
+SINCE = "0.1.0"
+"""The first version that wrote checkpoints, for ever: it was part of their identity."""
 
 
 def fingerprint(system: System, env: Environment, horizon: int, seed: int) -> str:
-    """A digest of all that a simulation depends on, the contents of arrays and the version of the software included."""
-    digest = hashlib.sha256(f"{__version__} {horizon} {seed}".encode())
+    """A digest of all that a simulation is made of, the contents of arrays included.
+
+    The version of the software is not among it: whether a later one can go on says the format's number.
+    """
+    digest = hashlib.sha256(f"{SINCE} {horizon} {seed}".encode())
 
     def add(thing: Any) -> None:
         if isinstance(thing, np.ndarray):
@@ -54,12 +58,15 @@ def write_checkpoint(path: str | os.PathLike[str], simulation: Simulation, ident
 def read_checkpoint(path: str | os.PathLike[str], simulation: Simulation, identity: str) -> None:
     """Put a freshly made simulation into the saved state."""
     where = repr(os.fspath(path))
-    head, found = read_arrays(path)
+    try:
+        head, found = read_arrays(path)
+    except DamagedFile:
+        raise damaged(KIND, where, "it was cut off or changed") from None
     header, arrays = read(KIND, head, State(head, found), where)
     if header.get("identity") != identity:
         raise FedbanditError(
-            f"The checkpoint {where} belongs to another simulation (system, environment, horizon, seed or version "
-            "differ); remove it or name another file."
+            f"The checkpoint {where} belongs to another simulation (system, environment, horizon or seed differ); "
+            "remove it or name another file."
         )
     with restoring(KIND, where):
         if header["engine"] != simulation.engine:

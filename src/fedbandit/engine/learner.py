@@ -99,5 +99,5 @@ class Learner(Protocol):
         ...
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         ...

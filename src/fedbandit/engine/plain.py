@@ -86,7 +86,7 @@ class Machines(Protocol):
         ...
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         ...
 
 
@@ -220,7 +220,7 @@ class PlainLearner:
         return joined({}, parts)
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         parts = parts_of(state)
         self.machines.restore(parts["federation"])
         header, arrays = parts["simulation"]

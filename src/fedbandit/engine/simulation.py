@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from typing import Literal
 
 import numpy as np
 
+from fedbandit.engine import fast
 from fedbandit.engine.checkpoint import fingerprint, read_checkpoint, write_checkpoint
 from fedbandit.engine.details import ByClient, Estimates, rounds_to_watch
 from fedbandit.engine.draws import Ahead
@@ -25,8 +25,8 @@ from fedbandit.world import World
 
 Engine = Literal["auto", "plain", "fast"]
 
-SHORT = 50_000
-"""Interactions that are over in less time than the fast engine takes to compile."""
+WORTH_COMPILING = 50_000
+"""Interactions that take the plain engine longer than the fast one takes to compile."""
 
 
 def which_engine(asked: str, system: System, world: World, absent: float = 0.0) -> Literal["plain", "fast"]:
@@ -34,16 +34,14 @@ def which_engine(asked: str, system: System, world: World, absent: float = 0.0) 
     require(asked in ("auto", "plain", "fast"), "engine", asked, "'auto', 'plain' or 'fast'")
     if asked == "plain":
         return "plain"
-    if find_spec("numba") is None:
+    if not fast.is_installed():
         if asked == "fast":
             raise FedbanditError("The fast engine needs Numba: pip install 'fedbandit[fast]'.")
         return "plain"
-    from fedbandit.engine import fast  # here: not everybody has a compiler
-
     unknown = "clients that are out of reach" if absent > 0 else fast.unknown_part(system)
     if unknown is not None and asked == "fast":
         raise FedbanditError(f"The fast engine does not know {unknown}; use engine='plain', or 'auto'.")
-    cold = asked == "auto" and world.horizon <= SHORT and not fast.is_warm(system)
+    cold = asked == "auto" and world.horizon <= WORTH_COMPILING and not fast.is_warm(system)
     return "plain" if unknown is not None or cold else "fast"
 
 

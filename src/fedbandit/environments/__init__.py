@@ -25,6 +25,7 @@ from fedbandit.environments.logged import LoggedDecisions, from_frame
 from fedbandit.environments.recorded import Recorded, recorded
 from fedbandit.environments.simulator import Simulator
 from fedbandit.environments.synthetic import Synthetic
+from fedbandit.parts import found_in
 
 clustered = Clustered
 fclub = Fclub
@@ -35,19 +36,15 @@ simulator = Simulator
 global_local = GlobalLocal
 
 ENVIRONMENTS: dict[str, Callable[..., Environment]] = {
-    "clustered": clustered,
-    "fclub": fclub,
-    "homogeneous": homogeneous,
-    "collaborative": collaborative,
-    "simulator": simulator,
-    "global_local": global_local,
-    "feducb": feducb,
+    **{name.replace("-", "_"): kind for name, kind in found_in(globals(), Synthetic).items()},
     "recorded": recorded,
     "lastfm": lastfm,
     "delicious": delicious,
     "movielens": movielens,
     "movielens_users": movielens_users,
 }
+"""Environments by name: a synthetic one is found if it is imported here."""
+globals().update(ENVIRONMENTS)  # also those that are not named above: fb.environments.two_camps
 
 __all__ = [
     "ENVIRONMENTS",

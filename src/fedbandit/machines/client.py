@@ -249,7 +249,7 @@ class ClientMachine(Exchange):
         return {**super().varying(), "waiting": (np.int64, ("k",)), "contexts": contexts}
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         super().restore(state)
         header, arrays = state
         self._choices, self.steps = header["choices"], header["steps"]

@@ -41,7 +41,7 @@ class ExchangingServer(Server):
         return self.exchanges[self.member_of(user)].model
 
     def learn(self, user: int, x: Array, y: float) -> None:
-        """Learn."""
+        """The model that scores the user's arms observes."""
         self.model_of(user).observe(x, y)
 
     def speak(self, user: int) -> list[Message]:
@@ -91,7 +91,7 @@ class MemberServer(ExchangingServer):
         return joined({}, {"server": super().state(), **parts})
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         parts = parts_of(state)
         super().restore(parts["server"])
         for i, exchange in self.exchanges.items():
@@ -177,7 +177,7 @@ class ClusterServer(ExchangingServer):
         return joined({**generations, "now": list(self.exchanges), "next": list(self._next)}, parts)
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         parts, header = parts_of(state), state.header
         super().restore(parts["server"])
         self.serving.restore(parts["users"])
@@ -275,7 +275,7 @@ class ClusterServers(AllServers[ClusterServer]):
         return joined({}, {"servers": super().state(), "coordinator": self.coordinator.state()})
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         parts = parts_of(state)
         super().restore(parts["servers"])
         self.coordinator.restore(parts["coordinator"])

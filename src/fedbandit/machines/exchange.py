@@ -359,7 +359,7 @@ class Exchange(Dated):
         return {**uploads, **{f"stream.{name}": None for name in memory}}
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         require_like(state, self.state(), self.varying())
         header, arrays = state
         for name, value in (("member", self.member), ("dim", self.dim)):

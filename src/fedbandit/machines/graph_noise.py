@@ -55,7 +55,7 @@ class NoiseStreams:
         return joined({"streams": sorted(self.streams)}, {"noise": own, **streams})
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         parts = parts_of(state)
         self.shift = stored(parts["noise"], "shift", self.shift.shape).copy()
         self.observations = stored(parts["noise"], "observations", self.observations.shape).copy()
@@ -114,7 +114,7 @@ class NoiseOnModel(NoiseStreams):
         return State(header, {**arrays, "noise/lift": self.lift.copy()})
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         super().restore(state)
         self.lift = stored(parts_of(state)["noise"], "lift", self.lift.shape).copy()
 

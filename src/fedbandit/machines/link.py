@@ -194,7 +194,7 @@ class Carrier(Generic[Client]):
         return joined(header, states)
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         self._joined = set(state.header["joined"])
         self.uploads, self.downloads, self.control_messages = state.header["counts"]
         if self.in_blocks:

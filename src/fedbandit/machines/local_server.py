@@ -173,7 +173,7 @@ class Server(ABC):
         return State({"choices": self._choices, "clipped": self.clipped}, arrays)
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         header, arrays = state
         count = arrays["waiting"].shape[-1]
         self._steps, self._observed = (
@@ -218,7 +218,7 @@ class LocalServer(Server):
         return joined({}, {"server": super().state(), "models": self.serving.state()})
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         parts = parts_of(state)
         super().restore(parts["server"])
         self.serving.restore(parts["models"])
@@ -265,7 +265,7 @@ class AllServers(ABC, Generic[AnyServer]):
         return joined({"counts": counts}, {f"server.{k}": server.state() for k, server in enumerate(self.servers)})
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         self.uploads, self.downloads, self.control_messages = state.header["counts"]
         parts = parts_of(state)
         for k, server in enumerate(self.servers):
@@ -325,7 +325,7 @@ class LocalServers(AllServers[LocalServer]):
         return []
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         super().restore(state)
         self._noted = [server.serving.groups() for server in self.servers]
         self._groups = self._all(self._noted)

@@ -81,7 +81,7 @@ class OnTop:
         return {f"settled.{name}": array for name, array in arrays_of(self.settled).items()}
 
     def restore(self, uploads: dict[int, Upload], header: list[int], arrays: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Go on from the uploads and arrays that were stored."""
         self.uploads = uploads
         self.settled_to, n, *rest = header
         self._round = rest[0] if rest else 0

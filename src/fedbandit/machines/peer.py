@@ -185,7 +185,7 @@ class PeerMachine:
         return joined({"rounds": self.rounds, "news": sorted(self._news)}, parts)
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         require_like(State(state.header, {}), State(self.state().header, {}))
         parts = parts_of(state)
         self.rounds, self._news = state.header["rounds"], set(state.header["news"])
@@ -276,7 +276,7 @@ class PeerLink:
         return joined(header, {f"peer.{peer.member}": peer.state() for peer in self.peers})
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         self.uploads, self.control_messages = state.header["counts"]
         parts = parts_of(state)
         for peer in self.peers:

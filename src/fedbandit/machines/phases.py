@@ -149,7 +149,7 @@ class ClusterCoordinator:
         return joined(header, {"within": self.within.state()})
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         self._label = {int(r): g for r, g in state.header["label"].items()}
         self.within = self._new_phase()
         self.within.restore(parts_of(state)["within"])

@@ -155,7 +155,7 @@ class RelayMember:
             others = without(others, own) if others.n > own.n else below.zero()
         variance = 0.0
         if noise is not None:  # bounds are in proportion to the standard deviation
-            variance = (message.slack.spectrum / noise.known(1.0).spectrum) ** 2
+            variance = (message.slack.spectrum / noise.slack_of(1.0).spectrum) ** 2
             variance = variance if apart else max(variance - self.told.get(ack, 0.0), 0.0)
         return FromAbove(message.version, others, variance if others.n > 0 else 0.0)
 
@@ -194,7 +194,7 @@ class RelayMember:
         return finish
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         blocks: Varying = {f"settled.{name}": rule for name, rule in self.form.varying("s").items()}
         require_like(state, self.capture()(), {"upload.*": None, **blocks})
         header, arrays = state

@@ -175,7 +175,7 @@ class ServerNode:
         return lambda: state
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         parts = parts_of(state)
         header, arrays = parts["node"]
         self.server.restore(parts["machine"])

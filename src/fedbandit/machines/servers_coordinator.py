@@ -280,7 +280,7 @@ class ServersCoordinator(Coordinator):
         return joined({}, {"servers": super().state(), "models": inner, "phases": mine})
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         parts = parts_of(state)
         require_like(parts["servers"], super().state())
         self.take_back(parts["servers"])

@@ -85,7 +85,7 @@ class PoolNoise:
         streams, k = divmod(releases, std.size)
         return streams * float(std[-1]) ** 2 + (float(std[k - 1]) ** 2 if k else 0.0)
 
-    def known(self, variance: float) -> Slack:
+    def slack_of(self, variance: float) -> Slack:
         """Λ, ν, and by worth the standard deviations of h − Nθ, Nθ and N, of a sum whose entries have this variance."""
         s, S = math.sqrt(variance), self.theta_bound
         spectrum, noise = self.bounds(s)

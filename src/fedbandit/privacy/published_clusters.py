@@ -147,7 +147,7 @@ class ClusterNoise:
         """Of an entry of H."""
         return self.std**2 if releases > 0 else 0.0
 
-    def known(self, variance: float) -> Slack:
+    def slack_of(self, variance: float) -> Slack:
         """Nobody mixes such sums with data of its own."""
         raise NotImplementedError("FCLUB's noisy sums are used as they are.")
 

@@ -50,7 +50,7 @@ class SumsNoise:
         """Of a coordinate of each client's sum."""
         return np.where(releases > 0, self.std, 0.0)
 
-    def known(self, variance: float) -> Slack:
+    def slack_of(self, variance: float) -> Slack:
         """Only clients that learn from their own data at once mix others' in."""
         raise NotImplementedError("Sums of rewards are not mixed with a client's own.")
 

@@ -359,7 +359,7 @@ class Coordinator(Contributing):
         return State(header, arrays | self.members.relays())
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         require_like(state, self.state(), {"trusted.*": None, "pool.*": None, "lost.*": None, "relayed.*": None})
         self.take_back(state)
 

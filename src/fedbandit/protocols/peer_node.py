@@ -125,7 +125,7 @@ class PeerNode:
         return State(header, arrays)
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         values, arrays = state
         told = (np.uint8, (encoded_size(Tell, self.dim),))
         rules: dict[str, Any] = {name: told if name.startswith("told.") else None for name in arrays}
@@ -161,5 +161,5 @@ def heard(
         return Download(node.member, version, 0, Sums(V, sums.b + own.b, sums.n + own.n), slack)
     slack = EXACT
     if noise is not None:
-        slack = noise.known(sum(noise.variance(origin, count) for origin, count in releases.items()))
+        slack = noise.slack_of(sum(noise.variance(origin, count) for origin, count in releases.items()))
     return Download(node.member, version, 0, sums, slack, own=False)

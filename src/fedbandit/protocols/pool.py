@@ -53,7 +53,7 @@ class Privatiser(Protocol):
         ...
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         ...
 
 
@@ -80,7 +80,7 @@ class Total(Protocol):
         ...
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         ...
 
 
@@ -203,7 +203,7 @@ class Pool:
         return kept
 
     def restore(self, saved: Mapping[str, Any], members: Members) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         of_total = {name.removeprefix("total."): value for name, value in saved.items() if name.startswith("total.")}
         require_arrays_like(of_total, self.total.state())
         self.total.restore(of_total)

@@ -40,6 +40,12 @@ class MessageProtocol(Protocol):
     at_once: ClassVar[bool] = False
     """Whether everybody uploads at once, when called, so that what comes can be one sum."""
 
+    by_clock: ClassVar[bool] = False
+    """Whether everybody is called at times that are known beforehand (`actions_by`)."""
+
+    dated: ClassVar[bool] = False
+    """Whether its messages say of which round they are, as models that forget need."""
+
     one_by_one: ClassVar[bool] = False
     """Whether its coordinator serves members one by one, by their growth; who has asked waits to be called."""
 

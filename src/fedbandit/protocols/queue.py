@@ -207,7 +207,7 @@ class QueueCoordinator(Coordinator):
         return State({**header, **{name: getattr(self, name) for name in self._remembered}}, arrays)
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         super().restore(state)
         for name in self._remembered:
             setattr(self, name, state.header[name])

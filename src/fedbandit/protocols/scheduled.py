@@ -34,6 +34,7 @@ class Scheduled(MessageProtocol):
 
     join: ClassVar[Joining] = "member"
     at_once: ClassVar[bool] = True
+    by_clock: ClassVar[bool] = True
     reads: ClassVar[Reads] = "nothing"
     regroups: ClassVar[bool] = True
 

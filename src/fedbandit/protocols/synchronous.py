@@ -66,6 +66,7 @@ class Synchronous(MessageProtocol):
 
     says: ClassVar[Says] = "request"
     at_once: ClassVar[bool] = True
+    dated: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the threshold."""

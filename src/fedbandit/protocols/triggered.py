@@ -68,6 +68,8 @@ class EventTriggered(MessageProtocol):
     warm_join: bool = False
     at_least: int = 1
 
+    dated: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         """Check the thresholds."""
         object.__setattr__(self, "at_least", whole_number("at_least", self.at_least))
@@ -328,7 +330,7 @@ class Star(Coordinator):
             self._fresh[slot] = Fresh(due, inverse.astype(np.float64, copy=False), constant)
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         super().restore(state)
         self._fresh.clear()
 

@@ -215,7 +215,7 @@ class ActionModel:
         return {name: (np.float64, shape) for name, shape in shapes.items()}
 
     def load(self, numbers: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        """Go on from there."""
+        """Go on from what `dump` gave."""
         require_like(State({}, dict(arrays)), State({}, self.dump()[1]), self.varying())
         self.n, self.n_own, self.n_pending = (int(numbers[name]) for name in ("n", "n_own", "n_pending"))
         self._shared_V, self._shared_b, self._owned = arrays["V"].copy(), arrays["b"].copy(), True

@@ -207,7 +207,7 @@ class UserStatistics:
         return {"V": self.V.copy(), "b": self.b.copy(), "n": self.n.copy()}
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         self.V, self.b = (stored(state, name, getattr(self, name).shape).copy() for name in ("V", "b"))
         self.n = stored(state, "n", self.n.shape).astype(np.int64)
         self.reach = radii(self.n)
@@ -297,7 +297,7 @@ class ServedClusters(Serving):
         return State({}, {**self.own.arrays(), "home": self.clusters.home})
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         self.own.restore(state)
         self.clusters.assign(stored(state, "home", self.clusters.home.shape).copy())
         self.models = {r: self.fitted(r) for r in self.clusters.leaders()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -45,6 +46,8 @@ class GlobalLocal(Structure):
     startup: bool = True
     partial_noise: float = 0.0
     projected: bool = False
+
+    has_personal_part: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check what can be checked without a world."""

@@ -110,7 +110,7 @@ class GraphModel(Serving):
         return joined({}, {"users": own} if self.noise is None else {"users": own, "noise": self.noise.state()})
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         parts = parts_of(state)
         users = parts["users"]
         self.V, self.s, self.n = (stored(users, name, getattr(self, name).shape).copy() for name in ("V", "s", "n"))

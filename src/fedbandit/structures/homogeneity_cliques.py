@@ -273,7 +273,7 @@ class Cliques(Sharing):
         return {"exploring": self.exploring, "cliques": self._cliques, "home": self._home}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         self.exploring, self._cliques, self._home = state["exploring"], state["cliques"], state["home"]
 
 

@@ -176,7 +176,7 @@ class Neighbours(Serving):
         return State(header, {"V": self.V, "b": self.b, "n": self.n, "near": near, "tested": self._tested})
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         slots = self.n.size if self.structure.window is None else len(state.arrays["n"])
         self.V, self.b, self.n = (
             stored(state, name, (slots, *getattr(self, name).shape[1:])).copy() for name in ("V", "b", "n")

@@ -152,7 +152,7 @@ class LaggingModel(RidgeModel):
         self._share()
 
     def load(self, numbers: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        """Go on from there."""
+        """Go on from what `dump` gave."""
         super().load(numbers, arrays)
         self._share()
 
@@ -199,7 +199,7 @@ class PhasedServing(FederatedServing):
         return State({}, {**self.own.arrays(), "edges": edges, "home": self.clusters.home})
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         self.own.restore(state)
         self.graph.edges = stored(state, "edges", self.graph.edges.shape).astype(np.bool_)
         self.clusters.assign(stored(state, "home", self.clusters.home.shape).copy())

@@ -66,6 +66,6 @@ class PrunedClusters(ServedClusters):
         return State(header, {**arrays, "edges": self.graph.edges.astype(np.uint8)})
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         super().restore(state)
         self.graph.edges = stored(state, "edges", self.graph.edges.shape).astype(np.bool_)

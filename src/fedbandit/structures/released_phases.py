@@ -121,7 +121,7 @@ class Phases(FoundGroups):
         return {**super().state(), "gone": gone.tolist()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         super().restore(state)
         for i, j in state["gone"]:
             self.edges[i, j] = self.edges[j, i] = False

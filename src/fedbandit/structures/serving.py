@@ -44,7 +44,7 @@ class Serving(Protocol):
         ...
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         ...
 
 
@@ -80,7 +80,7 @@ class FederatedServing(Protocol):
         ...
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         ...
 
 
@@ -113,5 +113,5 @@ class NoiseOnGraph(Protocol):
         ...
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         ...

@@ -156,7 +156,7 @@ class Sets(ServedClusters):
         return State({**header, "served": self.served}, {**arrays, **phase})
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         super().restore(state)
         sets = self.clusters.leaders()
         self.served = state.header["served"]

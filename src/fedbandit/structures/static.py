@@ -22,6 +22,8 @@ from fedbandit.world import World
 class Everyone(Structure):
     """One model for each client, and all of them share with one another (Async-LinUCB, Eq. 1)."""
 
+    homogeneous: ClassVar[bool] = True
+
 
 @dataclass(frozen=True)
 class FixedGroups(Structure):
@@ -34,6 +36,8 @@ class FixedGroups(Structure):
     """
 
     labels: tuple[int, ...] | ArrayLike
+
+    homogeneous: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the labels."""
@@ -111,5 +115,5 @@ class OneModel(Serving):
         return State(*self._model.dump())
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         self._model.load(*state)

@@ -49,6 +49,14 @@ class Structure(Protocol):
     counted: ClassVar[bool] = True
     """Whether releases are messages that cross the network."""
 
+    homogeneous: ClassVar[bool] = False
+    """Whether groups are known beforehand, and members of one have the same parameter: their sums may be dated (models
+    that forget), padded, of one θ for each action, and compared (`robust`)."""
+
+    has_personal_part: ClassVar[bool] = False
+    """Whether a client keeps a part of its model to itself: what it shares then holds rewards minus that part's
+    estimate, which have no bound and no known sensitivity."""
+
     @property
     def explore(self) -> Explore:
         """How clients choose while `Sharing.exploring`."""

@@ -265,7 +265,7 @@ class TwoPartModel:
         return numbers, arrays
 
     def load(self, numbers: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        """Go on from there."""
+        """Go on from what `dump` gave."""
         for name in ("shared", "own", "first"):
             mine = f"{name}."
             kept = {key.removeprefix(mine): array for key, array in arrays.items() if key.startswith(mine)}

@@ -112,7 +112,7 @@ class WindowModel(RidgeModel):
         return {**numbers, "round": self.round}, {**{name: a.copy() for name, a in arrays.items()}, "used": used}
 
     def load(self, numbers: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        """Go on from there."""
+        """Go on from what `dump` gave."""
         require_arrays_like(arrays, self.dump()[1])
         self.n, self.n_own, self.n_pending = (int(numbers[name]) for name in ("n", "n_own", "n_pending"))
         self.version, self.round = int(numbers["version"]), int(numbers["round"])

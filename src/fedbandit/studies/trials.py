@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from importlib.util import find_spec
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -33,8 +32,8 @@ from fedbandit.world import World
 
 CURVE_POINTS = 200
 TRACE_POINTS = 40
-SHORT = 5_000
-"""Interactions of a trial that is over sooner than compiled code is loaded: it runs on the plain engine."""
+WORTH_LOADING = 5_000
+"""Interactions of a trial that take the plain engine longer than loading compiled code takes."""
 
 CHECKPOINTS = 10
 """A long run saves its state about this often; the size of a checkpoint grows with the length of the run."""
@@ -195,7 +194,7 @@ def run_together(trials: Sequence[Trial]) -> list[Run | Refusal]:
         blocks = Ahead(env.open(first.seed), end)
     except FedbanditError as error:
         return [Refusal(str(error))] * len(trials)
-    if end > SHORT and find_spec("numba") is not None:
+    if end > WORTH_LOADING and fast.is_installed():
         blocks.kernels = fast.drawing_kernels()
     ended: dict[int, Run | Refusal] = {}
     running = [run_in_steps(trial, env, blocks) for trial in trials]
@@ -246,7 +245,7 @@ def engine_for(system: System, world: World) -> Literal["plain", "fast"]:
 
     `simulate(…, engine="auto")` also asks what is compiled already.
     """
-    known = world.horizon > SHORT and find_spec("numba") is not None and fast.unknown_part(system) is None
+    known = world.horizon > WORTH_LOADING and fast.is_installed() and fast.unknown_part(system) is None
     return "fast" if known else "plain"
 
 

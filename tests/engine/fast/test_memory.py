@@ -118,8 +118,8 @@ def test_zeros_are_zeros() -> None:
 
 
 @pytest.mark.parametrize("n", [3, 10**6])
-def test_what_is_unknown_is_minus_one(n: int) -> None:
-    numbers = memory.unknown(n)
+def test_minus_ones_are_minus_one(n: int) -> None:
+    numbers = memory.minus_ones(n)
     assert numbers.shape == (n,)
     assert numbers.dtype == np.int64
     assert (numbers == -1).all()

@@ -31,7 +31,7 @@ from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import MemoryStore
 from fedbandit.network.stores.sqlite import SQLiteStore
 from tests.cli.command_line import refusal
-from tests.network.servers import CONFIG, WORLD, Coordinator, get_json, known, make_host, served
+from tests.network.servers import AGREEMENT, CONFIG, WORLD, Coordinator, get_json, known, make_host, served
 from tests.waiting import eventually
 
 
@@ -189,6 +189,18 @@ def test_a_copied_state_is_refused_and_says_so(tmp_path: Path) -> None:
                 Client(url, federation="shops", name="a", state=tmp_path / "a.db")
 
 
+def test_a_state_of_another_federation_is_refused(tmp_path: Path) -> None:
+    """The other one has the same terms, and would take the uploads."""
+    config = ServerConfig({name: FederationConfig(AGREEMENT) for name in ("shops", "trial")}, rate=1e6)
+    with served(Host(config, MemoryStore())) as url:
+        with Client(url, federation="shops", name="a", state=tmp_path / "a.db") as client:
+            visit(client, np.random.default_rng(0), 10)
+        with pytest.raises(FedbanditError, match=r"a\.db' belongs to the federation 'shops', not to 'trial'"):
+            Client(url, federation="trial", name="a", state=tmp_path / "a.db")
+        with Client(url, federation="shops", name="a", state=tmp_path / "a.db") as client:
+            assert client.status()["observed"] == 10
+
+
 def test_a_full_disk_is_no_reason_to_stop(tmp_path: Path) -> None:
     with served(make_host()) as url, Client(url, federation="shops", name="a", state=tmp_path / "a.db") as client:
         store = client._store
@@ -261,6 +273,12 @@ def test_tls_tokens_and_revocation(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "no valid token" in refusal(capsys, "keys", "revoke", "c", "--keys", str(keys))
     assert "needs a NAME" in refusal(capsys, "keys", "revoke", "--keys", str(keys))
     assert "already" in refusal(capsys, "keys", "init", "--keys", str(keys))
+
+
+def test_a_client_that_is_not_opened_needs_neither_asyncio_nor_tls() -> None:
+    """They are a tenth of what it would take to import it."""
+    script = "import sys, fedbandit as fb; fb.Client; assert not {'asyncio', 'ssl', 'http', 'numba'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_the_client_is_imported_only_when_used() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
+from fedbandit.errors import FedbanditError
 from fedbandit.messages import Receipt, Upload, encoded_size
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.coordinator.federation import Federation
@@ -64,6 +65,30 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     again.receive(Receipt(0, again.machine.sequence))
     assert again.outgoing() == []
     again.store.close()
+
+
+def test_a_state_of_another_federation_is_refused() -> None:
+    """With equal terms too: its uploads are not meant for the other one."""
+    store, draw = MemoryStore(), iter(range(1, 99)).__next__
+    client = DurableClient(store, AGREEMENT, 0, draw, federation="trial")
+    client.observe(client.select(np.eye(2) / 2).number, 0.5)
+    before = store.copy()
+    sentence = "The client's state in memory belongs to the federation 'trial', not to 'other': name that one, or give"
+    with pytest.raises(FedbanditError, match=sentence):
+        DurableClient(store, AGREEMENT, 0, draw, federation="other")
+    assert store.journals == before.journals, "nothing was written"
+    DurableClient(store, AGREEMENT, 0, draw)  # who does not say which one, such as a migration, takes any
+    with pytest.raises(FedbanditError, match=sentence):
+        DurableClient(store, AGREEMENT, 0, draw, federation="other")
+    assert DurableClient(store, AGREEMENT, 0, draw, federation="trial").machine.observed == 1
+
+
+def test_a_state_without_a_name_belongs_to_the_next_federation() -> None:
+    store, draw = MemoryStore(), iter(range(1, 99)).__next__
+    DurableClient(store, AGREEMENT, 0, draw)
+    DurableClient(store, AGREEMENT, 0, draw, federation="trial")
+    with pytest.raises(FedbanditError, match="belongs to the federation 'trial'"):
+        DurableClient(store, AGREEMENT, 0, draw, federation="other")
 
 
 class CountingStore(MemoryStore):

@@ -56,6 +56,15 @@ def test_local_servers_share_and_survive(tmp_path: Path) -> None:
         assert host.federations["f"].federation.machine.gathered().n >= 50
 
 
+def test_a_state_of_another_federation_is_refused(tmp_path: Path) -> None:
+    with served(make_host("fclub-dc")) as url:
+        fb.LocalServer(url, federation="f", name="north", state=tmp_path / "north").close()
+    with pytest.raises(
+        fb.FedbanditError, match=r"The local server's state in .* belongs to the federation 'f', not to"
+    ):
+        fb.LocalServer(url, federation="g", name="north", state=tmp_path / "north")
+
+
 def test_wrong_members_are_told_so() -> None:
     host = make_host("homo-dc")
     with served(host) as url:

@@ -85,6 +85,18 @@ def test_a_file_with_small_pages_is_gone_on_with(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("damage", ["truncated", "junk"])
+def test_a_damaged_file_is_refused_with_what_to_do(damage: str, tmp_path: Path) -> None:
+    """Whoever deletes it loses a privacy ledger."""
+    path = tmp_path / "client.db"
+    store = SQLiteStore(path)
+    store.replace("client", bytes(100_000))
+    store.close()
+    path.write_bytes(path.read_bytes()[:20_000] if damage == "truncated" else b"junk" * 1000)
+    with pytest.raises(StoreError, match=r"cannot be opened: .*; keep the file and restore its newest backup: with a"):
+        SQLiteStore(path)
+
+
 def test_a_newer_store_is_refused(tmp_path: Path, postgres_url: str) -> None:
     import psycopg
 
@@ -93,7 +105,7 @@ def test_a_newer_store_is_refused(tmp_path: Path, postgres_url: str) -> None:
     with sqlite3.connect(path) as db:
         db.execute("UPDATE about SET value = 99")
     db.close()
-    with pytest.raises(StoreError, match="of version 99, newer"):
+    with pytest.raises(StoreError, match=r"of version 99, newer .*; keep the file and install a version"):
         open_store(path)
     open_store(postgres_url).close()
     with psycopg.connect(postgres_url) as other:

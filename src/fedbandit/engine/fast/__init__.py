@@ -4,6 +4,7 @@ It defines no behaviour: on every system that it takes, arms and messages equal 
 `fedbandit.checks.engines_agree` finds these systems by `unknown_part`. Everything that knows a row, a slot, a cohort or
 a packed matrix is in here, and nothing outside imports anything but these names.
 
+    is_installed()                                whether there is a compiler: Numba comes with the extra `fast`
     unknown_part(system)                          the first part that has no kernel, in words; None if all have one
     make_learner(system, env, world, seed, …)     a `Learner` for a system that was told the world
     drawing_kernels()                             the inner loops of drawing (`environments.kernels`), compiled
@@ -13,6 +14,7 @@ a packed matrix is in here, and nothing outside imports anything but these names
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,7 +24,12 @@ if TYPE_CHECKING:
     from fedbandit.system import System
     from fedbandit.world import World
 
-__all__ = ["compiling_seconds", "drawing_kernels", "is_warm", "make_learner", "unknown_part"]
+__all__ = ["compiling_seconds", "drawing_kernels", "is_installed", "is_warm", "make_learner", "unknown_part"]
+
+
+def is_installed() -> bool:
+    """Whether there is a compiler."""
+    return find_spec("numba") is not None
 
 
 def unknown_part(system: System) -> str | None:

@@ -11,8 +11,9 @@ from fedbandit.engine.fast.algebra import dot, dot_each, part_of, winner
 from fedbandit.engine.fast.choose_ucb import choose_squared, choose_ucb, choose_widest
 from fedbandit.engine.fast.coarse import Coarse, coarse_copy, no_copy
 from fedbandit.engine.fast.jit import compiled_apart, compiled_inline, compiled_lean
+from fedbandit.engine.fast.known import Code
 from fedbandit.engine.fast.packed import multiply_packed, unpack
-from fedbandit.engine.fast.plan import Code, PolicyPlan, sampling_width
+from fedbandit.engine.fast.plan import PolicyPlan, sampling_width
 from fedbandit.engine.fast.row import STEPS, base_of, inverse_of, theta_of
 from fedbandit.engine.fast.statistics import add_pending_unpacked, scratch_matrix
 from fedbandit.engine.fast.streams import normal, uniform_index
@@ -69,7 +70,7 @@ def spread_perturbed(plan: PolicyPlan, row: Array, z: Array, M: Array, theta: Ar
 
 
 UNIFORM, GREEDY, UCB = int(Code.UNIFORM), int(Code.GREEDY), int(Code.UCB)
-THOMPSON, SQUARED, WIDEST = int(Code.THOMPSON), int(Code.SQUARED), int(Code.WIDEST)
+THOMPSON, PERTURBED, SQUARED, WIDEST = int(Code.THOMPSON), int(Code.PERTURBED), int(Code.SQUARED), int(Code.WIDEST)
 
 
 class Scratch(NamedTuple):
@@ -116,13 +117,16 @@ def choose_other(plan: PolicyPlan, row: Array, client: int, step: int, X: Array,
         a = choose_squared(plan, row, X, arms, work.scores, work.u)
     elif plan.code == WIDEST:
         a = choose_widest(inverse_of(row, d), X, arms, work.scores)
-    else:
+    elif plan.code == THOMPSON:
         normal(plan.key, client, step, work.z)
-        if plan.code == THOMPSON:
-            spread_thompson(plan, row, work.z, work.M, work.theta, work.V)
-        else:
-            spread_perturbed(plan, row, work.z, work.M, work.theta, work.V)
+        spread_thompson(plan, row, work.z, work.M, work.theta, work.V)
         a = choose_best_mean(work.theta, X, arms, work.scores)
+    elif plan.code == PERTURBED:
+        normal(plan.key, client, step, work.z)
+        spread_perturbed(plan, row, work.z, work.M, work.theta, work.V)
+        a = choose_best_mean(work.theta, X, arms, work.scores)
+    else:
+        raise NotImplementedError("a policy without a kernel")
     multiply_packed(inverse_of(row, d), X[arms[a]], work.best_u)
     return a
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedbandit.engine.fast.algebra import copy
 from fedbandit.engine.fast.jit import compiled_apart, compiled_inline, compiled_lean
-from fedbandit.engine.fast.memory import room_for, unknown
+from fedbandit.engine.fast.memory import minus_ones, room_for
 from fedbandit.engine.fast.row import empty_rows, shared_length, start_row
 from fedbandit.types import Array, Ints
 
@@ -77,7 +77,7 @@ def empty_hub(
         snapshots=room_for((slots, shared_length(dim))),
         users=np.zeros(slots, dtype=np.int64),
         free=np.arange(slots)[::-1].copy(),  # the last is taken first
-        cohort_of=unknown(n_clients),
+        cohort_of=minus_ones(n_clients),
         group_of=group_of,
         class_of=class_of.astype(np.int64).reshape(-1),
         log_gamma=classes,

@@ -34,7 +34,7 @@ from fedbandit.engine.fast.row import (
     theta_of,
 )
 from fedbandit.engine.fast.rules import LoopRules, pick, triggered
-from fedbandit.engine.fast.slots import SCRATCH, Slots, take_slot
+from fedbandit.engine.fast.slots import SCRATCH, Slots, compact_slot, take_slot
 from fedbandit.engine.fast.statistics import learn, share_base, take_scalars
 from fedbandit.state import State, stored
 from fedbandit.types import Array
@@ -238,7 +238,7 @@ def settle_all(rows: Array, compacts: Array, slots: Slots, hub: Hub, rules: Loop
     for r in range(slots.slot_of.shape[0]):
         slot = slots.slot_of[r]
         if slot < -1:
-            compact = compacts[-2 - slot]
+            compact = compacts[compact_slot(slot)]
             held = snapshot_for(r, hub, rules.speaks)
             given = rules.blank if held < 0 else hub.snapshots[held]
             fetch(compact, r, given, hub, rows[SCRATCH], d, rules, work, False)

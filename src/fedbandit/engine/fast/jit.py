@@ -4,7 +4,7 @@ Numba's own cache looks only at the file a function stands in, so a kernel would
 a helper from another file. Here all files with compiled functions are one stamp: change any and all compile anew.
 
 Compiling takes about a minute, once for a version. It is announced on standard error, its seconds are counted apart
-(`warmth.compiling_seconds`), and where no folder can be written to the cache is a temporary one.
+(`fast.compiling_seconds`), and where no folder can be written to the cache is a temporary one.
 """
 
 from __future__ import annotations

@@ -1,23 +1,42 @@
-"""Which compositions the fast engine takes."""
+"""Which compositions the fast engine takes. Nothing here imports the compiler: short runs ask, and do without it."""
 
 from __future__ import annotations
 
-from fedbandit import policies, privacy, protocols, structures
-from fedbandit.policies import LinPHE, LinTS
+from enum import IntEnum
+
+from fedbandit import privacy, protocols, structures
+from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, SquaredBonus, Uniform, Widest
 from fedbandit.protocols import CountTriggered, EventTriggered, Never, Scheduled
 from fedbandit.structures import Clustering, HomogeneityCliques, Laplacian, WeightedGraph
 from fedbandit.system import System
 
+
+class Code(IntEnum):
+    """Which compiled chooser stands for a policy."""
+
+    UNIFORM = 0
+    GREEDY = 1
+    UCB = 2
+    THOMPSON = 3
+    PERTURBED = 4
+    SQUARED = 5
+    WIDEST = 6
+
+
+CODES: dict[type[Policy], Code] = {
+    Uniform: Code.UNIFORM,
+    Greedy: Code.GREEDY,
+    UCB: Code.UCB,
+    LinTS: Code.THOMPSON,
+    LinPHE: Code.PERTURBED,
+    SquaredBonus: Code.SQUARED,
+    Widest: Code.WIDEST,
+}
+"""The policies that have a kernel. A subclass may choose otherwise, so it has none."""
+
+
 KNOWN: dict[str, set[type]] = {
-    "policy": {
-        policies.UCB,
-        policies.Greedy,
-        policies.LinPHE,
-        policies.LinTS,
-        policies.SquaredBonus,
-        policies.Uniform,
-        policies.Widest,
-    },
+    "policy": set(CODES),
     "protocol": {
         protocols.CountTriggered,
         protocols.EventTriggered,

@@ -22,8 +22,9 @@ from fedbandit.engine.fast.compact import (
 )
 from fedbandit.engine.fast.hub import catch_up, join, upload_row
 from fedbandit.engine.fast.jit import compiled_free
+from fedbandit.engine.fast.known import Code
 from fedbandit.engine.fast.packed import multiply_packed
-from fedbandit.engine.fast.plan import Code, PolicyPlan
+from fedbandit.engine.fast.plan import PolicyPlan
 from fedbandit.engine.fast.prefetching import look_ahead, look_for_row
 from fedbandit.engine.fast.rewards import Late, learnt, pull, send_later
 from fedbandit.engine.fast.row import N_OWN, STEPS, inverse_of
@@ -39,7 +40,7 @@ from fedbandit.engine.fast.rules import (
     pick,
     triggered,
 )
-from fedbandit.engine.fast.slots import COMPACT, FULL, SCRATCH, Slots, take_slot
+from fedbandit.engine.fast.slots import COMPACT, FULL, SCRATCH, Slots, compact_slot, take_slot
 from fedbandit.engine.fast.statistics import hold, observe
 from fedbandit.engine.fast.synchronising import synchronise
 from fedbandit.engine.learner import Outcome
@@ -92,7 +93,7 @@ def run(
             if slots.slot_of[r] == -1:
                 if rules.fused:
                     start_compact(compacts[slots.taken[COMPACT]])
-                    slots.slot_of[r] = -2 - slots.taken[COMPACT]
+                    slots.slot_of[r] = compact_slot(slots.taken[COMPACT])
                     slots.taken[COMPACT] += 1
                 else:
                     copy(rules.blank, rows[take_slot(slots, r)])
@@ -107,7 +108,7 @@ def run(
         if compact:
             held = snapshot_for(r, hub, rules.speaks)
             given = rules.blank if held < 0 else hub.snapshots[held]
-            model = fetch(compacts[-2 - slot], r, given, hub, row, d, rules, work, plan.code == PERTURBED)
+            model = fetch(compacts[compact_slot(slot)], r, given, hub, row, d, rules, work, plan.code == PERTURBED)
         elif rules.speaks:
             catch_up(hub, r, row, d, rules.ridge, work.M)
 
@@ -122,7 +123,7 @@ def run(
             if delayed and block.delays[s - 1] > 0:
                 send_later(late, now, block.delays[s - 1], r, x, y)
                 if compact:
-                    compacts[-2 - slot, CHOSEN] = row[STEPS]
+                    compacts[compact_slot(slot), CHOSEN] = row[STEPS]
                 continue
         else:
             late.first[now % ring] = late.following[entry]
@@ -138,10 +139,10 @@ def run(
         if compact:
             fate = fate_of(row, r, x, work.best_u, hub, rules)
             if fate == STAYS:
-                note_observation(compacts[-2 - slot], row, x, y)
+                note_observation(compacts[compact_slot(slot)], row, x, y)
                 continue
             if fate == RENEWED and rules.calls:
-                note_observation(compacts[-2 - slot], row, x, y)
+                note_observation(compacts[compact_slot(slot)], row, x, y)
                 called = synchronise(hub, r, rows, compacts, slots, d, rules, work.M)
                 out.uploads[at] += called
                 out.downloads[at] += called
@@ -149,10 +150,10 @@ def run(
             if fate == RENEWED:
                 out.uploads[at] += 1
                 out.downloads[at] += upload_compact(
-                    hub, r, compacts[-2 - slot], row, x, y, rules.ridge, rules.counting, work.M
+                    hub, r, compacts[compact_slot(slot)], row, x, y, rules.ridge, rules.counting, work.M
                 )
                 continue
-            fill_in(compacts[-2 - slot], given, row, d, work)
+            fill_in(compacts[compact_slot(slot)], given, row, d, work)
         if rules.fresh:
             observe(row, x, y, work.best_u, rules.ridge, work.M)
         else:

@@ -46,7 +46,7 @@ def room_for(shape: tuple[int, int]) -> Array:
     return array
 
 
-def unknown(n: int) -> Ints:
+def minus_ones(n: int) -> Ints:
     """Minus one, n times, in large pages too: of a million clients, each is looked up in another page."""
     numbers: Ints = room_for((1, n))[0].view(np.int64)
     numbers[:] = -1

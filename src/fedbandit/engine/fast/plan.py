@@ -3,41 +3,17 @@
 from __future__ import annotations
 
 import math
-from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.engine.fast.jit import compiled_inline
+from fedbandit.engine.fast.known import CODES
 from fedbandit.engine.fast.row import BIAS, INFLATION, LOGDET, NOISE, SPECTRAL
-from fedbandit.policies import UCB, Greedy, LinPHE, LinTS, Policy, SquaredBonus, Uniform, Widest, WidthRule
+from fedbandit.policies import Policy, WidthRule
 from fedbandit.types import Array
 from fedbandit.world import World
-
-
-class Code(IntEnum):
-    """Which compiled chooser stands for a policy."""
-
-    UNIFORM = 0
-    GREEDY = 1
-    UCB = 2
-    THOMPSON = 3
-    PERTURBED = 4
-    SQUARED = 5
-    WIDEST = 6
-
-
-CODES: dict[type[Policy], Code] = {
-    Uniform: Code.UNIFORM,
-    Greedy: Code.GREEDY,
-    UCB: Code.UCB,
-    LinTS: Code.THOMPSON,
-    LinPHE: Code.PERTURBED,
-    SquaredBonus: Code.SQUARED,
-    Widest: Code.WIDEST,
-}
-"""The policies that have a kernel. A subclass may choose otherwise, so it has none."""
 
 
 class PolicyPlan(NamedTuple):

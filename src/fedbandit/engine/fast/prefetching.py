@@ -6,7 +6,7 @@ from fedbandit.engine.fast.cohorts import SNAPSHOT, Hub, current_cohort, is_crow
 from fedbandit.engine.fast.compact import pending_end
 from fedbandit.engine.fast.jit import compiled_inline
 from fedbandit.engine.fast.row import LINE, N_LISTED, hot_length, inverse_at, list_end, list_length, shared_length
-from fedbandit.engine.fast.slots import Slots
+from fedbandit.engine.fast.slots import Slots, compact_slot
 from fedbandit.engine.fast.vectors import prefetch
 from fedbandit.environments.block import Block
 from fedbandit.types import Array, Ints
@@ -66,7 +66,7 @@ def look_for_row(who: Ints, s: int, stop: int, rows: Array, compacts: Array, slo
     if slot >= 0:
         fetch_ahead(rows[slot], 0, inverse_at(d) + BEGINNING)
     elif slot < -1:
-        fetch_ahead(compacts[-2 - slot], 0, 2 * LINE)
+        fetch_ahead(compacts[compact_slot(slot)], 0, 2 * LINE)
         if is_crowded(hub):
             held = hub.cohorts[hub.cohort_of[who[s + SOON]], SNAPSHOT]
             if held >= 0:
@@ -79,7 +79,7 @@ def look_for_row(who: Ints, s: int, stop: int, rows: Array, compacts: Array, slo
         if rows[slot, N_LISTED] == list_length(d):  # it is folded, which needs all the rest
             fetch_ahead(rows[slot], shared_length(d), rows.shape[1])
     elif slot < -1:
-        fetch_ahead(compacts[-2 - slot], 2 * LINE, pending_end(compacts[-2 - slot], d))
+        fetch_ahead(compacts[compact_slot(slot)], 2 * LINE, pending_end(compacts[compact_slot(slot)], d))
 
 
 @compiled_inline

@@ -12,7 +12,7 @@ from fedbandit.engine.fast.cohorts import CONTROL, empty_hub
 from fedbandit.engine.fast.compact import compact_length, dump_compact, load_compact, settle_all
 from fedbandit.engine.fast.housekeeping import dump_hub, load_hub, make_room
 from fedbandit.engine.fast.loop import run
-from fedbandit.engine.fast.memory import enlarged, grown, room_for, unknown
+from fedbandit.engine.fast.memory import enlarged, grown, minus_ones, room_for
 from fedbandit.engine.fast.persist import dump_late, dump_rows, load_late, load_rows
 from fedbandit.engine.fast.plan import plan_of
 from fedbandit.engine.fast.rewards import no_late
@@ -100,7 +100,7 @@ class RowsLearner:
         self._who: tuple[Block, int, Ints] | None = None  # of the last block
         peers = protocol.says == "gossip"
         self.slots = Slots(
-            slot_of=unknown(n_rows),
+            slot_of=minus_ones(n_rows),
             row_at=np.zeros(capacity, dtype=np.int64),
             taken=np.zeros(2, dtype=np.int64),
             met=np.zeros(0 if self.fused or peers else n_rows, dtype=np.bool_),

@@ -17,6 +17,7 @@ from fedbandit.protocols import (
     EventTriggered,
     Growth,
     MessageProtocol,
+    Silence,
     Synchronous,
     TimedGrowth,
 )
@@ -77,13 +78,18 @@ class TriggerKind(IntEnum):
     COUNT = 3
 
 
+KINDS: dict[type[Trigger], TriggerKind] = {
+    Silence: TriggerKind.NEVER,
+    Growth: TriggerKind.LOGDET,
+    TimedGrowth: TriggerKind.TIMED_LOGDET,
+    CountGrowth: TriggerKind.COUNT,
+}
 ON_LOGDET, ON_TIMED_LOGDET, ON_COUNT = int(TriggerKind.LOGDET), int(TriggerKind.TIMED_LOGDET), int(TriggerKind.COUNT)
 
 
 def kind_of(trigger: Trigger) -> TriggerKind:
-    """The condition of a trigger that has a kernel."""
-    kinds = {Growth: TriggerKind.LOGDET, TimedGrowth: TriggerKind.TIMED_LOGDET, CountGrowth: TriggerKind.COUNT}
-    return kinds.get(type(trigger), TriggerKind.NEVER)
+    """The condition of a trigger that has a kernel; a subclass may fire otherwise, so it has none."""
+    return KINDS[type(trigger)]
 
 
 def batch_of(trigger: Trigger) -> int:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.engine.fast.jit import compiled_lean
+from fedbandit.engine.fast.jit import compiled_inline, compiled_lean
 from fedbandit.structures import Central, Structure
 from fedbandit.types import Ints
 from fedbandit.world import World
@@ -54,6 +54,12 @@ FULL, COMPACT = 0, 1
 
 SCRATCH = -1
 """The last of the rows is nobody's slot: compact rows are worked on there."""
+
+
+@compiled_inline
+def compact_slot(slot: int) -> int:
+    """Compact slot k as `slot_of` has it, −2 − k; and k again."""
+    return -2 - slot
 
 
 @compiled_lean

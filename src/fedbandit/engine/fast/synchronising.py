@@ -16,7 +16,7 @@ from fedbandit.engine.fast.jit import compiled_apart
 from fedbandit.engine.fast.packed import add_outer_packed
 from fedbandit.engine.fast.row import N_LISTED, N_PENDING, N, base_b_of, base_of, pending_b_of
 from fedbandit.engine.fast.rules import LoopRules
-from fedbandit.engine.fast.slots import Slots
+from fedbandit.engine.fast.slots import Slots, compact_slot
 from fedbandit.engine.fast.statistics import FEW, add_pending
 from fedbandit.types import Array
 
@@ -34,7 +34,7 @@ def synchronise(
         if of(hub.group_of, r) == g:
             called += 1
             slot = slots.slot_of[r]
-            pending += rows[slot, N_PENDING] if slot >= 0 else compacts[-2 - slot, COUNT] if slot < -1 else 0.0
+            pending += rows[slot, N_PENDING] if slot >= 0 else compacts[compact_slot(slot), COUNT] if slot < -1 else 0.0
     one_by_one = pending <= max(FEW, d // 3)  # faster than an inverse
     for r in range(slots.slot_of.shape[0]):
         slot = slots.slot_of[r]
@@ -50,8 +50,8 @@ def synchronise(
                 pool[N] += row[N_PENDING]
             clear(pending_b_of(row, d))  # base is left as it is: the row adopts another one before it acts
             row[N_PENDING] = row[N_LISTED] = 0.0
-        elif slot < -1 and compacts[-2 - slot, COUNT] > 0:
-            collect_compact(hub, g, compacts[-2 - slot], d, one_by_one, rules.ridge, scratch)
+        elif slot < -1 and compacts[compact_slot(slot), COUNT] > 0:
+            collect_compact(hub, g, compacts[compact_slot(slot)], d, one_by_one, rules.ridge, scratch)
     if not one_by_one:
         settle_pool(hub, g, d, rules.ridge, scratch)
     broadcast(hub, g, True, rules.counting)

@@ -1,4 +1,4 @@
-"""Whether kernels are compiled, what compiling costs, and saying so. Nothing here imports the compiler."""
+"""Whether kernels are compiled, what compiling costs, and saying so. Only where a cache is found is Numba imported."""
 
 from __future__ import annotations
 
@@ -27,14 +27,34 @@ def source_stamp() -> str:
 
 
 def is_warm(loop: str) -> bool:
-    """Whether a loop, such as `loop.run`, is in a cache that this process would read."""
+    """Whether a loop, such as `loop.run`, is in a cache that this process would read, compiled for this machine."""
     folder = f"fedbandit-{source_stamp()[:16]}"
     given = os.environ.get("NUMBA_CACHE_DIR")
     places = [(Path(given), f"*/{folder}")] if given else [(HERE / "__pycache__", folder)]
     if not given:
         home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         places.append((Path(home) / "numba", f"*/{folder}"))
-    return any(next(place.glob(f"{below}/{loop}-*.nbi"), None) is not None for place, below in places)
+    python = "py{}{}".format(*sys.version_info)
+    indexes = (path for place, below in places for path in place.glob(f"{below}/{loop}-*.{python}*.nbi"))
+    return any(is_for_this_machine(index.read_bytes()) for index in indexes)
+
+
+def is_for_this_machine(index: bytes) -> bool:
+    """Whether the index of a cache lists code of this version of Numba for this processor, as an image's may not.
+
+    Its bytes are searched: to unpickle them all modules that kernels take types from would have to be imported.
+    """
+    from numba import __version__  # here: it takes a second, and who has no cache does not need it
+    from numba.core.registry import cpu_target
+
+    target = cpu_target.target_context.codegen().magic_tuple()  # as Numba itself compares: triple, processor, features
+    return all(_pickled(text) in index for text in (__version__, *target))
+
+
+def _pickled(text: str) -> bytes:
+    """A text as a pickle has it, after its opcode: the length, and UTF-8."""
+    data = text.encode()
+    return len(data).to_bytes(1 if len(data) < 256 else 4, "little") + data
 
 
 class Compiling:

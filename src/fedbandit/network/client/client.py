@@ -26,7 +26,6 @@ from fedbandit.errors import FedbanditError
 from fedbandit.features import Features
 from fedbandit.machines.client import ClientMachine
 from fedbandit.network.client.choices import Arm, Exported, Ranking, id_of, is_token, number_of, sign, verify
-from fedbandit.network.client.connection import Address, require_one
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.client.features import OutOfRange, Scaling, as_agreed, rows_of
 from fedbandit.network.client.journal import has_nothing, stored_agreement
@@ -93,6 +92,8 @@ class Client(Member):
         require: Require | None = None,
         timeout: float = 10.0,
     ) -> None:
+        from fedbandit.network.client.connection import Address, require_one  # here: asyncio and TLS take long
+
         self._key = signing_key(choice_key)
         if token is None and name is None:
             name = lasting_name(state)
@@ -125,7 +126,7 @@ class Client(Member):
                 (require or Require()).check(claim, world)
             keys = sum_keys(agreed, state, certificate, ca, federation)
             self._decisions = decision_log(decisions, name if name is not None else f"member-{member}")
-            self._durable = DurableClient(self._store, agreed, member, entropy, source, time.time)
+            self._durable = DurableClient(self._store, agreed, member, entropy, source, time.time, federation)
             self.reward = 0.0
             self.facts: dict[str, float] = {}
             """For demonstrations, where the best arm is known: `regret` and `alone` are reported too."""

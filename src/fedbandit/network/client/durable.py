@@ -83,6 +83,7 @@ class DurableClient(RestatingNode[ClientMachine]):
         entropy: Callable[[], int],
         source: Source | None = None,
         clock: Callable[[], float] | None = None,
+        federation: str = "",
     ) -> None:
         self._source, self._clock = source, clock or (lambda: 0.0)
         if agreement.build().forgets and (agreement.period is None or clock is None):
@@ -101,7 +102,7 @@ class DurableClient(RestatingNode[ClientMachine]):
         """Uploads that carried something."""
         self.redeemed: dict[int, None] = {}
         """Tokens that were taken, the latest last."""
-        super().__init__(store, agreement, machine, entropy)
+        super().__init__(store, agreement, machine, entropy, federation)
 
     def number_choices_from(self, number: int) -> None:
         """The next choice gets the number after this one."""
@@ -262,7 +263,7 @@ class DurableClient(RestatingNode[ClientMachine]):
         return State({"uploaded": uploaded}, {**total, "redeemed": redeemed})
 
     def take_back(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what was kept, and from the machine's own state."""
         header, arrays = state
         mine, fresh = {name: arrays.pop(name) for name in self.kept().arrays}, self.kept()
         blocks = {f"uploaded.{name}": rule for name, rule in self.machine.form.varying("u").items()}

@@ -57,11 +57,17 @@ class DurableServer(DurableNode[ServerNode]):
     kind: ClassVar[str] = KIND
 
     def __init__(
-        self, store: Store, agreement: Agreement, member: int, entropy: Callable[[], int], source: Source | None = None
+        self,
+        store: Store,
+        agreement: Agreement,
+        member: int,
+        entropy: Callable[[], int],
+        source: Source | None = None,
+        federation: str = "",
     ) -> None:
         node = ServerNode(member, agreement.build(), agreement.world, agreement.seed, source=source)
         self._source = source
-        super().__init__(store, agreement, node, entropy)
+        super().__init__(store, agreement, node, entropy, federation)
 
     def number_choices_from(self, number: int) -> None:
         """The next choice gets the number after this one."""
@@ -167,7 +173,7 @@ class DurableServer(DurableNode[ServerNode]):
         return State({}, {})
 
     def take_back(self, state: State) -> None:
-        """Go on from there."""
+        """Go on from what was kept, and from the machine's own state."""
         mine = {name: array for name, array in state.arrays.items() if not name.startswith("upload.")}
         self.machine.restore(State(state.header["machine"], mine))
 

@@ -92,7 +92,8 @@ class LocalServer(Member):
                 world.dim, world.bound, intercept=intercept, longest=longest, out_of_range=out_of_range
             )
             source = noise_source(system, report=False, lasts=state is not None)
-            self._durable = DurableServer(store, agreed, member, lambda: secrets.randbits(63), source)
+            entropy = lambda: secrets.randbits(63)  # noqa: E731
+            self._durable = DurableServer(store, agreed, member, entropy, source, federation or "")
             if require is not None or self.guarantee.private:
                 (require or Require()).check(self.guarantee, world)
         except BaseException:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import os
@@ -10,13 +9,15 @@ import threading
 import weakref
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from fedbandit.errors import FedbanditError
-from fedbandit.network.client.connection import Address, Connection
 from fedbandit.network.client.node import DurableNode
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import Store, StoreError
+
+if TYPE_CHECKING:
+    from fedbandit.network.client.connection import Address
 
 log = logging.getLogger("fedbandit.client")
 
@@ -31,6 +32,8 @@ class Member:
     called: ClassVar[str] = "client"
 
     def __init__(self, store: Store, node: DurableNode[Any], address: Address | None) -> None:
+        from fedbandit.network.client.connection import Connection  # here: asyncio and TLS take long to import
+
         self._store, self._node = store, node
         self._one_at_a_time = threading.RLock()  # for whatever touches the disk; select does not
         self._connection = Connection(node, self._locked, address)
@@ -116,6 +119,8 @@ class Member:
             yield
 
     def _talk(self) -> None:
+        import asyncio
+
         try:
             asyncio.run(self._connection.run())
         except Exception as error:

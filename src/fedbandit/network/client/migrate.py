@@ -49,10 +49,8 @@ def migrate_client(
         raise FedbanditError(f"{store.where} is under these terms already.")
     carried = Carried(agreement, new, features, actions)
     own = carried.own(member)  # may be refused; opening the file is the first change to it
-    old, target = (
-        DurableClient(kept, terms, number, entropy)
-        for kept, terms, number in ((store, agreement, before), (MemoryStore(), new, member))
-    )
+    old = DurableClient(store, agreement, before, entropy)
+    target = DurableClient(MemoryStore(), new, member, entropy, federation=old.federation or "")
     if old.machine.outbox:
         raise FedbanditError(
             f"{store.where} has {len(old.machine.outbox)} uploads without a receipt, and nobody knows whether they "

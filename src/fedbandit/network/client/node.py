@@ -28,7 +28,7 @@ from fedbandit.network.envelope import Envelope, Frame, extend, seal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import Store
 from fedbandit.server_messages import FromServer
-from fedbandit.state import State, require_like, restoring, unpack, unpack_entry
+from fedbandit.state import KINDS, State, require_like, restoring, unpack, unpack_entry
 
 MADE, TOOK, SENDING = 4, 5, 7
 """Entries that every node has: what it made, with the chain before it; a message it took; what may be sent."""
@@ -63,13 +63,24 @@ Machine = TypeVar("Machine", bound=Speaker)
 
 
 class DurableNode(ABC, Generic[Machine]):
-    """A node of a federation that goes on where its store left off. `entropy` draws 64-bit numbers."""
+    """A node of a federation that goes on where its store left off. `entropy` draws 64-bit numbers.
+
+    `federation` is the name that its state belongs to: another is refused, and "" (not said) takes any. None is for a
+    relay, whose store has the federation's journal by that name.
+    """
 
     kind: ClassVar[str]
     """Of its state (`fedbandit.state`)."""
 
-    def __init__(self, store: Store, agreement: Agreement, machine: Machine, entropy: Callable[[], int]) -> None:
-        self.store = store
+    def __init__(
+        self,
+        store: Store,
+        agreement: Agreement,
+        machine: Machine,
+        entropy: Callable[[], int],
+        federation: str | None = None,
+    ) -> None:
+        self.store, self.federation = store, federation
         self._agree(agreement)
         self.lock = threading.Lock()
         """Held while the machine is touched, never while the store is written."""
@@ -170,7 +181,8 @@ class DurableNode(ABC, Generic[Machine]):
 
     def _capture(self) -> Callable[[], State]:
         finish_machine, made, more = self.machine.capture(), dict(self._made), self.kept()
-        mine: dict[str, Any] = {
+        mine: dict[str, Any] = {} if self.federation is None else {"federation": self.federation}
+        mine |= {
             "agreement": self._agreed,
             "member": self.machine.member,
             "incarnation": self.incarnation,
@@ -195,9 +207,10 @@ class DurableNode(ABC, Generic[Machine]):
         header, arrays = unpack(self.kind, snapshot, self.store.where)
         with restoring(self.kind, self.store.where):
             require_like(State(header, {}), State(self.state().header | {"agreement": {}, "machine": {}}, {}))
+            self._require_same(header.get("federation"))
             if Agreement.of_json(header["agreement"]).as_json() != self._agreed:
                 raise FedbanditError(
-                    f"The client's state in {self.store.where} belongs to a federation with another agreement; "
+                    f"{KINDS[self.kind].name} in {self.store.where} belongs to a federation with another agreement; "
                     "every federation needs a file of its own."
                 )
             made = {n: (chain, arrays[f"upload.{n}"].tobytes()) for n, chain in header["chains"]}
@@ -206,6 +219,16 @@ class DurableNode(ABC, Generic[Machine]):
         self.incarnation, self.epoch, self.chain = header["incarnation"], header["epoch"], header["chain"]
         for entry in entries:
             self.replay(unpack_entry(self.kind, entry, self.store.where))
+
+    def _require_same(self, federation: str | None) -> None:
+        """Refuse a state of another federation, which would be sent what is not meant for it; "" is of an old file."""
+        if federation and self.federation and federation != self.federation:
+            raise FedbanditError(
+                f"{KINDS[self.kind].name} in {self.store.where} belongs to the federation {federation!r}, not to "
+                f"{self.federation!r}: name that one, or give a file of its own for this one. Keep the old file, which "
+                "has a privacy ledger and what was not sent yet."
+            )
+        self.federation = self.federation or federation
 
     def note(self, messages: list[Message]) -> None:
         """Take messages of the machine that have to be sent: one that is numbered extends the chain."""

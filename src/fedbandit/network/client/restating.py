@@ -15,9 +15,16 @@ from fedbandit.network.stores import Store
 class RestatingNode(DurableNode[Machine]):
     """A node whose uploads add up."""
 
-    def __init__(self, store: Store, agreement: Agreement, machine: Machine, entropy: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        agreement: Agreement,
+        machine: Machine,
+        entropy: Callable[[], int],
+        federation: str | None = None,
+    ) -> None:
         self._restating, self._stated = False, 0  # whether the coordinator has lost uploads; up to where it was told
-        super().__init__(store, agreement, machine, entropy)
+        super().__init__(store, agreement, machine, entropy, federation)
 
     @abstractmethod
     def statement(self) -> Restate | None:

@@ -63,5 +63,5 @@ class Activity:
         return {"begin": self.begin, "width": self.width, "slices": self.slices}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Go on from what `state` gave, before a crash or a move."""
         self.begin, self.width, self.slices = state["begin"], state["width"], state["slices"]

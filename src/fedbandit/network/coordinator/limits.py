@@ -14,7 +14,6 @@ from fedbandit.messages import Restate, Upload
 from fedbandit.network.refusal import Refusal
 from fedbandit.privacy.bounds import chi_bound, gram_bound, reward_noise_bound
 from fedbandit.privacy.mechanism import Mechanism, noise_std
-from fedbandit.structures import GlobalLocal
 from fedbandit.sums import BlockSums, FactoredSums, Form, Sums
 from fedbandit.system import System
 from fedbandit.types import Array
@@ -72,7 +71,7 @@ class Limits:
         largest = min(reward_bound, max(abs(rule.low), abs(rule.high)))
         if rule.scale > 0:
             largest += rule.scale * math.log(world.horizon / FAILURE)
-        if isinstance(system.structure, GlobalLocal):
+        if system.structure.has_personal_part:
             largest = math.inf
         dim = system.structure.shared_dim(world)
         blocks, most, padded = system.forgetting(world).slots or world.actions, world.horizon, system.privacy.padded

@@ -12,8 +12,6 @@ import numpy as np
 from fedbandit.errors import FedbanditError, number, require
 from fedbandit.machines.servers_coordinator import local_servers
 from fedbandit.network.refusal import Refusal
-from fedbandit.privacy import PrivateStatistics
-from fedbandit.structures import Everyone, FixedGroups
 from fedbandit.system import System
 from fedbandit.types import Ints
 from fedbandit.world import World
@@ -90,13 +88,13 @@ class Rules:
                 why = "only sums over clients are known, in which nobody's part can be told"
             if why:
                 raise FedbanditError(f"erasure is refused: {why}.")
-        secure = isinstance(system.privacy, PrivateStatistics) and system.privacy.trust == "sums"
+        secure = system.privacy.pooled and system.privacy.site == "client"
         if self.certified and not secure:
             raise FedbanditError("certified is refused: the keys that it is about are those of secure sums.")
         if self.robust is None:
             return
         name = type(system.structure).__name__
-        if not isinstance(system.structure, Everyone | FixedGroups):
+        if not system.structure.homogeneous:
             raise FedbanditError(
                 f"robust is refused: in {name} members may differ, so that no difference shows a lie; use it where all "
                 "members of a group have one parameter."

@@ -25,6 +25,13 @@ processor time away at d = 100 and a tenth at d = 25. A client, which writes som
 pages, and keeps the small ones."""
 
 
+_KEEP = (
+    "keep the file and {remedy}: with a new one a node has lost its privacy ledger and what was not sent yet, and may "
+    "be refused for ever"
+)
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
 class SQLiteStore(OneProcess):
     """Journals in a file. A second process that opens the file is refused: two would undo each other's work.
 
@@ -59,7 +66,10 @@ class SQLiteStore(OneProcess):
             self._db.execute("INSERT OR IGNORE INTO about VALUES ('version', ?)", (VERSION,))
             (version,) = self._db.execute("SELECT value FROM about WHERE key = 'version'").fetchone()
         if version > VERSION:
-            raise StoreError(f"The store {self.where} is of version {version}, newer than is known here ({VERSION}).")
+            keep = _KEEP.format(remedy="install a version of fedbandit that reads it")
+            raise StoreError(
+                f"The store {self.where} is of version {version}, newer than is known here ({VERSION}); {keep}."
+            )
 
     def read(self, journal: str) -> tuple[bytes | None, list[bytes]]:
         """The snapshot and the entries since."""
@@ -141,4 +151,7 @@ class SQLiteStore(OneProcess):
         except sqlite3.Error as error:
             if "locked" in str(error):
                 raise InUse(f"The store {self.where} cannot be {verb}: another process has it open.") from None
-            raise StoreError(f"The store {self.where} cannot be {verb}: {error}.") from None
+            keep = ""
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:  # beside these eight bits: where it was seen
+                keep = f"; {_KEEP.format(remedy='restore its newest backup')}"
+            raise StoreError(f"The store {self.where} cannot be {verb}: {error}{keep}.") from None
