@@ -25,7 +25,7 @@ from benchmarks.postgres import postgres
 from benchmarks.timing import table
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Join, encode
-from fedbandit.network.client.connection import Address
+from fedbandit.network.client.address import Address
 from fedbandit.network.envelope import Envelope, seal
 from fedbandit.network.invitation import Agreement
 

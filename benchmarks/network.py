@@ -94,7 +94,7 @@ class Sender:
     def __init__(
         self, url: str, number: int, dim: int, *, bare: bool, downloads: bool, federation: str = "load"
     ) -> None:
-        from fedbandit.network.client.connection import Address
+        from fedbandit.network.client.address import Address
 
         self.bare = bare
         self.known = -1e300 if downloads else 1e6  # knows nothing: each upload is answered by a download; all: none is

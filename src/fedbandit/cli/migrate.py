@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _client(options: argparse.Namespace) -> int:
-    from fedbandit.network.client.connection import Address
+    from fedbandit.network.client.address import Address
     from fedbandit.network.client.migrate import migrate_client
     from fedbandit.network.client.options import lasting_name
     from fedbandit.network.stores import copy_to, open_store

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from fedbandit.errors import FedbanditError, number
 
 if TYPE_CHECKING:
-    from fedbandit.network.client.connection import Address
+    from fedbandit.network.client.address import Address
     from fedbandit.network.invitation import Agreement
 
 SUMMARY = "Run a relay: clients below, one member of a federation above."
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
 
     with needs_server():
         from fedbandit.machines.relay import passes
-        from fedbandit.network.client.connection import Address
+        from fedbandit.network.client.address import Address
     if options.store is not None and "://" in options.store:
         raise FedbanditError(f"--store is {options.store!r}, but must be a file: a relay is one process.")
     seconds = 60.0 if options.seconds is None else options.seconds

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import fedbandit as fb
-from fedbandit.network.client.connection import Address
+from fedbandit.network.client.address import Address
 from fedbandit.network.coordinator.config import FederationConfig, ServerConfig
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.host import Host

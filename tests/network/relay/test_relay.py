@@ -14,7 +14,7 @@ import fedbandit as fb
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.relay import require_relayable
 from fedbandit.model import RidgeModel
-from fedbandit.network.client.connection import Address
+from fedbandit.network.client.address import Address
 from fedbandit.network.coordinator.config import on_a_network
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.relay.federation import RelayFederation

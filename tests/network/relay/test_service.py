@@ -11,7 +11,7 @@ import pytest
 from starlette.applications import Starlette
 
 import fedbandit as fb
-from fedbandit.network.client.connection import Address
+from fedbandit.network.client.address import Address
 from fedbandit.network.coordinator.config import FederationConfig, ServerConfig
 from fedbandit.network.coordinator.host import Host
 from fedbandit.network.coordinator.ledger import privacy_spent

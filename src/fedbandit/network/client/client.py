@@ -92,7 +92,7 @@ class Client(Member):
         require: Require | None = None,
         timeout: float = 10.0,
     ) -> None:
-        from fedbandit.network.client.connection import Address, require_one  # here: asyncio and TLS take long
+        from fedbandit.network.client.address import Address, require_one  # here: asyncio and TLS take long
 
         self._key = signing_key(choice_key)
         if token is None and name is None:

@@ -11,204 +11,26 @@ import contextlib
 import json
 import logging
 import random
-import ssl
 import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from ssl import SSLCertVerificationError
 from typing import Any
-from urllib.parse import quote, urlsplit
 
 from fedbandit.errors import FedbanditError
-from fedbandit.network.addresses import distrust, is_loopback
+from fedbandit.network.client.address import ELSEWHERE, Address, owner_in, sentence_in
 from fedbandit.network.client.conversation import PROTOCOL, Conversation, Refused
 from fedbandit.network.client.node import DurableNode
 from fedbandit.network.envelope import ACCEPTS
-from fedbandit.network.invitation import Agreement
-from fedbandit.network.resolved import accept, accept_terms
 from fedbandit.network.stores import StoreError
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
-NOT_FOUND, ELSEWHERE = 404, 421
-"""The HTTP status of no such thing, and of a coordinator that is not the owner of the federation."""
 SECONDS_TO_ANSWER = 10.0
 """After this an upload that was not acknowledged is sent again, on a new connection."""
 MOST_ASKED = 3
 """How often a client that has not come yet asks for its place again."""
 _JITTER = random.Random()  # of its own: an application that seeds `random` is left alone
 log = logging.getLogger("fedbandit.client")
-
-
-class Address:
-    """Where the coordinators are, which of them to ask, and the credentials to be let in with.
-
-    `url` is the one to ask now: one of those that were given, or the owner that one of them named. Whoever cannot be
-    reached, or does not know, is followed by the next (`turn`).
-    """
-
-    def __init__(
-        self, url: str | Sequence[str], federation: str, token: str | None, name: str | None, ca: str | None
-    ) -> None:
-        urls = [url] if isinstance(url, str) else list(url)
-        if not urls:
-            raise FedbanditError("A client needs the URL of a coordinator, or several of them.")
-        self._token = token is not None
-        for one in urls:
-            self._check(one)
-        if token is not None:
-            token = token.strip()
-            if not (token.isascii() and token.isprintable() and token) or " " in token:
-                raise FedbanditError("The token is not one that fedbandit keys add-client printed.")
-        self.urls = [str(one).rstrip("/") for one in urls]
-        self.url = self.urls[0]
-        self._turn = 0
-        self.path = f"/v1/{quote(federation, safe='')}"
-        self.headers = {"Authorization": f"Bearer {token}"} if token is not None else {"X-Fedbandit-Name": name or ""}
-        self._ssl, self._ca = None, ca
-        if any(one.startswith("https") for one in self.urls):
-            try:
-                self._ssl = ssl.create_default_context(cafile=ca)
-            except (OSError, ssl.SSLError) as error:
-                raise FedbanditError(f"The authority {ca!r} cannot be read: {error}.") from None
-
-    def _check(self, url: str) -> None:
-        parts = urlsplit(str(url))
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise FedbanditError(f"The coordinator's URL is {url!r}, but must be like https://host:port.")
-        if self._token and parts.scheme == "http" and not is_loopback(parts.hostname):
-            raise FedbanditError(f"A token is not sent to {url!r} in the clear: use https.")
-
-    @property
-    def stream(self) -> str:
-        """The address of the WebSocket."""
-        return self.url.replace("http", "ws", 1) + self.path + "/stream"
-
-    @property
-    def ssl(self) -> ssl.SSLContext | None:
-        """How the coordinator shows who it is; None without TLS."""
-        return self._ssl if self.url.startswith("https") else None
-
-    def distrust(self, error: SSLCertVerificationError) -> str:
-        """Why the coordinator is not believed to be the one, and what to do."""
-        return distrust(self.url, error, self._ca, "ca= or --ca")
-
-    def turn(self) -> None:
-        """Ask the next one that was given."""
-        self._turn = (self._turn + 1) % len(self.urls)
-        self.url = self.urls[self._turn]
-
-    def follow(self, owner: str) -> bool:
-        """Ask the owner that was named; False if it must not or need not be asked."""
-        try:
-            self._check(owner)
-        except FedbanditError:
-            return False
-        if owner.rstrip("/") == self.url or (self._ssl is not None) != owner.startswith("https"):
-            return False
-        self.url = owner.rstrip("/")
-        return True
-
-    def invitation(self, timeout: float) -> tuple[Agreement, int]:
-        """Ask for the agreement and the member number."""
-        try:
-            return accept(self.ask("GET", "/invitation", timeout))
-        except FedbanditError:
-            raise
-        except (KeyError, TypeError, ValueError) as error:
-            raise FedbanditError(f"{self.url} does not answer like a coordinator: {error}.") from None
-
-    def terms(self, timeout: float) -> Agreement | None:
-        """Ask for the agreement, without a place; None of a coordinator that is too old to be asked."""
-        try:
-            return accept_terms(self.ask("GET", "/terms", timeout))
-        except NotAsked:
-            return None
-        except (KeyError, TypeError) as error:
-            raise FedbanditError(f"{self.url} does not answer like a coordinator: {error}.") from None
-
-    def decline(self, timeout: float) -> None:
-        """Give the place back that an invitation has taken; a coordinator that cannot be asked keeps it."""
-        with contextlib.suppress(FedbanditError):
-            self.ask("DELETE", "/invitation", timeout)
-
-    def erase(self, timeout: float) -> dict[str, Any]:
-        """Ask for what this client has uploaded to be erased; a receipt."""
-        name = self.ask("GET", "/invitation", timeout)["name"]  # which a token does not tell
-        receipt: dict[str, Any] = self.ask("DELETE", f"/clients/{quote(name, safe='')}", timeout)
-        return receipt
-
-    def ask(self, method: str, path: str, timeout: float) -> Any:
-        """What one of the coordinators answers, in JSON: that one which owns the federation."""
-        deadline = time.monotonic() + timeout
-        while True:
-            try:
-                return self._ask(method, path, timeout)
-            except _TryAgain as again:
-                if time.monotonic() > deadline or not again.soon:
-                    raise FedbanditError(str(again)) from None
-                if not self.follow(again.owner):
-                    self.turn()
-                time.sleep(FIRST_PAUSE)
-
-    def _ask(self, method: str, path: str, timeout: float) -> Any:
-        request = urllib.request.Request(f"{self.url}{self.path}{path}", headers=self.headers, method=method)
-        what = {"/invitation": "an invitation", "/terms": "its terms"}.get(path, "that")
-        several = len(self.urls) > 1 or self.url not in self.urls
-        try:
-            with urllib.request.urlopen(request, timeout=timeout, context=self.ssl) as response:
-                return json.load(response)
-        except urllib.error.HTTPError as error:
-            with error:
-                body = error.read()
-                sentence = f"The coordinator refuses {what}: {_sentence(body)}"
-                if error.code == ELSEWHERE:
-                    raise _TryAgain(sentence, owner_in(body), soon=True) from None
-                if error.code == NOT_FOUND and b'"kind"' not in body:
-                    raise NotAsked(sentence) from None
-                raise FedbanditError(sentence) from None
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", error)
-            if isinstance(reason, SSLCertVerificationError):
-                raise _TryAgain(self.distrust(reason), soon=several) from None
-            without = ", and no state to go on from" if path in ("/invitation", "/terms") else ""
-            raise _TryAgain(f"There is no answer from {self.url}{without}: {reason}.", soon=several) from None
-
-
-def require_one(url: str | Sequence[str] | None, agreement: Agreement | None) -> None:
-    """Refuse neither a coordinator nor an agreement, or both."""
-    if (url is None) == (agreement is None):
-        raise FedbanditError("A client needs the URL of a coordinator, or an agreement to learn alone by.")
-    if agreement is not None and agreement.build().protocol.says != "nothing":
-        raise FedbanditError(f"Clients of {agreement.system} talk to a coordinator; to learn alone take linucb.")
-
-
-class NotAsked(FedbanditError):
-    """A coordinator does not know the request: an older one."""
-
-
-class _TryAgain(Exception):
-    """Another coordinator may have an answer, perhaps the `owner`; or this one, `soon`."""
-
-    def __init__(self, sentence: str, owner: str = "", *, soon: bool) -> None:
-        super().__init__(sentence)
-        self.owner, self.soon = owner, soon
-
-
-def owner_in(body: bytes) -> str:
-    """The owner that a refusal names; empty if it names none."""
-    try:
-        return str(json.loads(body)["owner"])
-    except (ValueError, KeyError, TypeError):
-        return ""
-
-
-def _sentence(body: bytes) -> str:
-    try:
-        return str(json.loads(body)["error"])
-    except (ValueError, KeyError, TypeError):
-        return "without a reason."
 
 
 class Connection:
@@ -295,7 +117,7 @@ class Connection:
                 body = bytes(error.response.body or b"")
                 owner = owner_in(body)
                 if error.response.status_code != ELSEWHERE:
-                    self.problem = f"The coordinator refuses the connection: {_sentence(body)}"
+                    self.problem = f"The coordinator refuses the connection: {sentence_in(body)}"
             except SSLCertVerificationError as error:  # not signed by `ca`, expired, or of another host
                 self.problem = self.address.distrust(error)
             except (TimeoutError, OSError, WebSocketException):

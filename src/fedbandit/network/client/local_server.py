@@ -29,8 +29,8 @@ from numpy.typing import ArrayLike
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.cluster_server import ClusterServer
 from fedbandit.machines.local_server import LocalServer as ServingMachine
+from fedbandit.network.client.address import Address
 from fedbandit.network.client.choices import Arm, id_of, number_of
-from fedbandit.network.client.connection import Address
 from fedbandit.network.client.durable_server import KIND, DurableServer
 from fedbandit.network.client.features import OutOfRange, Scaling, as_agreed
 from fedbandit.network.client.journal import stored_agreement

@@ -17,7 +17,7 @@ from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import Store, StoreError
 
 if TYPE_CHECKING:
-    from fedbandit.network.client.connection import Address
+    from fedbandit.network.client.address import Address
 
 log = logging.getLogger("fedbandit.client")
 

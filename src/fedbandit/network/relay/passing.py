@@ -40,7 +40,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus, WebSocketException
 
 from fedbandit.errors import FedbanditError
-from fedbandit.network.client.connection import ELSEWHERE, Address, owner_in
+from fedbandit.network.client.address import ELSEWHERE, Address, owner_in
 from fedbandit.network.coordinator.admission import Served, check_origin
 from fedbandit.network.coordinator.forwarding import exchange
 from fedbandit.network.coordinator.listener import Guard, Guarded

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.relay import require_relayable
 from fedbandit.messages import Message
-from fedbandit.network.client.connection import Address
+from fedbandit.network.client.address import Address
 from fedbandit.network.client.journal import stored_agreement
 from fedbandit.network.client.member import Member
 from fedbandit.network.coordinator.clock import now
