@@ -1,6 +1,6 @@
 """Secure sums, the arithmetic: what each client puts into a sum of many, and how the coordinator decodes opened sums.
 
-Only sums over many clients are ever opened (`machines.secure_sum` has the cryptography), so one client's noise is
+Only sums over many clients are ever opened (`machines.sums` has the cryptography), so one client's noise is
 enough for all of them together. In epoch e client i contributes its *innovation* and a share of the noise,
 
     u_e = c_e + z_e,        z_e: discrete Gaussians of variance σ²/h on the grid 2^g,       h: honest clients in a sum
@@ -44,8 +44,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError, require
-from fedbandit.privacy.mechanism import epsilon_of
-from fedbandit.privacy.noise import Size, Source
+from fedbandit.privacy.calibration import gaussian_epsilon
+from fedbandit.privacy.noise import UNIT, Size, Source
 from fedbandit.privacy.sum_terms import SumTerms, Words
 from fedbandit.state import require_arrays_like
 from fedbandit.sums import Sums
@@ -99,8 +99,12 @@ class SumStream:
 
     @property
     def spent_epsilon(self) -> float:
-        """The ε of what has left so far, at the mechanism's δ."""
-        return 0.0 if self.spent == 0 else epsilon_of(self.mechanism, releases=self.spent)
+        """The ε of what has left so far, at the mechanism's δ: of the record that has the largest Σ w².
+
+        Not of the *number* of contributions: a record that enters late weighs as much as one that enters first.
+        """
+        length = self.mechanism.sensitivity / (UNIT[self.mechanism.noise] * self.mechanism.scale)
+        return gaussian_epsilon(math.sqrt(float(self.squares.max())) * length, self.mechanism.delta)
 
     @property
     def own(self) -> Sums:
