@@ -270,3 +270,22 @@ def test_bad_terms_are_refused(keywords: dict[str, Any], sentence: str) -> None:
 def test_too_few_clients_for_a_sum() -> None:
     with pytest.raises(FedbanditError, match="the number of clients is 2"):
         PrivateStatistics(trust="sums").told(fb.World(n_clients=2, dim=2, horizon=10), 3)
+
+
+@pytest.mark.parametrize("late", [1, 7, EPOCHS])
+@pytest.mark.parametrize("absent", [False, True])
+def test_the_ledger_has_what_has_left(late: int, absent: bool) -> None:
+    """A record that enters in the last of all sums has its whole weight in one contribution, and ε with it."""
+    terms = terms_for()
+    stream = SumStream(terms, source)
+    assert stream.spent_epsilon == 0.0
+    a, b = gram_neighbours(1.0, 1.0, terms.mechanism.reward_weight, D)
+    shift, included = np.zeros(0), 0
+    for epoch in range(late, EPOCHS + 1):
+        stream.contribute(epoch, included, record([1.0, 0.0], 1.0) if epoch == late else zero_sums(D))
+        included = included if absent else epoch
+        shift = np.append(shift, stream.offered[late - 1])
+        far = np.linalg.norm(shift) * np.linalg.norm(a - b) / (math.sqrt(2) * terms.mechanism.scale)
+        true = gaussian_epsilon(float(far), terms.mechanism.delta)
+        assert true * (1 - 1e-6) <= stream.spent_epsilon <= 1.0 + 1e-6
+    assert stream.spent_epsilon == pytest.approx(1.0, rel=0.01 if late == EPOCHS or absent else 0.5)

@@ -38,6 +38,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -45,7 +46,8 @@ from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError, require
 from fedbandit.privacy.calibration import gaussian_epsilon
-from fedbandit.privacy.noise import UNIT, Size, Source
+from fedbandit.privacy.mechanism import distance
+from fedbandit.privacy.noise import Size, Source
 from fedbandit.privacy.sum_terms import SumTerms, Words
 from fedbandit.state import require_arrays_like
 from fedbandit.sums import Sums
@@ -67,6 +69,11 @@ def draw_integers(source: Source, std: float, size: int) -> NDArray[np.int64]:
         return source.discrete_gaussian(std, size)
     drawn: Size = (size,)
     return np.rint(std * source.standard_normal(drawn)).astype(np.int64)
+
+
+@lru_cache(maxsize=4096)
+def _epsilon(far: float, delta: float) -> float:
+    return gaussian_epsilon(far, delta) if far > 0 else 0.0
 
 
 class SumStream:
@@ -103,8 +110,8 @@ class SumStream:
 
         Not of the *number* of contributions: a record that enters late weighs as much as one that enters first.
         """
-        length = self.mechanism.sensitivity / (UNIT[self.mechanism.noise] * self.mechanism.scale)
-        return gaussian_epsilon(math.sqrt(float(self.squares.max())) * length, self.mechanism.delta)
+        mechanism, most = self.mechanism, math.sqrt(float(self.squares.max()))
+        return _epsilon(most / mechanism.factorisation.column_norm(2) * distance(mechanism), mechanism.delta)
 
     @property
     def own(self) -> Sums:
