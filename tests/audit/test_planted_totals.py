@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -25,7 +26,16 @@ from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.privacy.secure import SecureSource
 from fedbandit.privacy.sum_stream import SumStream
 from fedbandit.sums import Sums, zero_sums
-from tests.audit.test_planted import Forgetful, Hasty, SharedNoise, Unbounded, Unclipped, numpy_on_the_network
+from tests.audit.test_planted import (
+    Forgetful,
+    Hasty,
+    SharedNoise,
+    Unbounded,
+    Unclipped,
+    numpy_on_the_network,
+    scaled,
+    statistics,
+)
 
 pytest.importorskip("opendp", reason="secure noise needs fedbandit[secure]")
 pytest.importorskip("cryptography", reason="secure sums need fedbandit[secure]")
@@ -103,6 +113,17 @@ def sent_first(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DurableClient, "contribute", planted)
 
 
+def unbounded_load(patch: pytest.MonkeyPatch) -> None:
+    """All records of a client together may weigh what each of them may, whatever was planned."""
+    right = SumStream.contribute
+
+    def planted(self: SumStream, epoch: int, included: int, sums: Sums) -> Any:
+        self.terms = replace(self.terms, load=float(self.terms.contribution or 1))
+        return right(self, epoch, included, sums)
+
+    patch.setattr(SumStream, "contribute", planted)
+
+
 class Overweight(ClientMachine):
     """What was missed is sent again whatever it weighs."""
 
@@ -149,6 +170,12 @@ FAULTS = {
     "a ledger of sums that counts contributions, not what they weigh": Fault("client, ledger", SUMS, counted_only),
     "a contribution that the ledger of sums forgets": Fault("client, ledger", SUMS, client=Unbooked),
     "a contribution sent before it is stored": Fault("network client, stored first", SUMS, sent_first),
+    "a client's whole contribution to sums with √k noise": Fault(
+        "sums, contributions", statistics(scaled(40**-0.5), trust="sums", contribution=40)
+    ),
+    "a client's whole contribution to sums whose load is not bounded": Fault(
+        "sums, contributions", statistics(lambda right: right, trust="sums", contribution=40), unbounded_load
+    ),
     "contributions beyond the planned weight": Fault("client, contents", SUMS, client=Overweight),
     "the same share of noise for all clients of sums": Fault("members, independent noise", SUMS, client=SharedNoise),
     "shares of noise of the coordinator's seed on a network": Fault(
@@ -175,8 +202,11 @@ def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) ->
     assert not found.passed
 
 
+WHOLE = statistics(lambda right: right, trust="sums", contribution=40)
+
+
 @pytest.mark.parametrize(
-    "system", [SUMS, TRUSTED, BUDGETS, *OWN.values()], ids=lambda system: str(system.privacy.trust)
+    "system", [SUMS, TRUSTED, BUDGETS, WHOLE, *OWN.values()], ids=lambda system: str(system.privacy.trust)
 )
 def test_without_a_fault_they_pass(system: fb.System) -> None:
     """So none of the faults above is found by accident; what is not attacked is said, and why."""

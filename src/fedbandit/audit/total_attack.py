@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fedbandit.audit.likelihood import Handed, epsilon_of_shift
 from fedbandit.audit.mechanism_attack import exact_check
 from fedbandit.audit.neighbours import Record, RecordLimits, pairs_of
-from fedbandit.audit.report import TOLERANCE, Check
+from fedbandit.audit.report import TOLERANCE, Check, skip
 from fedbandit.privacy.calibration import gaussian_epsilon, special_functions
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.noise import Source
@@ -43,7 +43,10 @@ def total_checks(
     """All of them, for whichever total a system has."""
     if privacy.trust == "sums":
         terms = privacy.sum_terms
-        yield exact_check(terms.mechanism, limits, 1, claim.epsilon, claim.delta)
+        if privacy.contribution is None:
+            yield exact_check(terms.mechanism, limits, 1, claim.epsilon, claim.delta)
+        else:
+            yield skip("mechanism, exact", "not attacked: a client's whole contribution is the unit; see contributions")
         yield contributions_check(terms, limits, claim, make)
         yield shares_check(terms, make)
     else:
@@ -51,8 +54,9 @@ def total_checks(
         yield published_check(privacy, limits, claim)
 
 
-def _one(record: Record) -> Sums:
-    return Sums(np.outer(record.x, record.x), record.x * record.y, 1)
+def _one(record: Record, n: int = 1) -> Sums:
+    """A record, or n of it."""
+    return Sums(n * np.outer(record.x, record.x), n * record.x * record.y, n)
 
 
 def contributions_check(
@@ -61,8 +65,9 @@ def contributions_check(
     """The exact ε of all sums that a client was ever in, against h honest shares of noise.
 
     For patterns of absences, each without and with a crash after every contribution; and, as far as it has come, no
-    more than the client's own ledger says.
+    more than the client's own ledger says. Where a client's contribution is the unit, all of it enters at once.
     """
+    records = terms.contribution or 1
     largest, booked = 0.0, True
     one, other = next(iter(pairs_of(limits, terms.mechanism).values()))
     nothing = Sums(np.zeros((limits.dim, limits.dim)), np.zeros(limits.dim), 0)
@@ -72,7 +77,7 @@ def contributions_check(
         for record in (one, other):
             stream, included, said = make(terms, 0), 0, []
             for epoch in range(first, terms.epochs + 1):
-                said.append(stream.contribute(epoch, included, _one(record) if epoch == first else nothing))
+                said.append(stream.contribute(epoch, included, _one(record, records) if epoch == first else nothing))
                 included = epoch if present[epoch - 1] else included
                 if crashes:
                     saved, stream = stream.state(), make(terms, 0)

@@ -222,7 +222,7 @@ class PrivateStatistics(Privacy):
 
     def planned(self, portions: Sequence[int]) -> PrivateStatistics:
         """With the largest portions in which a client's contribution leaves it, if that is what is protected."""
-        if self.contribution is None or self.trust != "nobody" or self.calibration != "proven" or not portions:
+        if self.contribution is None or self.trust == "coordinator" or self.calibration != "proven" or not portions:
             return self
         left, kept = self.contribution, []
         for portion in portions[: self.releases]:
@@ -246,7 +246,9 @@ class PrivateStatistics(Privacy):
         assert self.world is not None
         assert self.honest is not None
         assert self.colluding is not None
-        return terms_of_sums(self.mechanisms[0], self.world, self.honest, self.colluding, self.contribution)
+        mechanism, cap = self.mechanisms[0], self.contribution
+        load = 1.0 if cap is None else self._load(mechanism) if self.portions else float(cap)
+        return terms_of_sums(mechanism, self.world, self.honest, self.colluding, cap, load)
 
     def total(self, source: Callable[[int], Source]) -> OpenedTotal | PublishedTotal | None:
         """What the coordinator makes the noisy total with."""
