@@ -17,6 +17,7 @@ from fedbandit.parts import check_switches
 from fedbandit.policies import UCB, Policy, Uniform, Widest
 from fedbandit.policies.policy import WidthRule
 from fedbandit.privacy import Guarantee, NoPrivacy, Privacy
+from fedbandit.privacy.guarantee import interactions_of
 from fedbandit.privacy.noise import Source
 from fedbandit.protocols import Coordinator, MessageProtocol, Never
 from fedbandit.protocols.pool import Pool
@@ -107,7 +108,9 @@ class System:
         return self._completed(self.privacy.guarantee_of(member))
 
     def _completed(self, claim: Guarantee) -> Guarantee:
-        """Who sees what, and what choices tell, follow from protocol and structure."""
+        """Who sees what, and what choices tell, follow from protocol and structure; how many records from the world."""
+        if claim.private and self.world is not None:
+            claim = replace(claim, interactions=interactions_of(self.world))
         noised = claim.private and self.privacy.perturbs == "statistics"
         if noised and isinstance(self.structure, Alone):  # nothing is sent: what is seen of a client are its choices
             seen = "everybody who sees its model, or arms chosen in other rounds"

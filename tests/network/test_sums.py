@@ -22,7 +22,7 @@ from fedbandit.network.client.sums import SumKeys
 from fedbandit.network.coordinator.config import FederationConfig, ServerConfig
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.host import Host
-from fedbandit.network.coordinator.ledger import claim_in_use
+from fedbandit.network.coordinator.ledger import claim_in_use, privacy_spent
 from fedbandit.network.coordinator.overview import problems
 from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.credentials import add_credentials
@@ -30,7 +30,9 @@ from fedbandit.network.envelope import Envelope, seal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import MemoryStore, StoreError
+from fedbandit.privacy.mechanism import epsilon_of
 from fedbandit.privacy.published_total import PublishedTotal
+from fedbandit.sums import Sums
 from fedbandit.testing.crashing import CrashingStore
 from tests.network.servers import served
 from tests.waiting import eventually
@@ -216,6 +218,26 @@ def test_one_that_is_gone_does_not_hold_up_a_trusted_coordinator_and_noise_is_dr
     assert (again.machine.gathered().V == federation.machine.gathered().V).all()
     assert again.machine.pool is not None
     assert again.machine.pool.total.epoch == pool.total.epoch, "the ledger is in the store"
+    record, mechanism = federation.register.by_number[0], pool.total.stream.mechanism
+    once = privacy_spent(federation, record)
+    assert once["spent"] == pytest.approx(epsilon_of(mechanism, releases=pool.total.epoch), rel=1e-6)
+    while pool.total.epoch < mechanism.n_max:  # the others go on; what this client has told is in it each time
+        pool.total.add(Sums(np.eye(D), np.ones(D), 1))
+        assert pool.total.publish() is not None
+    later = privacy_spent(federation, record)
+    assert later["releases"] == once["releases"]
+    assert later["spent"] == pytest.approx(1.0, rel=1e-6)
+    record.past = [(5, 0.0)]  # another life of it, in the same total with the same noise
+    assert privacy_spent(federation, record)["spent"] == pytest.approx(epsilon_of(mechanism, records=2), rel=1e-6)
+
+
+def test_the_page_has_the_planned_weight_once_a_client_is_in_a_sum() -> None:
+    """One contribution may be a record's whole weight, so that their number tells nothing."""
+    federation = Federation("f", agreement("sums"), MemoryStore())
+    record = federation.invite("c0", 0.0)
+    assert privacy_spent(federation, record)["spent"] == 0.0
+    record.releases = 1
+    assert privacy_spent(federation, record)["spent"] == pytest.approx(1.0, rel=1e-6)
 
 
 def test_what_a_trusted_coordinator_could_not_write_is_not_acknowledged_when_it_comes_again() -> None:

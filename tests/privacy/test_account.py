@@ -115,6 +115,16 @@ def test_guarantees_speak_plainly() -> None:
     assert "NOT PRIVATE IN USE" not in SECURE.sentence()
     assert "ten of one person: e^14.4" in SECURE.sentence()
     assert "but WEAK" in str(replace(SECURE, epsilon=1e6, delta=0.5))
+    world = fb.World(n_clients=10, dim=10, horizon=200_000, per_round=10)  # n = 20,000
+    claim = fb.feducb(epsilon=1.0, delta=0.005).told(world).guarantee
+    assert "proven, but WEAK" in str(claim)
+    assert "of 20,000 interactions of a client one may be told outright" in claim.sentence()
+    with pytest.raises(FedbanditError, match="δ ≤ 5e-05"):  # the same rule
+        fb.Require(secure=False).check(claim, world)
+    for delta in (5e-5, 1e-6):
+        claim = fb.feducb(epsilon=1.0, delta=delta).told(world).guarantee
+        assert not claim.weak
+        fb.Require(secure=False).check(claim, world)
     plain = SECURE.as_dict()
     assert {"definition", "trust", "public", "mu", "context_bound", "reward_bound", "proof", "sentence"} <= set(plain)
     joint = fb.dp_linucb(delta=1e-5).told(WORLD).guarantee

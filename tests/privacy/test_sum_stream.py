@@ -270,3 +270,60 @@ def test_bad_terms_are_refused(keywords: dict[str, Any], sentence: str) -> None:
 def test_too_few_clients_for_a_sum() -> None:
     with pytest.raises(FedbanditError, match="the number of clients is 2"):
         PrivateStatistics(trust="sums").told(fb.World(n_clients=2, dim=2, horizon=10), 3)
+
+
+@pytest.mark.parametrize("late", [1, 7, EPOCHS])
+@pytest.mark.parametrize("absent", [False, True])
+def test_the_ledger_has_what_has_left(late: int, absent: bool) -> None:
+    """A record that enters in the last of all sums has its whole weight in one contribution, and ε with it."""
+    terms = terms_for()
+    stream = SumStream(terms, source)
+    assert stream.spent_epsilon == 0.0
+    a, b = gram_neighbours(1.0, 1.0, terms.mechanism.reward_weight, D)
+    shift, included = np.zeros(0), 0
+    for epoch in range(late, EPOCHS + 1):
+        stream.contribute(epoch, included, record([1.0, 0.0], 1.0) if epoch == late else zero_sums(D))
+        included = included if absent else epoch
+        shift = np.append(shift, stream.offered[late - 1])
+        far = np.linalg.norm(shift) * np.linalg.norm(a - b) / (math.sqrt(2) * terms.mechanism.scale)
+        true = gaussian_epsilon(float(far), terms.mechanism.delta)
+        assert true * (1 - 1e-6) <= stream.spent_epsilon <= 1.0 + 1e-6
+    assert stream.spent_epsilon == pytest.approx(1.0, rel=0.01 if late == EPOCHS or absent else 0.5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 12), min_size=EPOCHS, max_size=EPOCHS),
+    present=st.lists(st.booleans(), min_size=EPOCHS, max_size=EPOCHS),
+)
+def test_all_records_of_a_client_together_weigh_what_was_planned(sizes: list[int], present: list[bool]) -> None:
+    """Where a contribution is the unit: replaced alike, whenever they enter and whoever is absent; crashes included."""
+    portions = (4, 4, 4, 6, 9, 13)
+    part = PrivateStatistics(1.0, 1e-5, trust="sums", contribution=40).told(WORLD, EPOCHS).planned(portions)
+    terms = part.sum_terms
+    assert terms.load < 40  # ‖C P‖ in place of the triangle inequality
+    stream, included, shift, entered = SumStream(terms, source), 0, [], 0
+    for epoch, (n, there) in enumerate(zip(sizes, present, strict=True), start=1):
+        n = n if entered + n <= 40 else 0
+        entered += n
+        stream.contribute(epoch, included, Sums(n * np.eye(D), n * np.ones(D), n))
+        included = epoch if there else included
+        shift.append(abs(stream.offered) @ stream.entered)
+        saved, stream = stream.state(), SumStream(terms, source)
+        stream.restore(saved)
+    far = np.linalg.norm(shift) * terms.mechanism.sensitivity / terms.load / (math.sqrt(2) * terms.mechanism.scale)
+    true = gaussian_epsilon(float(far), 1e-5) if far else 0.0
+    assert true * (1 - 1e-6) <= stream.spent_epsilon <= 1.0 + 1e-6
+
+
+def test_whole_contributions_are_whole_where_everybody_answers() -> None:
+    """Nothing is held back if records enter as planned."""
+    portions = (4, 4, 4, 6, 9, 13)
+    terms = PrivateStatistics(1.0, 1e-5, trust="sums", contribution=40).told(WORLD, EPOCHS).planned(portions).sum_terms
+    stream = SumStream(terms, source)
+    for epoch in range(1, EPOCHS + 1):
+        n = portions[epoch - 1] if epoch <= len(portions) else 0
+        stream.contribute(epoch, epoch - 1, Sums(n * np.eye(D), n * np.ones(D), n))
+    stream.advance(EPOCHS, EPOCHS)
+    np.testing.assert_allclose(stream.weight[: len(portions)], 1.0, rtol=1e-6)
+    assert stream.spent_epsilon == pytest.approx(1.0, rel=1e-6)

@@ -216,6 +216,10 @@ def test_the_page_compares_with_what_synchronises_as_early() -> None:
 def test_released_is_the_default_where_it_is_cheap() -> None:
     many = fb.World(n_clients=200, dim=3, horizon=2000, per_round=200)
     assert fb.feducb(trust="sums").told(many).guarantee.own == "released"
+    assert fb.feducb(trust="sums", epsilon=0.1).told(many).guarantee.own == "exact"
+    few = fb.World(n_clients=10, dim=3, horizon=2000, per_round=10)
+    owns = [fb.feducb(trust="coordinator", epsilon=epsilon).told(few).guarantee.own for epsilon in (1.0, 2.0, 4.0)]
+    assert owns == ["exact", "exact", "released"]
     assert fb.feducb(trust="sums").told(WORLD).guarantee.own == "exact"
     assert fb.feducb().told(many).guarantee.own == "exact"
 

@@ -71,6 +71,12 @@ class Copied:
         (outcome,) = self.federation.receive([(str(MEMBER), frame)], 1.0)
         return str(outcome) if isinstance(outcome, Refusal) else ""
 
+    def taken(self, client: DurableClient) -> int:
+        """Have a client tell what it has observed; how many of its uploads are taken."""
+        client.receive(Collect(MEMBER, 1))
+        frames = client.outgoing(len(client.machine.outbox))
+        return sum(not self.say(frame.data) for frame in frames)
+
     def release(self, client: DurableClient, rounds: int) -> list[Upload]:
         """Have a client release what it has observed, and send it."""
         for _ in range(rounds):
@@ -159,3 +165,39 @@ def sum_copies_check(
     twice = isinstance(both.copy.contribute(2, 1), Contribution)
     detail = "a copy contributes records that are in a sum already, with other noise" if twice else "it has none left"
     return Check(NAME, not twice, math.inf if twice else 0.0, detail)
+
+
+def sum_stored_check(
+    system: System,
+    world: World,
+    mechanism: Mechanism,
+    limits: RecordLimits,
+    make: Callable[..., DurableClient] = DurableClient,
+) -> Check:
+    """Whether a contribution that can be sent is in the store as spent: after a power cut there is no other one."""
+    record = next(iter(pairs_of(limits, mechanism).values()))[0]
+    store, terms = MemoryStore(), agreement_of(system, world)
+    client = make(store, terms, MEMBER, lambda: 11, np.random.default_rng(1))
+    client.observe(client.select(record.x[None]).number, record.y)
+    if not isinstance(client.contribute(1, 0), Contribution):
+        return skip(STORED, "nothing was contributed to a sum")
+    again = make(store.copy(), terms, MEMBER, lambda: 12, np.random.default_rng(2)).contribute(1, 0)
+    if isinstance(again, Contribution):
+        return Check(STORED, False, math.inf, "after a crash a client contributes to an epoch again, with other noise")
+    return Check(STORED, True, 0.0, "a contribution is in the store, as spent, before it is sent")
+
+
+def told_copies_check(
+    system: System, world: World, mechanism: Mechanism, limits: RecordLimits, make: MakeFederation = Federation
+) -> Check:
+    """Whether a trusted coordinator takes records from an original and from its copy, and so publishes them twice."""
+    record = next(iter(pairs_of(limits, mechanism).values()))[0]
+    for first in (True, False):  # the original is told of before its copy joins, or after that
+        both = Copied(system, world, make, record)
+        taken = both.taken(both.original) if first else 0
+        refused = both.say(both.copy.greeting())
+        taken += 0 if refused else both.taken(both.copy)
+        taken += 0 if first else both.taken(both.original)
+        if taken > 1:
+            return Check(NAME, False, math.inf, "records of an original are taken from its copy, too, and count twice")
+    return Check(NAME, True, 0.0, "of an original and its copy one is taken at its word, the other is refused")

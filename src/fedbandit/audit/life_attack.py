@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,16 +15,34 @@ from fedbandit.audit.observer import MakeMachine, observe_client
 from fedbandit.audit.report import TOLERANCE, Check, skip
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.client import ClientMachine
-from fedbandit.messages import Collect, Request, Upload
+from fedbandit.messages import Collect, Contribution, Download, Request, Upload
+from fedbandit.noisy_totals import NoisyTotals
 from fedbandit.privacy.guarantee import Guarantee
-from fedbandit.privacy.mechanism import Mechanism
+from fedbandit.privacy.mechanism import Mechanism, noise_std
+from fedbandit.privacy.private_statistics import PrivateStatistics
+from fedbandit.sharing import Others
+from fedbandit.sums import EXACT, Sums
+from fedbandit.system import System
 from fedbandit.types import Array
+from fedbandit.world import World
 
+MakeDownload = Callable[[ClientMachine, int, int], Download]
+"""What a client is sent in a round, after so many releases."""
 BEYOND = 3.0
 """How many times too long contexts and rewards are."""
 ARMS = 20
 INDEPENDENT = 5.0
 """Standard deviations of a correlation that chance may explain."""
+
+
+def wild_records(limits: RecordLimits) -> tuple[list[Record], Record]:
+    """Records beyond L and B, and one within."""
+    x = np.zeros(limits.dim)
+    x[0] = limits.bound
+    wild = [Record(x, BEYOND * limits.high), Record(x, min(BEYOND * limits.low, -BEYOND))]
+    if limits.contexts:
+        wild += [Record(BEYOND * x, limits.high), Record(np.roll(BEYOND * x, 1), limits.high)]
+    return wild, Record(x, min(max(0.0, limits.low), limits.high))
 
 
 def bounds_check(
@@ -38,12 +56,7 @@ def bounds_check(
 ) -> Check:
     """Whether a record beyond L and B is refused, or moves what is handed to the noise no further than one within."""
     name = "client, bounds"
-    x = np.zeros(limits.dim)
-    x[0] = limits.bound
-    wild = [Record(x, BEYOND * limits.high), Record(x, min(BEYOND * limits.low, -BEYOND))]
-    if limits.contexts:
-        wild += [Record(BEYOND * x, limits.high), Record(np.roll(BEYOND * x, 1), limits.high)]
-    tame = Record(x, min(max(0.0, limits.low), limits.high))
+    wild, tame = wild_records(limits)
     largest, refused = 0.0, 0
     handed: list[tuple[Array, float]] = []
     for record in wild:
@@ -111,9 +124,7 @@ def ledger_check(
 
 
 def independence_check(
-    make: MakeMachine,
-    other: MakeMachine,
-    mechanism: Mechanism,
+    members: Sequence[tuple[MakeMachine, Mechanism]],
     limits: RecordLimits,
     rng: np.random.Generator,
     *,
@@ -121,20 +132,21 @@ def independence_check(
     runs: int,
     calls: Collection[int] = (),
 ) -> Check:
-    """Whether noise is drawn anew: for each release, for each member, whatever the seed."""
+    """Whether noise is drawn anew: for each release, for each of two members, whatever the seed."""
     name, history = "members, independent noise", some_history(limits, rounds, rng)
     noise = []
     for seed in range(runs):
         rows = []
-        for member in (make, other):
-            seen = observe_client(member(seed), history, calls=calls)
+        for make, mechanism in members:
+            seen = observe_client(make(seed), history, calls=calls)
             if sum(seen.n) > rounds:
                 return Check(name, False, 0.0, f"{sum(seen.n)} interactions were released, but there were {rounds}")
             seen = first_stream(mechanism, seen)
             exact = portions_of(mechanism, history, seen)
             rows.append(whiten(mechanism, exact, released_sums(mechanism, seen)[:, None])[:, 0])
-        noise.append(rows)
-    z = _numbers(mechanism, np.array(noise))  # runs × 2 × releases × numbers
+        fewest = min(len(row) for row in rows)
+        noise.append([row[:fewest] for row in rows])
+    z = _numbers(members[0][1], np.array(noise))  # runs × 2 × releases × numbers
     pairs = {"two members": (z[:, 0], z[:, 1])}
     if z.shape[2] > 1:
         pairs["two releases"] = z[:, :, :-1], z[:, :, 1:]
@@ -163,37 +175,57 @@ def choices_check(
     *,
     rounds: int,
     calls: Collection[int] = (),
+    downloads: MakeDownload | None = None,
 ) -> Check:
-    """Whether arms depend on a record before a release contains it; several arms are offered, and downloads sent.
+    """Whether arms depend on a record otherwise than through releases; several arms are offered.
+
+    After each release both worlds are sent the same download (`downloads`), as if it were the releases that are
+    neighbouring data's: whatever is chosen then follows from public numbers, or from exact ones.
 
     Where the claim takes later records as given this is not covered: then the ε of everything that is released is
     measured, that of later choices included, and not counted as a pass; without a `mechanism`, of a client whose noise
     is that of a total, only the choices are.
     """
-    name = "client, choices"
+    name, given = "client, choices", claim.definition == "given later records"
     contexts = rng.standard_normal((rounds, ARMS, limits.dim))
     contexts *= limits.bound / np.linalg.norm(contexts, axis=2, keepdims=True)
     direction = rng.standard_normal(limits.dim)
     means = (1 + contexts @ direction / (limits.bound * np.linalg.norm(direction))) / 2
     rewards = np.where(rng.random((rounds, ARMS)) < means, limits.high, limits.low)  # they are worth learning from
     sources = Handed(), Handed()
-    (arms, release), (others, _) = (
-        _arms(make(0, None if mechanism is None else source), contexts, rewards, first, calls)
+    (arms, releases, until), (others, _, _) = (
+        _arms(
+            make(0, None if mechanism is None else source),
+            contexts,
+            rewards,
+            first,
+            calls,
+            None if given else downloads,
+        )
         for source, first in zip(sources, (limits.high, limits.low), strict=True)
     )
-    before = int((np.array(arms[1:release]) != np.array(others[1:release])).sum())
-    later = float((np.array(arms[1:]) != np.array(others[1:])).mean())
-    if claim.definition == "given later records":
-        said = f"not covered by the claim: one reward changes {100 * later:.0f} % of the later choices"
+    differ = np.array(arms[1:]) != np.array(others[1:])
+    if given:
+        said = f"not covered by the claim: one reward changes {100 * float(differ.mean()):.0f} % of the later choices"
         if mechanism is not None:
             found = _epsilon_between(*sources, replace(mechanism, delta=claim.delta))
             said += f"; all that is released then tells it by ε = {found:,.0f}"
         return skip(name, said)
-    if before:
+    counted = until - 1
+    if counted < 1:
+        return skip(name, "not attacked: no arm is chosen before a release, and there are no downloads after it")
+    if differ[:counted].any():
+        t = int(np.argmax(differ)) + 1
         return Check(
-            name, False, math.inf, f"{before} arms depend on a reward before it was released in round {release}"
-        )
-    return Check(name, True, 0.0, f"{release - 1} arms before the first release, none of which depends on a reward")
+            name, False, math.inf,
+            f"{int(differ[:counted].sum())} of {counted} arms depend on a reward by exact data, the first in round {t}",
+        )  # fmt: skip
+    return Check(
+        name,
+        True,
+        0.0,
+        f"{counted} arms, with the same download after each of {releases} releases: none depends on a reward",
+    )
 
 
 def _epsilon_between(one: Handed, other: Handed, mechanism: Mechanism) -> float:
@@ -205,22 +237,58 @@ def _epsilon_between(one: Handed, other: Handed, mechanism: Mechanism) -> float:
 
 
 def _arms(
-    client: ClientMachine, contexts: Array, rewards: Array, first: float, calls: Collection[int]
-) -> tuple[list[int], int]:
-    """The arms that are pulled, and the round of the first release."""
+    client: ClientMachine,
+    contexts: Array,
+    rewards: Array,
+    first: float,
+    calls: Collection[int],
+    downloads: MakeDownload | None,
+) -> tuple[list[int], int, int]:
+    """The arms that are pulled, how many releases there were, and the round up to which arms are to be the same.
+
+    Without downloads that is the first release, or the end if there is none.
+    """
     arms: list[int] = []
-    release = len(contexts)
-    epoch = 0
+    releases, until, epoch = 0, len(contexts), 0
     for t, (X, y) in enumerate(zip(contexts, rewards, strict=True)):
         choice = client.select(X)
         arms.append(choice.arm)
         said = client.observe(choice.number, first if t == 0 else float(y[choice.arm]))
         if t + 1 in calls or any(isinstance(message, Request) for message in said):
             epoch += 1
-            said = client.receive(Collect(client.member, epoch))
-        if release == len(contexts) and any(isinstance(message, Upload) and message.sums.n for message in said):
-            release = t + 1
-    return arms, release
+            said = client.receive(Collect(client.member, epoch, epoch - 1))
+        if any(
+            isinstance(message, Contribution) or (isinstance(message, Upload) and message.sums.n) for message in said
+        ):
+            releases += 1
+            until = min(until, t + 1) if downloads is None else until
+            if downloads is not None:
+                client.receive(downloads(client, t + 1, releases))
+    return arms, releases, until
+
+
+def downloads_of(told: System, world: World) -> MakeDownload:
+    """What an attacker may send after a release: public numbers, as noisy as the coordinator's would be.
+
+    They have the member's own releases in them or not, as the system's do; those of a structure that looks at members
+    now have them, now not.
+    """
+    sharing, noise = told.sharing(world), told.pool_noise()
+    apart = isinstance(sharing, Others | NoisyTotals)
+    privacy = told.privacy
+    variance = float(noise_std(privacy.mechanisms[0])[0]) ** 2 if isinstance(privacy, PrivateStatistics) else 0.0
+
+    def download(client: ClientMachine, t: int, releases: int) -> Download:
+        d, secure = client.dim, client.secure_sums
+        theta = np.cos(np.arange(d) + releases)
+        n = t * world.n_clients
+        V = np.eye(d) * (n * world.bound**2 / d)
+        own = not apart and not (privacy.waits and releases % 2)
+        slack = EXACT if own or noise is None else noise.known(variance)
+        version, known = (releases, releases) if secure else (client.version + 1, client.sequence)
+        return Download(client.member, version, known, Sums(V, V @ theta / math.sqrt(d), n), slack, own=own)
+
+    return download
 
 
 def twin_check(make: Callable[[], ClientMachine], mechanism: Mechanism, limits: RecordLimits, rounds: int) -> Check:

@@ -7,6 +7,7 @@
 | few       | an answer to a roster or a list of fewer clients than the terms say                                   |
 | forged    | an answer to a roster in which a key is not signed, or not that of first contact                      |
 | two views | a second answer in one epoch, to another list: both kinds of shares, or two sums that differ by one   |
+| excess    | noise that is told though the list of those in the sum leaves it no room                              |
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from fedbandit.machines.sums.server import SumServer
 from fedbandit.machines.sums.terms import NO_CERTIFICATE, Acquaintances, MaskTerms
 from fedbandit.messages import Contribution
 from fedbandit.privacy.calibration import special_functions
-from fedbandit.privacy.sum_terms import SumTerms
+from fedbandit.privacy.sum_terms import SumTerms, taken_back
 
 MOST = 8
 """Clients in the sums that are attacked."""
@@ -73,6 +74,7 @@ def mask_checks(sums: SumTerms, members: int, make: MakeClient = SumClient) -> I
     crowd = Crowd(sums, members, make)
     yield _bytes_check(crowd)
     yield _answers_check(crowd)
+    yield _excess_check(crowd)
 
 
 def _bytes_check(crowd: Crowd) -> Check:
@@ -139,3 +141,23 @@ def _answers_check(crowd: Crowd) -> Check:
     if found:
         return Check(name, False, math.inf, f"a client answers {', '.join(found)}")
     return Check(name, True, 0.0, "no answer to rosters and lists that are short, forged, unsigned or the second ones")
+
+
+def _excess_check(crowd: Crowd) -> Check:
+    """What client 0 tells of its noise after lists of the fewest clients, and of all: nothing, or what is too much."""
+    name, epoch = "sums, excess noise", SUMS + 100
+    for members in (crowd.terms.quorum, crowd.terms.members):
+        epoch += 1
+        clients = crowd.clients(epoch)
+        crowd.run(clients, Step.SURVIVORS)
+        listed = pack_members(range(members))
+        signed = [
+            client.receive(SumMessage(client.member, epoch, Step.SURVIVORS, listed)) for client in clients[:members]
+        ]
+        signatures = pack_entries({answer.member: answer.body for answers in signed for answer in answers})
+        (answer,) = clients[0].receive(SumMessage(0, epoch, Step.AGREED, signatures))
+        told = np.frombuffer(answer.body, "<u8", crowd.terms.words)
+        room = taken_back(crowd.terms.levels, members)  # every portion here is one
+        if (told > room).any():
+            return Check(name, False, math.inf, f"in a sum over {members} clients more noise is told than it can spare")
+    return Check(name, True, 0.0, "what is told of the noise is what the list of those in the sum makes superfluous")

@@ -85,6 +85,21 @@ def observe_client(
     )
 
 
+def uploads_of(
+    client: ClientMachine, history: History, *, calls: Collection[int] = (), ask: bool = False
+) -> list[Sums]:
+    """What a client tells a coordinator that it trusts, upload by upload."""
+    told: list[Sums] = []
+    epoch = 0
+    for t, (x, y) in enumerate(history):
+        said = client.observe(client.select(x[None]).number, y)
+        if ask or t + 1 in calls or any(isinstance(message, Request) for message in said):
+            epoch += 1
+            said = [*said, *client.receive(Collect(client.member, epoch))]
+        told += [message.sums for message in said if isinstance(message, Upload) and message.sums.n > 0]
+    return told
+
+
 def _download(client: ClientMachine, t: int, *, own: bool) -> Download:
     """What an attacker may send at any time: other people's statistics, the same in both worlds."""
     d = client.dim

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from fedbandit.audit.client_attack import contents_check, long_life_check, retry
 from fedbandit.audit.life_attack import (
     bounds_check,
     choices_check,
+    downloads_of,
     independence_check,
     ledger_check,
     restart_check,
@@ -31,8 +31,8 @@ from fedbandit.audit.mechanism_attack import (
 from fedbandit.audit.neighbours import RecordLimits
 from fedbandit.audit.observer import MakeMachine
 from fedbandit.audit.peer_attack import coordinator_check, peers_check
+from fedbandit.audit.pooled import Pooled, attack_total
 from fedbandit.audit.report import AuditReport, Check, skip
-from fedbandit.audit.total_attack import total_checks
 from fedbandit.errors import FedbanditError, whole_number
 from fedbandit.machines.client import ClientMachine
 from fedbandit.machines.peer import PeerMachine
@@ -51,21 +51,7 @@ _STREAMS_A_RUN = 200
 """Streams of a mechanism for each run of a client, which takes about as long."""
 LARGER = (12, 10**6)
 """Dimension and rounds of a larger world, in which the mechanism is looked at too."""
-OF_STREAMS = (
-    "mechanism, likelihood ratio",
-    f"mechanism, d = {LARGER[0]}",
-    "secure noise, scale",
-    "client, contents",
-    "client, retries",
-    "client, restarts",
-    "client, long life",
-    "client, bounds",
-    "client, ledger",
-    "members, independent noise",
-    "network client, noise",
-    "network client, stored first",
-)
-"""Attacks on clients that noise what leaves them, each by itself."""
+SPREAD = "not attacked: how a client's interactions are spread over releases decides; see client, long life"
 
 
 @dataclass(frozen=True)
@@ -120,25 +106,22 @@ def _attack(
     if told.privacy.pooled:
         if not isinstance(told.privacy, PrivateStatistics):
             return [skip("total", f"nobody knows how to attack the total of {type(told.privacy).__name__}")], None
-        make = partial(_make, makers.client, system, world, 0, seed)
-        how: dict[str, Any] = {"rounds": rounds, "calls": _calls(told, world, rounds)}
-        mechanism, padded = told.privacy.mechanisms[0], told.privacy.padded
-        of_client = [
-            timing_check(make, mechanism, limits, rng, records=1, hears=None, padded=padded, **how),
-            choices_check(make, None, limits, claim, rng, **how),
-        ]
-        checks = [*total_checks(told.privacy, limits, claim), *of_client]
-        return [*checks, *_secure_sums(system, told.privacy, world, limits), *_spared(told.privacy.trust)], None
+        pooled = Pooled(
+            system, told, world, _large_world(world), limits, partial(_make, makers.client, system, world, 0, seed),
+            partial(_make, makers.client, system, world, 1 % world.n_clients, seed), rounds,
+            max(trials // _STREAMS_A_RUN, 5), trials, _calls(told, world, rounds),
+        )  # fmt: skip
+        return list(attack_total(pooled, rng)), None
     by_client = _mechanisms(told, world.n_clients)
     if not by_client:
         return _noised_rewards(system, told, world, rounds, trials, seed, makers, rng)
-    weakest = max(by_client, key=lambda member: by_client[member].epsilon)
+    weakest = max(by_client, key=lambda member: told.guarantee_of(member).epsilon)
     mechanism = by_client[weakest]
     records = told.privacy.contribution or 1
     check, found = likelihood_attack(mechanism, neighbouring_increments(mechanism, limits, 1), claim, rng, trials)
     checks = [check] if records == 1 else []
     checks += _exact_checks(by_client, limits, records, told)
-    checks += _larger(system, world, weakest, records)
+    checks += _larger(system, world, by_client, records)
     source = secure_source()
     checks.append(
         skip("secure noise", source) if isinstance(source, str) else source_check(mechanism, source, "secure")
@@ -153,7 +136,6 @@ def _attack(
         return [*checks, spared], found
     runs = max(trials // _STREAMS_A_RUN, 5)
     calls = _calls(told, world, rounds)
-    other = partial(_make, makers.client, system, world, (weakest + 1) % world.n_clients, seed)
     hears = not isinstance(told.sharing(world), Others)
     checks += [
         contents_check(make, mechanism, limits, claim, rng, records=records, rounds=rounds, runs=runs, calls=calls),
@@ -173,33 +155,26 @@ def _attack(
         long_life_check(make, mechanism, limits, claim, rng, records=records, rounds=rounds, calls=calls),
         bounds_check(make, mechanism, limits, claim, rounds=min(rounds, 50), calls=calls),
         ledger_check(make, mechanism, limits, rng, rounds=rounds, calls=calls),
-        choices_check(make, mechanism, limits, claim, rng, rounds=rounds, calls=calls),
+        choices_check(
+            make, mechanism, limits, claim, rng, rounds=rounds, calls=calls, downloads=downloads_of(told, world)
+        ),
+        _independent(makers, system, told, world, weakest, limits, rng, rounds, min(runs, 20), seed),
     ]
-    if world.n_clients > 1 and len(by_client) == 1:
-        few = min(runs, 20)
-        checks.append(independence_check(make, other, mechanism, limits, rng, rounds=rounds, runs=few, calls=calls))
     return [*checks, *_network(system, world, mechanism, limits, claim, rounds)], found
 
 
-def _spared(trust: str) -> Iterator[Check]:
-    """Attacks on a client's own stream of noise, which it has not where a total is noised."""
-    names = OF_STREAMS if trust == "sums" else (*OF_STREAMS, "client, copies")
-    where = "shares of a sum's noise" if trust == "sums" else "no noise, the coordinator is trusted"
-    yield from (skip(name, f"not attacked: clients add {where}") for name in names)
-
-
-def _secure_sums(system: System, privacy: PrivateStatistics, world: World, limits: RecordLimits) -> Iterator[Check]:
-    """A coordinator that does not follow the protocol of secure sums, and a copied client."""
-    if privacy.trust != "sums":
-        return
-    from fedbandit.audit.copy_attack import sum_copies_check
-    from fedbandit.audit.mask_attack import mask_checks
-
-    try:
-        yield from mask_checks(privacy.sum_terms, world.n_clients)
-    except FedbanditError as error:  # without the extra `secure`
-        yield skip("sums, masks and keys", str(error))
-    yield sum_copies_check(system, world, privacy.sum_terms.mechanism, limits)
+def _independent(
+    makers: Makers, system: System, told: System, world: World, member: int, limits: RecordLimits,
+    rng: np.random.Generator, rounds: int, runs: int, seed: int,
+) -> Check:  # fmt: skip
+    """Whether the noise of this member is its own: compared with that of the next one that has any."""
+    noised = _streams(told, world.n_clients)
+    others = [i for i in (*range(member + 1, world.n_clients), *range(member)) if i in noised]
+    if not others:
+        return skip("members, independent noise", "not attacked: nobody else draws noise")
+    both = [(partial(_make, makers.client, system, world, i, seed), noised[i]) for i in (member, others[0])]
+    calls = _calls(told, world, rounds)
+    return independence_check(both, limits, rng, rounds=rounds, runs=runs, calls=calls)
 
 
 def _noised_rewards(
@@ -272,41 +247,61 @@ def _make(
     return make_machine(member, system, world, seed * 1_000_003 + run, source=source)
 
 
+def _streams(told: System, n_clients: int) -> dict[int, Mechanism]:
+    """Client → the mechanism of its releases, of those that have any noise."""
+    streams = ((i, told.privacy.stream(i, partial(generator, 0, Purpose.NOISE, i))) for i in range(n_clients))
+    return {i: stream.mechanism for i, stream in streams if stream is not None and stream.mechanism.scale > 0}
+
+
 def _mechanisms(told: System, n_clients: int) -> dict[int, Mechanism]:
-    """Client → the mechanism of its releases; one client for each different mechanism."""
+    """Client → the mechanism of its releases; one client for each pair of a mechanism and what is claimed for it."""
     found: dict[int, Mechanism] = {}
-    for member in range(n_clients):
-        stream = told.privacy.stream(member, partial(generator, 0, Purpose.NOISE, member))
-        if stream is not None and stream.mechanism not in found.values():
-            found[member] = stream.mechanism
+    known: list[tuple[Mechanism, float]] = []
+    for member, mechanism in _streams(told, n_clients).items():
+        pair = mechanism, told.guarantee_of(member).epsilon
+        if pair not in known:
+            known.append(pair)
+            found[member] = mechanism
     return found
 
 
 def _exact_checks(by_client: dict[int, Mechanism], limits: RecordLimits, records: int, told: System) -> Iterator[Check]:
-    """Each mechanism against what is claimed for its client: the system's claim, or that of its own budget."""
-    claim = told.guarantee
-    if records > 1:  # how they are spread over releases decides: `long_life_check` and `contents_check` see it
+    """Each mechanism against what is claimed for its client."""
+    if records > 1:
+        yield skip("mechanism, exact", SPREAD)
         return
     for member, mechanism in by_client.items():
-        several = len(by_client) > 1
-        name = f"mechanism of client {member}, exact" if several else "mechanism, exact"
-        epsilon = min(mechanism.epsilon, claim.epsilon) if several else claim.epsilon
-        yield exact_check(mechanism, limits, records, epsilon, claim.delta, name)
+        name = f"mechanism of client {member}, exact" if len(by_client) > 1 else "mechanism, exact"
+        claim = told.guarantee_of(member)
+        yield exact_check(mechanism, limits, records, claim.epsilon, claim.delta, name)
 
 
-def _larger(system: System, world: World, member: int, records: int) -> Iterator[Check]:
-    """The mechanism of the same system in a larger world: noise must be enough there, too."""
+def _large_world(world: World) -> World:
+    """One in which formulas are looked at, too."""
     dim, rounds = max(LARGER[0], world.dim), max(LARGER[1], world.horizon // world.per_round)
+    return replace(world, dim=dim, horizon=rounds * world.per_round)
+
+
+def _larger(system: System, world: World, members: Collection[int], records: int) -> Iterator[Check]:
+    """The mechanisms of the same system in a larger world: noise must be enough there, too."""
+    large = _large_world(world)
+    name = f"mechanism, d = {large.dim}"
     if records > 1 or not system.structure.separate:
+        yield skip(
+            name, SPREAD if records > 1 else "not attacked: clients share models, whose noise is that of a graph"
+        )
         return
-    large = replace(world, dim=dim, horizon=rounds * world.per_round)
     told = system.told(large)
-    stream = told.privacy.stream(member, partial(generator, 0, Purpose.NOISE, member))
-    if stream is not None:
-        claim = told.guarantee
-        limits = RecordLimits.of(large, told.privacy.reward_rule, claim.protects)
-        epsilon = min(claim.epsilon, stream.mechanism.epsilon)
-        yield exact_check(stream.mechanism, limits, 1, epsilon, claim.delta, f"mechanism, d = {dim}")
+    limits = RecordLimits.of(large, told.privacy.reward_rule, told.guarantee.protects)
+    checks = []
+    for member in members:
+        stream, claim = (
+            told.privacy.stream(member, partial(generator, 0, Purpose.NOISE, member)),
+            told.guarantee_of(member),
+        )
+        assert stream is not None
+        checks.append(exact_check(stream.mechanism, limits, 1, claim.epsilon, claim.delta, name))
+    yield min(checks, key=lambda check: (check.passed, -(check.computed or 0.0)))
 
 
 def _network(

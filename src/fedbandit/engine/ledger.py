@@ -12,6 +12,7 @@ import numpy as np
 
 from fedbandit.privacy.mechanism import Mechanism, epsilon_of
 from fedbandit.privacy.privacy import Releases
+from fedbandit.privacy.sum_stream import SumStream
 from fedbandit.types import Array, Ints
 
 
@@ -68,10 +69,15 @@ def keep_books(streams: Mapping[int, Releases], exhausted: Collection[int], clip
     return Ledger(
         np.array(list(spent), dtype=np.int64),
         np.array([stream.spent for stream in spent.values()], dtype=np.int64),
-        np.array([_epsilon(stream.mechanism, stream.spent) for stream in spent.values()], dtype=np.float64),
+        np.array([_spent_epsilon(stream) for stream in spent.values()], dtype=np.float64),
         np.array(sorted(exhausted), dtype=np.int64),
         clipped,
     )
+
+
+def _spent_epsilon(stream: Releases) -> float:
+    """In secure sums weights decide, not how many there were."""
+    return stream.spent_epsilon if isinstance(stream, SumStream) else _epsilon(stream.mechanism, stream.spent)
 
 
 @lru_cache(maxsize=4096)

@@ -36,6 +36,7 @@ class Guarantee:
     `definition` is one of `DEFINITIONS`; `trust` and `own` are the privacy part's; `public` is what is not hidden.
     `mu` is the distance of neighbours in standard deviations (μ-GDP) for Gaussian noise: ε follows for every δ.
     `context_bound`, `reward_bound`, `reward_weight` are L, B and κ; `releases` is for how many noise is calibrated.
+    `interactions` are those of a client at the horizon, n: with δ > 1/n one of them may be told outright.
     `true_epsilon` says what a published mechanism really gives at δ, where that is known: ∞ if nothing does.
     `noise` says where random numbers come from: "simulation" (NumPy) or "secure" (float-safe sampling).
     `proof` is a heading of docs/privacy-proofs.md.
@@ -64,6 +65,7 @@ class Guarantee:
     reward_bound: float | None = None
     reward_weight: float | None = None
     releases: int | None = None
+    interactions: int | None = None
     proof: str = ""
 
     def __post_init__(self) -> None:
@@ -77,8 +79,13 @@ class Guarantee:
 
     @property
     def weak(self) -> bool:
-        """Whether a claim says little, proven or not: odds of e^10, or every hundredth chance that nothing holds."""
-        return self.private and (self.epsilon > WEAK_EPSILON or self.delta >= WEAK_DELTA)
+        """Whether a claim says little, proven or not: odds of e^10, or a chance of 1/n or 0.01 that nothing holds."""
+        return self.private and (self.epsilon > WEAK_EPSILON or self.delta >= WEAK_DELTA or self._loose)
+
+    @property
+    def _loose(self) -> bool:
+        """Whether δ > 1/n, once n is known: what clients refuse by default (`Require`)."""
+        return self.interactions is not None and exceeds(self.delta, 1 / self.interactions)
 
     def epsilon_at(self, delta: float, records: int = 1) -> float:
         """ε at any other δ, of so many records of one person.
@@ -114,7 +121,10 @@ e^10. NOT PRIVATE IN USE: this noise is for simulations.
             text += f"; ten of one person: {_power(self.epsilon_at(self.delta, 10))}"
         text += f". Not hidden: {', '.join(self.public)}." if self.public else "."
         if self.weak:
-            text += " That is little."
+            told = (
+                f": of {self.interactions:,} interactions of a client one may be told outright" if self._loose else ""
+            )
+            text += f" That is little{told}."
         if self.definition in DEFINITIONS:
             text += f" {DEFINITIONS[self.definition]}"
         return text if self.noise == "secure" else f"{text} NOT PRIVATE IN USE: this noise is for simulations."
@@ -143,6 +153,16 @@ e^10. NOT PRIVATE IN USE: this noise is for simulations.
             known = "no finite ε holds" if math.isinf(self.true_epsilon) else f"the true ε is {self.true_epsilon:.3g}"
             text += f"; {known}"
         return text + (f"; {self.remark}" if self.remark else "")
+
+
+def interactions_of(world: World) -> int:
+    """n: the interactions of a client at the horizon."""
+    return math.ceil(world.horizon / world.n_clients)
+
+
+def exceeds(delta: float, most: float) -> bool:
+    """Whether δ is above the largest that is accepted, by more than rounding."""
+    return delta > most * (1 + 1e-9)
 
 
 def _power(epsilon: float) -> str:
@@ -183,11 +203,11 @@ sent. Client(require=fb.Require(…)) says what it accepts.
 
     def check(self, claim: Guarantee, world: World) -> None:
         """Refuse a claim that is weaker, with the first thing that is."""
-        most = 1 / math.ceil(world.horizon / world.n_clients) if self.delta is None else self.delta
+        most = 1 / interactions_of(world) if self.delta is None else self.delta
         for wrong, claimed, required in (
             (claim.basis != "proven", f"nothing proven ({claim.basis})", "a proven claim"),
             (claim.epsilon > self.epsilon, f"ε = {claim.epsilon:g}", f"ε ≤ {self.epsilon:g}"),
-            (claim.delta > most * (1 + 1e-9), f"δ = {claim.delta:g}", f"δ ≤ {most:.3g}"),
+            (exceeds(claim.delta, most), f"δ = {claim.delta:g}", f"δ ≤ {most:.3g}"),
             (self.secure and claim.noise != "secure", f"{claim.noise} noise", "secure noise"),
             (_less(claim.unit.partition(" (")[0], self.unit, UNITS), f"unit {claim.unit!r}", f"{self.unit!r}"),
             (_less(claim.trust, self.trust, TRUSTS[::-1]), f"trust {claim.trust!r}", f"{self.trust!r} at most"),

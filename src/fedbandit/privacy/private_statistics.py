@@ -31,7 +31,7 @@ from fedbandit.privacy.published_total import PublishedTotal
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.privacy.sum_stream import OpenedTotal, SumStream
 from fedbandit.privacy.sum_terms import SumTerms, terms_of_sums
-from fedbandit.privacy.trust import MANY, OWN, PROOFS, PUBLIC, TRUSTS, Own, Trust, against, neighbours
+from fedbandit.privacy.trust import OWN, PROOFS, PUBLIC, TRUSTS, Own, Trust, against, neighbours, released_by_default
 from fedbandit.rewards import AS_THEY_ARE, RewardRule
 from fedbandit.sharing import Share
 from fedbandit.world import World
@@ -53,8 +53,8 @@ class PrivateStatistics(Privacy):
     trust: who is trusted. "nobody": every client noises its own. "sums": only sums over many clients are ever opened,
         and have the noise of one (`sum_stream`). "coordinator": it is told everything, and noises what it publishes.
     own: what a client chooses by. "exact": its own data as they are, and what was released of the others'. "released":
-        releases alone. By default "released" where that costs little: with `trust` other than "nobody" from
-        100 clients on.
+        releases alone. By default "released" where that costs little: with `trust` other than "nobody", if the number
+        of clients times ε is 30 or more.
     counts: "public", or "padded": at each call of a clock (`Scheduled`) a client releases as many interactions as the
         clock has, whatever it observed, so that whether there was an interaction is protected, too.
     honest, colluding: for sums. Each sum has at least `honest` clients (by default 0.8 N) that do not tell anybody
@@ -213,7 +213,8 @@ class PrivateStatistics(Privacy):
             )
         told = replace(self, world=world, releases=releases if self.releases is None else self.releases)
         if self.calibration == "proven" and self.own is None:
-            told = replace(told, own="released" if self.pooled and world.n_clients >= MANY else "exact")
+            cheap = self.pooled and released_by_default(world.n_clients, self._budgets[0])
+            told = replace(told, own="released" if cheap else "exact")
         if self.trust == "sums":
             honest, colluding = self._settled(world.n_clients)
             told = replace(told, honest=honest, colluding=colluding)
@@ -221,7 +222,7 @@ class PrivateStatistics(Privacy):
 
     def planned(self, portions: Sequence[int]) -> PrivateStatistics:
         """With the largest portions in which a client's contribution leaves it, if that is what is protected."""
-        if self.contribution is None or self.trust != "nobody" or self.calibration != "proven" or not portions:
+        if self.contribution is None or self.trust == "coordinator" or self.calibration != "proven" or not portions:
             return self
         left, kept = self.contribution, []
         for portion in portions[: self.releases]:
@@ -245,7 +246,9 @@ class PrivateStatistics(Privacy):
         assert self.world is not None
         assert self.honest is not None
         assert self.colluding is not None
-        return terms_of_sums(self.mechanisms[0], self.world, self.honest, self.colluding, self.contribution)
+        mechanism, cap = self.mechanisms[0], self.contribution
+        load = 1.0 if cap is None else self._load(mechanism) if self.portions else float(cap)
+        return terms_of_sums(mechanism, self.world, self.honest, self.colluding, cap, load)
 
     def total(self, source: Callable[[int], Source]) -> OpenedTotal | PublishedTotal | None:
         """What the coordinator makes the noisy total with."""

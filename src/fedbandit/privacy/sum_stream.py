@@ -1,6 +1,6 @@
 """Secure sums, the arithmetic: what each client puts into a sum of many, and how the coordinator decodes opened sums.
 
-Only sums over many clients are ever opened (`machines.secure_sum` has the cryptography), so one client's noise is
+Only sums over many clients are ever opened (`machines.sums` has the cryptography), so one client's noise is
 enough for all of them together. In epoch e client i contributes its *innovation* and a share of the noise,
 
     u_e = c_e + z_e,        z_e: discrete Gaussians of variance σ²/h on the grid 2^g,       h: honest clients in a sum
@@ -30,6 +30,10 @@ counts everything that left, opened or not, and a weight that would exceed the p
 is sent later, or never. (Cumulative releases with correlated noise have no such claim: of two totals that differ by one
 client the noise cancels.) The proof is in docs/privacy-proofs.md, "Secure sums".
 
+*Whole contributions.* If n_τ records entered in epoch τ, replacing all of them changes what is opened in epoch e by
+ℓ_e Δ at most, ℓ_e = Σ_τ |w_eτ| n_τ. Then a client bounds √(Σ ℓ_e²), by ‖C P‖ for the portions P that are planned: if
+all answer and n ≤ P, that is never exceeded. Whoever comes late, with more at once, is cut: its weights in V and b.
+
 Reference: Kairouz, Liu & Steinke 2021 (sums of discrete Gaussians), Denisov et al. 2022 (B and C), Jiang, Wang & Chen
 2024 (taking back excess noise after dropouts).
 """
@@ -38,16 +42,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError, require
-from fedbandit.privacy.mechanism import epsilon_of
+from fedbandit.privacy.calibration import gaussian_epsilon
+from fedbandit.privacy.mechanism import distance
 from fedbandit.privacy.noise import Size, Source
 from fedbandit.privacy.sum_terms import SumTerms, Words
-from fedbandit.state import require_arrays_like
+from fedbandit.state import StateError, require_arrays_like
 from fedbandit.sums import Sums
 from fedbandit.types import Array
 
@@ -67,6 +73,11 @@ def draw_integers(source: Source, std: float, size: int) -> NDArray[np.int64]:
         return source.discrete_gaussian(std, size)
     drawn: Size = (size,)
     return np.rint(std * source.standard_normal(drawn)).astype(np.int64)
+
+
+@lru_cache(maxsize=4096)
+def _epsilon(far: float, delta: float) -> float:
+    return gaussian_epsilon(far, delta) if far > 0 else 0.0
 
 
 class SumStream:
@@ -92,15 +103,19 @@ class SumStream:
         n = terms.epochs
         self.increments = np.zeros((n, terms.words))  # x_τ, exact
         self.weight = np.zeros(n)  # d_row: what the decoder has of each x_τ
-        self.squares = np.zeros(n)  # Σ w² of what has left
+        self.squares = np.zeros(n)  # Σ w² of what has left; where a contribution is the unit Σ ℓ², the same for all τ
         self.offered = np.zeros(n)  # w of the last contribution, of which it is not known whether it was opened
-        self.entered = np.zeros(n)  # 1 for each τ at which something entered
+        self.entered = np.zeros(n)  # 1 for each τ at which something entered; where a contribution is the unit n_τ
         self.memory = self.mechanism.factorisation.start((n,))  # the decoder's, for each x_τ
 
     @property
     def spent_epsilon(self) -> float:
-        """The ε of what has left so far, at the mechanism's δ."""
-        return 0.0 if self.spent == 0 else epsilon_of(self.mechanism, releases=self.spent)
+        """The ε of what has left so far, at the mechanism's δ: of the record with the largest Σ w², or of all together.
+
+        Not of the *number* of contributions: a record that enters late weighs as much as one that enters first.
+        """
+        most = math.sqrt(float(self.squares.max())) / (self.terms.load * self.terms.planned)
+        return _epsilon(most * distance(self.mechanism), self.mechanism.delta)
 
     @property
     def own(self) -> Sums:
@@ -142,14 +157,20 @@ class SumStream:
         if not self.may_release(sums.n):
             raise FedbanditError(f"{self.contributed} interactions have entered; {sums.n} more would be too many.")
         self.advance(epoch - 1, included)
-        self.increments[epoch - 1], self.entered[epoch - 1] = self.terms.flat(sums), 1.0
+        whole = self.terms.contribution is not None
+        self.increments[epoch - 1], self.entered[epoch - 1] = self.terms.flat(sums), float(sums.n if whole else 1)
         self.contributed += sums.n
         self.epoch, self.spent = epoch, self.spent + 1
         without, _ = self.mechanism.factorisation.step(self.memory, epoch, 0 * self.offered)
-        wanted = self.entered * (1 - without) / self.terms.diagonal(epoch)
-        room = np.sqrt(np.maximum(self.terms.planned**2 - self.squares, 0.0))
-        self.offered = np.clip(wanted, -room, room)
-        self.squares += self.offered**2
+        wanted = (self.entered > 0) * (1 - without) / self.terms.diagonal(epoch)
+        room = np.sqrt(np.maximum((self.terms.load * self.terms.planned) ** 2 - self.squares, 0.0))
+        if whole:
+            weight, left = float(np.abs(wanted) @ self.entered), float(room.min())
+            self.offered = wanted * (left / weight) if weight > left else wanted
+            self.squares += (np.abs(self.offered) @ self.entered) ** 2
+        else:
+            self.offered = np.clip(wanted, -room, room)
+            self.squares += self.offered**2
         most = self.terms.largest / self.terms.grid  # clipped, not wrapped: neighbours stay as close as they are
         exact = np.rint(np.clip(self.offered @ self.increments / self.terms.grid, -most, most))
         return np.asarray((exact.astype(np.int64) + self._noise(epoch)).view(np.uint64))
@@ -173,6 +194,8 @@ class SumStream:
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Go on from there."""
         require_arrays_like(saved, self.state())
+        if self.terms.contribution is not None and float(np.sum(saved["entered"])) != float(saved["contributed"]):
+            raise StateError("The stored contributions do not say how many interactions entered in each epoch.")
         for name, now in self.state().items():
             setattr(self, name, int(saved[name]) if isinstance(now, int) else np.array(saved[name], dtype=np.float64))
 

@@ -33,6 +33,7 @@ class SumTerms:
     `mechanism` is that of the total: its scale is σ, its n_max the number of epochs. `planned` is the largest norm that
     the weights of one record may have. A sum is opened if `levels[0]` members, the quorum, are in it, of which at most
     `colluding` tell somebody their noise or draw none. No number of any sum is larger than `largest`.
+    Where a client's `contribution` is the unit, all its records together may weigh `load` times as much.
 
     A client's share of the noise is drawn in independent portions, enough for a sum over the quorum. If as many as
     `levels[k]` members are in the sum, portions 1 … k are taken back, so that s members have σ²/(s − colluding) each.
@@ -45,6 +46,7 @@ class SumTerms:
     grid: float
     largest: float
     contribution: int | None = None
+    load: float = 1.0
 
     @property
     def quorum(self) -> int:
@@ -136,7 +138,7 @@ def portions_of(levels: tuple[int, ...], colluding: int) -> Array:
 
 
 def terms_of_sums(
-    mechanism: Mechanism, world: World, honest: int, colluding: int, contribution: int | None
+    mechanism: Mechanism, world: World, honest: int, colluding: int, contribution: int | None, load: float = 1.0
 ) -> SumTerms:
     """What secure sums are made by, where so many clients are honest and so many collude with the coordinator.
 
@@ -161,7 +163,7 @@ def terms_of_sums(
         sensitivity=lengthened * mechanism.sensitivity,
         description=f"{mechanism.description}, in sums over {quorum} clients or more",
     )
-    return SumTerms(planned_for, planned, colluding, levels, grid, largest, contribution)
+    return SumTerms(planned_for, planned, colluding, levels, grid, largest, contribution, load)
 
 
 def grid_for(smallest: float, largest: float) -> float:
