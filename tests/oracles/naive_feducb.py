@@ -55,8 +55,8 @@ def controlled(
 ) -> tuple[list[list[int]], int]:
     """Alg. 1; the arms (T, M) and how often agents synchronised.
 
-    Without `as_printed` an agent is a LinUCB with ridge λ until the first synchronisation (D5). Line 12 has Δt + 1, and
-    M(ρ_max − ρ_min)I is on S alone (D4).
+    Line 12 has Δt + 1 (D4). Without `as_printed` an agent is a LinUCB with ridge λ until the first synchronisation (D5),
+    and M(ρ_max − ρ_min)I is on S alone, where line 12 has it on V + xxᵀ (D4).
     """
     T, M, _, d = X.shape
     eye = np.eye(d)
@@ -83,8 +83,12 @@ def controlled(
             U[i] += np.outer(x, x)
             u[i] += x * r
             since[i] += 1
-            lift = logdet(S + M * (given.high - given.low) * eye) - logdet(S) if noisy else 0.0
-            if since[i] * (logdet(S + U[i]) - logdet(S) + lift) > D + TIE:
+            lift = M * (given.high - given.low) * eye
+            if as_printed:  # V + xxᵀ is S + U now
+                grown = logdet(S + U[i] + lift) - logdet(S)
+            else:
+                grown = logdet(S + U[i]) - logdet(S) + (logdet(S + lift) - logdet(S) if noisy else 0.0)
+            if since[i] * grown > D + TIE:
                 total_U += U
                 total_u += u
                 S, s = np.zeros((d, d)), np.zeros(d)
