@@ -175,6 +175,19 @@ def test_a_budget_of_infinity_leaves_the_others_theirs() -> None:
     assert nobody.guarantee.basis == "none"
 
 
+@pytest.mark.parametrize(("subsample", "rounds"), [(True, 285), (False, 2000)])
+def test_portions_are_those_of_the_rounds_of_one_estimator(subsample: bool, rounds: int) -> None:
+    """γ = 7: with sub-sampling an estimator has every seventh of 2,000 rounds, without it is the only one."""
+    world = fb.World(n_clients=8, dim=DIM, horizon=16_000, per_round=8)
+    gossip = fb.protocols.Gossip("line", 7, 1.5, 16, subsample=subsample)
+    portions, released, expected = gossip.portions(world), 0, []
+    while (more := max(math.ceil(released / 2), 16)) + released <= rounds:
+        expected.append(more)
+        released += more
+    assert portions == tuple(expected)
+    assert len(portions) == gossip.releases(world)
+
+
 def test_estimators_enter_the_bounds() -> None:
     """Remark 5: Λ and κ have log γ, and so has the union bound of "proven"."""
     world = fb.World(n_clients=6, dim=DIM, horizon=6000, per_round=6)

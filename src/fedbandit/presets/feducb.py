@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Unpack
 
-from fedbandit.errors import require, unknown
+from fedbandit.errors import FedbanditError, require, shown, unknown
 from fedbandit.presets.compose import Common, compose, preset
 from fedbandit.privacy import NoisyRewards, Privacy, PrivateStatistics
 from fedbandit.privacy.private_statistics import CALIBRATIONS, Calibration, Epsilon, Width
@@ -82,6 +82,15 @@ def feducb(
     private = PrivateStatistics(
         epsilon, delta, calibration, as_printed=as_printed, width=width, failure=failure, trust=trust, own=own
     )
+    if threshold is not None and private.guarantee().basis == "proven":
+        raise FedbanditError(
+            f"threshold is {shown(threshold)}, but under calibration 'proven' agents speak by counts: a trigger that "
+            "reads raw data tells single records by its times, and no finite ε holds; give calibration='published', "
+            "or no threshold."
+        )
+    if as_printed or width == "printed":
+        with_controller = "'central' for what is printed: Alg. 1 and Prop. 2 have one controller"
+        require(isinstance(topology, str) and topology == "central", "topology", topology, with_controller)
     by_counts = calibration == "proven" and threshold is None
     protocol: MessageProtocol
     if isinstance(topology, str) and topology == "central":
