@@ -55,8 +55,8 @@ def controlled(
 ) -> tuple[list[list[int]], int]:
     """Alg. 1; the arms (T, M) and how often agents synchronised.
 
-    Line 12 has Δt + 1 (D4). Without `as_printed` an agent is a LinUCB with ridge λ until the first synchronisation (D5),
-    and M(ρ_max − ρ_min)I is on S alone, where line 12 has it on V + xxᵀ (D4).
+    Line 12 has Δt + 1 (D4). Without `as_printed` an agent is a LinUCB with ridge λ until the first synchronisation
+    (D5), and M(ρ_max − ρ_min)I is on S alone, where line 12 has it on V + xxᵀ (D4).
     """
     T, M, _, d = X.shape
     eye = np.eye(d)

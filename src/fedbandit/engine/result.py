@@ -238,15 +238,22 @@ class Result:
             variables, coordinates, {**about, "guarantee": str(self.guarantee)}
         )
 
-    def plot(self, ax: Any = None, *, bounds: Mapping[str, Callable[[Ints], Array]] | None = None) -> Any:
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        bounds: Mapping[str, Callable[[Ints], Array]] | None = None,
+        message_bounds: Mapping[str, Callable[[Ints], Array]] | None = None,
+    ) -> Any:
         """Cumulative regret over rounds, with the messages on a second axis (needs `fedbandit[plots]`).
 
         `bounds` are functions of rounds to draw beside it, by name, such as those of `fb.bounds`: each is scaled to
-        meet the regret at the horizon, since theorems hold up to a constant.
+        meet the regret at the horizon, since theorems hold up to a constant. `message_bounds` are those on
+        communication, on the axis of messages.
         """
         from fedbandit.engine.plot import plot_result
 
-        return plot_result(self, ax, bounds)
+        return plot_result(self, ax, bounds, message_bounds)
 
     def plot_clusters(self, partition: ArrayLike | None = None, ax: Any = None) -> Any:
         """The number of clusters over rounds and, given the truth, their adjusted Rand index (`fedbandit[plots]`)."""
