@@ -107,3 +107,29 @@ def test_bounds_are_drawn_through_the_end_of_the_curve() -> None:
     regret, bound = ax.lines[:2]
     assert bound.get_label() == "∝ Thm 3.2"
     assert bound.get_ydata()[-1] == pytest.approx(regret.get_ydata()[-1])
+
+
+def test_bounds_of_communication_are_drawn_on_the_axis_of_messages() -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    env = fb.environments.homogeneous(n_clients=4, dim=3, n_arms=4)
+    result = fb.simulate(fb.async_linucb(), env, 200)
+    of_messages = {"Thm 3.2": lambda rounds: bounds.async_communication(rounds, 4, 3, 5.0, 5.0)}
+    ax = result.plot(message_bounds=of_messages)
+    assert [line.get_label() for line in ax.lines] == ["regret"]
+    (right,) = (other for other in ax.figure.axes if other is not ax)
+    messages, bound = right.lines
+    assert bound.get_label() == "∝ Thm 3.2"
+    assert bound.get_ydata()[-1] == pytest.approx(messages.get_ydata()[-1]) == result.communication.messages
+    with pytest.raises(fb.FedbanditError, match="must be left out: nothing was sent"):
+        fb.simulate(fb.linucb(), env, 20).plot(message_bounds=of_messages)
+    with pytest.raises(fb.FedbanditError, match="the end of the bound 'none' is 0"):
+        result.plot(message_bounds={"none": lambda rounds: bounds.async_communication(rounds, 4, 3, np.inf, np.inf)})
+    found = fb.compare([fb.linucb(), fb.async_linucb()], env, 200, seeds=2)
+    assert len(found.plot().axes) == 2
+    over, _, third = found.plot(message_bounds={"async-linucb": of_messages}).axes
+    assert "∝ Thm 3.2" not in [line.get_label() for line in over.lines]
+    (line,) = (line for line in third.lines if line.get_label() == "∝ Thm 3.2")
+    sent = [run.report["uploads"] + run.report["downloads"] for run in found.runs if run.label.series == "async-linucb"]
+    assert np.asarray(line.get_ydata())[-1] == pytest.approx(np.mean(sent))
+    with pytest.raises(fb.FedbanditError, match="did you mean 'async-linucb'"):
+        found.plot(message_bounds={"async_linucb": of_messages})

@@ -9,11 +9,12 @@ differ, so arms differ if and only if rewards are learnt from.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 import typing
 from collections.abc import Iterator
 from functools import cache
-from itertools import product
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ import pytest
 import fedbandit as fb
 from fedbandit.pairs import Part
 from fedbandit.policies import POLICIES, UCB, Uniform
+from fedbandit.presets.compose import PRESETS, keywords_of
 from fedbandit.privacy import PRIVACIES, NoPrivacy, Privacy
 from fedbandit.protocols import PROTOCOLS, EventTriggered, MessageProtocol
 from fedbandit.structures import STRUCTURES, Everyone, EvidenceClusters, FixedGroups, Structure
@@ -225,6 +227,81 @@ def test_a_refusal_names_both_parts_and_what_to_use_instead_by_names_that_exist(
         assert set(re.findall(r"\b[A-Z]\w*[a-z]\w*\b", sentence)) <= exported | {"True", "False"}, sentence
         assert set(re.findall(r"\b(\w+)=", sentence)) <= keywords, sentence
         assert len(sentence) < 320, sentence
+
+
+TRIED: dict[str, list[Any]] = {
+    "privacy": [*PRIVACY_PARTS, *MORE_PRIVACIES],
+    "policy": list(POLICIES),
+    "threshold": ["theorem", 1.0],
+    "delta": [1e-5],
+    "gamma_upload": [2.0],
+    "gamma_download": [2.0],
+    "discount": [0.9],
+    "window": [20],
+    "topology": ["line"],
+    "ttl": [2],
+    "width": ["printed"],
+    "trust": ["sums", "coordinator"],
+    "own": ["exact", "released"],
+}
+"""Values of presets' keywords that are neither switches nor choices from a list."""
+
+
+def calls(preset: Any) -> Iterator[dict[str, Any]]:
+    """Each value of each keyword, and each two of them."""
+    hints = typing.get_type_hints(inspect.unwrap(preset))
+    given: list[tuple[str, Any]] = []
+    for name in keywords_of(preset):
+        hint = hints.get(name)
+        choices = (True, False) if hint is bool else typing.get_args(hint) * (typing.get_origin(hint) is typing.Literal)
+        given += [(name, value) for value in choices or TRIED.get(name, [])]
+    yield from ({name: value} for name, value in given)
+    yield from (dict(two) for two in combinations(given, 2) if two[0][0] != two[1][0])
+
+
+def unanswerable(sentence: str, preset: Any, given: dict[str, Any]) -> str | None:
+    """Why whoever called the preset so cannot do what the sentence says; None if they can."""
+    theirs = {kind.__name__: kind for kinds in (PROTOCOLS, STRUCTURES, PRIVACIES) for kind in kinds.values()}
+    before, _, advice = sentence.partition("; ")
+    of_parts = [(part, word) for part, inside in re.findall(r"(\w+)\((.*?)\)", advice)
+                for word in re.findall(r"(\w+)=", inside)]  # fmt: skip
+    of_parts += [(part, word) for word, part in re.findall(r"(\w+)='\w+' of (\w+)", advice)]
+    for part, word in of_parts:
+        if part not in theirs or word not in {one.name for one in dataclasses.fields(theirs[part])}:  # type: ignore[arg-type]
+            return f"{part} has no {word}"
+    plain = re.sub(r"\w+\(.*?\)|\w+='\w+' of \w+", "", advice)
+    strange = set(re.findall(r"\b(\w+)=", plain)) - set(keywords_of(preset))
+    if strange:
+        return f"it has no {strange}"
+    pair = re.match(r"(\w+) with (\w+) is refused", before)
+    words = set(re.findall(r"\b(\w+)=", advice)) & set(keywords_of(preset))
+    if pair and not words and not {type(value).__name__ for value in given.values()} & set(pair.groups()):
+        return "neither part is the caller's"
+    return None
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name != "composed"])
+def test_a_refusal_of_a_preset_can_be_answered_with_its_own_keywords(name: str) -> None:
+    """Not with those of parts that the caller has never seen; `composed` takes parts by name."""
+    bad = []
+    for given in calls(PRESETS[name]):
+        try:
+            PRESETS[name](**given)
+        except fb.FedbanditError as error:
+            why = unanswerable(str(error), PRESETS[name], given)
+            bad += [] if why is None else [f"{name}({given}): {why}: {error}"]
+    assert not bad, bad[0]
+
+
+def test_a_refusal_that_cannot_be_answered_would_be_found() -> None:
+    """The check on answers can fail: what these presets said before."""
+    counts = "PrivateStatistics with Synchronous is refused: its trigger reads raw data; use CountTriggered"
+    assert unanswerable(counts, fb.feducb, {"threshold": "theorem"})
+    assert unanswerable(f"{counts}, or Gossip with growth=…", fb.feducb, {"threshold": "theorem"})
+    everybody = "PublishedSums with WeightedGraph is refused: one place; use WeightedGraph with central=True"
+    assert unanswerable(everybody, fb.dp_colin, {"gamma_upload": 2.0})
+    assert unanswerable("x; use trust='nobody'", fb.hetofedbandit_async, {"privacy": NoPrivacy()})
+    assert unanswerable("x; use Synchronous(central=True)", fb.feducb, {})
 
 
 def test_a_protocol_that_ignored_groups_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
 """Which parts do not go together, why, and what to use instead.
 
 A pair is refused if it cannot be what it is called: nobody would be spoken to, nothing would ever be learnt, or a claim
-of privacy would not hold. Every sentence names both parts. `tests/test_combinations.py` tries all combinations of
+of privacy would not hold. Every sentence names both parts, and with a keyword the part that has it: whoever reads it
+may have called a preset that has no such keyword. `tests/test_combinations.py` tries all combinations of
 exported parts: what is not refused here must run, learn, and keep groups apart.
 """
 
@@ -106,35 +107,35 @@ def _check_models_speak(structure: Structure, protocol: MessageProtocol) -> None
     """A model for each client, or one for all of them."""
     if not structure.separate and protocol.says != "nothing":
         why = "one place has all data, so there is nobody to exchange statistics with"
-        own = (
-            "central=False" if isinstance(structure, OnGraph) else "a structure with a model for each client: Everyone"
-        )
+        own = "a structure with a model for each client: Everyone"
+        if isinstance(structure, OnGraph):
+            own = f"{type(structure).__name__}(central=False)"
         refuse(structure, protocol, why, f"the protocol Never, or {own}")
     if protocol.one_by_one and not structure.by_member:
         _refuse_one_by_one(structure, protocol)
     if isinstance(structure, OnGraph) and structure.separate and protocol.says != "upload":
         why = "users on a graph who keep their own data need a protocol in which they upload"
-        refuse(structure, protocol, why, "EventTriggered, CountTriggered or Scheduled; or central=True with Never")
+        all_data = f"{type(structure).__name__}(central=True)"
+        refuse(structure, protocol, why, f"EventTriggered, CountTriggered or Scheduled; or Never with {all_data}")
     if structure.by_member and protocol.says not in ("upload", "request"):
         refuse(structure, protocol, "groups are found by a coordinator, and this protocol has none", KNOWING)
     if structure.by_member and not structure.asks_to_regroup and not protocol.regroups:
         why = "nobody says when groups are to be looked for, so that everybody would stay alone"
-        refuse(structure, protocol, why, "recluster=1.3, or Scheduled, which looks for them whenever it calls")
+        again = f"{type(structure).__name__}(recluster=1.3)"
+        refuse(structure, protocol, why, f"{again}, or Scheduled, which looks for them whenever it calls")
     if protocol.says == "gossip":
         _check_gossip(structure, protocol)
     if protocol.by_clock and not structure.counted:
         why = "by the clock nothing is sent to whoever is alone, so that nothing would ever be learnt"
-        refuse(structure, protocol, why, "CountTriggered, or Synchronous with growth=…")
+        refuse(structure, protocol, why, "CountTriggered, or Synchronous(growth=…)")
     if structure.separate and not structure.fresh and (protocol.says == "nothing" or protocol.reads == "raw"):
         why = "a model that waits for releases has no determinant that grows by itself, so nothing would ever be learnt"
-        counts = (
-            "CountTriggered, or Synchronous with growth=…" if not isinstance(structure, OnGraph) else "CountTriggered"
-        )
+        counts = "CountTriggered, or Synchronous(growth=…)" if not isinstance(structure, OnGraph) else "CountTriggered"
         refuse(structure, protocol, why, f"{counts}, which read counts")
 
     if not structure.counted and protocol.reads != "counts":
         why = "only what has data of others is sent back, so a client that is alone would never learn"
-        refuse(structure, protocol, why, "CountTriggered, or Synchronous with growth=…")
+        refuse(structure, protocol, why, "CountTriggered, or Synchronous(growth=…)")
 
 
 def _refuse_one_by_one(structure: Structure, protocol: MessageProtocol) -> NoReturn:
@@ -202,20 +203,32 @@ def _check_private_statistics(structure: Structure, protocol: MessageProtocol, p
         why = "how much a member knows decides what is made of it, and padded counts do not tell"
         refuse(privacy, structure, why, "Everyone or FixedGroups")
     if privacy.waits and protocol.says == "gossip":
-        refuse(privacy, protocol, "with own='released' peers may not learn from their own data", "own='exact'")
+        refuse(
+            privacy,
+            protocol,
+            "with own='released' peers may not learn from their own data",
+            "own='exact' of PrivateStatistics",
+        )
     if privacy.contribution is not None and protocol.period > 1:
         why = (
             f"a client has {protocol.period} estimators with a stream each, so `contribution` would not bound its part"
         )
-        refuse(privacy, protocol, why, "ttl=1, or one interaction as the unit")
+        refuse(privacy, protocol, why, "Gossip(ttl=1), or one interaction as the unit")
     if isinstance(protocol, ServerQueue) and protocol.shares == "buffers":
-        refuse(privacy, protocol, "noise in buffers would be added up again with each service", "shares='models'")
+        refuse(
+            privacy,
+            protocol,
+            "noise in buffers would be added up again with each service",
+            "ServerQueue(shares='models')",
+        )
     if privacy.guarantee().basis == "proven" and protocol.reads == "raw":
         why = (
             "under calibration 'proven' its trigger reads raw data, so the times at which a client speaks depend on "
             "single records and no finite ε holds"
         )
-        refuse(privacy, protocol, why, "CountTriggered, or Synchronous or Gossip with growth=…, which read counts only")
+        refuse(
+            privacy, protocol, why, "CountTriggered, Synchronous(growth=…) or Gossip(growth=…), which read counts only"
+        )
 
 
 def _is_algorithm_1(structure: Structure, protocol: MessageProtocol) -> bool:
@@ -226,13 +239,14 @@ def _check_pooled(structure: Structure, protocol: MessageProtocol, privacy: Priv
     """One noisy total of everybody's statistics needs everybody at once, and tells nothing about anybody."""
     if structure.by_member:
         why = "who belongs together is found from what each member has released, and a total tells nothing of that"
-        refuse(privacy, structure, why, "trust='nobody'")
+        refuse(privacy, structure, why, "trust='nobody' of PrivateStatistics")
     if isinstance(structure, Alone | FixedGroups):  # others' structures say their groups when they know the world
         why = "a total is one of everybody, and here groups are kept apart"
-        refuse(privacy, structure, why, "a federation for each group, with a quorum of its own, or trust='nobody'")
+        groups = "a federation for each group, with a quorum of its own"
+        refuse(privacy, structure, why, f"{groups}, or trust='nobody' of PrivateStatistics")
     if not protocol.at_once:
         why = "a total of everybody needs everybody at once"
-        refuse(privacy, protocol, why, "Synchronous with growth=…, or Scheduled; or trust='nobody'")
+        refuse(privacy, protocol, why, "Synchronous(growth=…) or Scheduled; or trust='nobody' of PrivateStatistics")
 
 
 def _check_reward_sums(structure: Structure, protocol: MessageProtocol, privacy: Privacy) -> None:
@@ -244,17 +258,17 @@ def _check_reward_sums(structure: Structure, protocol: MessageProtocol, privacy:
         return
     if privacy.guarantee().basis == "as published":
         why = "the paper's noise is on the model of all users in one place"
-        refuse(privacy, structure, why, "WeightedGraph or Laplacian with central=True; or PrivateRewards")
+        refuse(privacy, structure, why, "WeightedGraph(central=True) or Laplacian(central=True); or PrivateRewards")
     if structure.fresh:
         why = (
             "a model that learns from its own rewards at once chooses arms, whose contexts it sends as they are, by "
             "rewards that were not noised"
         )
-        waits = "fresh=False" if isinstance(structure, OnGraph) else "the structure Alone"
+        waits = f"{type(structure).__name__}(fresh=False)" if isinstance(structure, OnGraph) else "the structure Alone"
         refuse(privacy, structure, why, f"{waits}, or NoisyRewards")
     if protocol.reads != "counts":
         why = "the times of uploads must not depend on the rewards that they hide"
         refuse(privacy, protocol, why, "CountTriggered, which reads counts")
     if privacy.site == "coordinator" and not structure.by_member:
         why = "a coordinator that draws noise has to know its members"
-        refuse(privacy, structure, why, "site='client'")
+        refuse(privacy, structure, why, f"{type(privacy).__name__}(site='client')")

@@ -64,17 +64,41 @@ def test_what_each_client_has_does_not_depend_on_the_engine(system: fb.System, e
     np.testing.assert_array_equal(fast.downloads, plain.downloads)
 
 
-def test_messages_of_users_on_servers_are_those_of_local_clusters() -> None:
+def test_servers_speak_for_their_users() -> None:
+    """FCLUB's messages are those of local servers: they are counted by default, and not under clients' numbers."""
     env = fb.environments.fclub(n_clients=12, n_servers=3, n_clusters=3, dim=4)
-    plain = fb.simulate(fb.fclub_dc(), env, 2_000, engine="plain", per_client=True)
-    assert plain.by_client is not None
-    assert plain.by_client.uploads is not None
-    assert plain.by_client.uploads.sum() == plain.communication.uploads > 0
-    assert plain.by_client.downloads is not None
-    assert plain.by_client.downloads.sum() == plain.communication.downloads > 0
-    fast = fb.simulate(fb.fclub_dc(), env, 2_000, engine="fast", per_client=True)
-    assert fast.by_client is not None
-    assert fast.by_client.uploads is None, "compiled local clusters do not count them"
+    result = fb.simulate(fb.fclub_dc(), env, 2_000, per_client=True)
+    mine = result.by_client
+    assert mine is not None
+    assert mine.uploads is mine.downloads is None
+    assert mine.server_uploads is not None
+    assert mine.server_downloads is not None
+    assert mine.server_uploads.shape == mine.server_downloads.shape == (3,)
+    assert mine.server_uploads.min() > 0
+    assert mine.server_uploads.sum() == result.communication.uploads
+    assert mine.server_downloads.sum() == result.communication.downloads > 0
+    frame = result.to_frame(by="client")
+    assert frame["server"].tolist() == env.server_of.tolist()
+    assert "uploads" not in frame
+    servers = result.to_frame(by="server")
+    assert servers["uploads"].tolist() == mine.server_uploads.tolist()
+    assert servers["users"].tolist() == [4, 4, 4]
+    assert servers["regret"].sum() == pytest.approx(result.regret[-1])
+    assert servers["interactions"].sum() == 2_000
+    assert result.to_xarray().server_uploads.values.tolist() == mine.server_uploads.tolist()
+
+
+def test_what_servers_sent_is_kept_and_what_nobody_counted_is_refused(tmp_path: Path) -> None:
+    env = fb.environments.fclub(n_clients=12, n_servers=3, n_clusters=3, dim=4)
+    result = fb.simulate(fb.fclub_dc(), env, 300, per_client=True)
+    again = fb.Result.load(result.save(tmp_path / "result.npz")).to_frame(by="server")
+    assert again["downloads"].tolist() == result.to_frame(by="server")["downloads"].tolist()
+    fast = fb.simulate(fb.fclub_dc(), env, 300, engine="fast", per_client=True)
+    assert fast.to_frame(by="client")["regret"].sum() == pytest.approx(fast.regret[-1])
+    with pytest.raises(fb.FedbanditError, match="does not count messages of servers; use engine='plain' or 'auto'"):
+        fast.to_frame(by="server")
+    with pytest.raises(fb.FedbanditError, match="clients speak for themselves"):
+        fb.simulate(fb.linucb(), ENV, 20, per_client=True).to_frame(by="server")
 
 
 def test_peers_send_as_much_as_is_counted() -> None:

@@ -55,8 +55,8 @@ def controlled(
 ) -> tuple[list[list[int]], int]:
     """Alg. 1; the arms (T, M) and how often agents synchronised.
 
-    Without `as_printed` an agent is a LinUCB with ridge λ until the first synchronisation (D5). Line 12 has Δt + 1, and
-    M(ρ_max − ρ_min)I is on S alone (D4).
+    Line 12 has Δt + 1 (D4). Without `as_printed` an agent is a LinUCB with ridge λ until the first synchronisation
+    (D5), and M(ρ_max − ρ_min)I is on S alone, where line 12 has it on V + xxᵀ (D4).
     """
     T, M, _, d = X.shape
     eye = np.eye(d)
@@ -83,8 +83,12 @@ def controlled(
             U[i] += np.outer(x, x)
             u[i] += x * r
             since[i] += 1
-            lift = logdet(S + M * (given.high - given.low) * eye) - logdet(S) if noisy else 0.0
-            if since[i] * (logdet(S + U[i]) - logdet(S) + lift) > D + TIE:
+            lift = M * (given.high - given.low) * eye
+            if as_printed:  # V + xxᵀ is S + U now
+                grown = logdet(S + U[i] + lift) - logdet(S)
+            else:
+                grown = logdet(S + U[i]) - logdet(S) + (logdet(S + lift) - logdet(S) if noisy else 0.0)
+            if since[i] * grown > D + TIE:
                 total_U += U
                 total_u += u
                 S, s = np.zeros((d, d)), np.zeros(d)
@@ -186,6 +190,86 @@ def gossip(
             elif own[j][at][2] - told[j][at][2] >= batch:
                 say(j, at, t + 1, asks=False)
     return arms
+
+
+def noised_gossip(
+    X: Array,
+    y: Array,
+    hops: list[list[int]],
+    ttl: int,
+    D: float,
+    given: Bounds,
+    noise: Noise,
+    *,
+    ridge: float = 0.1,
+    subsample: bool = True,
+) -> tuple[list[list[int]], int]:
+    """§4.2 with the noise and widths of Alg. 1 and 2; the arms (T, M) and how often anybody has told.
+
+    noise[i·γ + g] is that of estimator g of agent i. Until it first hears of another an agent is a LinUCB with ridge λ
+    (D5 of feducb); from then on S is the sum of what those it has heard of told, itself included if it has told, each
+    shifted by 2Λ, and U what it has seen since it told. Line 12 has Δ + 1, and M(ρ_max − ρ_min)I on S alone (D4).
+    """
+    T, M, _, d = X.shape
+    period, eye = (ttl if subsample else 1), np.eye(d)
+    keys = [(i, g) for i in range(M) for g in range(period)]
+    seen = {key: (np.zeros((d, d)), np.zeros(d)) for key in keys}  # all of an estimator's own, exact
+    told: dict[tuple[int, int], tuple[Array, Array]] = {}  # with its noise
+    releases = dict.fromkeys(keys, 0)
+    S = {key: (ridge * eye, np.zeros(d), 0) for key in keys}  # with the number of agents in it, 0 for exact ones
+    U = {key: (np.zeros((d, d)), np.zeros(d), 0) for key in keys}  # pending
+    before = {key: logdet(ridge * eye) for key in keys}  # log det S and the term of line 12
+    heard: dict[tuple[int, int], dict[int, tuple[Array, Array]]] = {key: {} for key in keys}
+    arriving: dict[int, list[tuple[int, int, int, tuple[Array, Array] | None]]] = defaultdict(list)
+
+    def tell(i: int, g: int, leaves: int, asks: bool) -> None:
+        H, h = noise[i * period + g][releases[i, g]]
+        releases[i, g] += 1
+        told[i, g] = seen[i, g][0] + H, seen[i, g][1] + h
+        S[i, g] = S[i, g][0] + U[i, g][0], S[i, g][1] + U[i, g][1], S[i, g][2]
+        U[i, g] = np.zeros((d, d)), np.zeros(d), 0
+        before[i, g] = logdet(S[i, g][0])
+        for j in range(M):
+            if j != i and hops[i][j] <= ttl:
+                arriving[leaves + hops[i][j] - 1] += [(j, i, g, told[i, g])] + [(j, i, g, None)] * asks
+
+    def synchronise(i: int, g: int) -> None:
+        those = [*heard[i, g].values(), *([told[i, g]] if (i, g) in told else [])]
+        shifted = len(those) * (given.low + given.high) / 2 * eye
+        matrix = sum((V for V, _ in those), shifted)
+        S[i, g] = matrix, sum((b for _, b in those), np.zeros(d)), len(those)
+        lift = len(those) * (given.high - given.low) * eye
+        before[i, g] = 2 * logdet(matrix) - logdet(matrix + lift)
+
+    arms = []
+    for t in range(T):
+        g = t % period
+        arms.append([0] * M)
+        for i in range(M):
+            V, b, agents = S[i, g][0] + U[i, g][0], S[i, g][1] + U[i, g][1], S[i, g][2]
+            if agents:
+                width = beta(V, agents, given)
+            else:
+                grown = logdet(V) - d * math.log(ridge)
+                width = given.sigma * math.sqrt(grown + 2 * math.log(1 / given.alpha)) + math.sqrt(ridge)
+            norms = np.sqrt(np.einsum("kd,de,ke->k", X[t, i], np.linalg.inv(V), X[t, i]))
+            a = best(X[t, i] @ np.linalg.solve(V, b) + width * norms)
+            arms[t][i] = a
+            x, r = X[t, i, a], y[t, i, a]
+            seen[i, g] = seen[i, g][0] + np.outer(x, x), seen[i, g][1] + x * r
+            U[i, g] = U[i, g][0] + np.outer(x, x), U[i, g][1] + x * r, U[i, g][2] + 1
+            if U[i, g][2] * (logdet(S[i, g][0] + U[i, g][0]) - before[i, g]) > D + TIE:
+                tell(i, g, t, asks=True)
+        news = set()
+        for j, origin, at, statistics in arriving.pop(t, []):
+            if statistics is not None:
+                heard[j, at][origin] = statistics
+                news.add((j, at))
+            elif U[j, at][2] >= 1:
+                tell(j, at, t + 1, asks=False)
+        for i, at in news:
+            synchronise(i, at)
+    return arms, sum(releases.values())
 
 
 def alone(

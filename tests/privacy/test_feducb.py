@@ -122,6 +122,42 @@ def test_peers_without_noise(topology: str, ttl: int, keywords: dict[str, Any]) 
     np.testing.assert_array_equal(result.arms, arms)
 
 
+@pytest.mark.parametrize(
+    ("topology", "ttl", "epsilon", "threshold", "subsample"),
+    [
+        ("complete", 1, 30.0, 60.0, True),
+        ("ring", 2, 30.0, 60.0, True),
+        ("ring", 2, 1e5, 5.0, True),
+        ("line", 3, 1e5, 5.0, True),
+        ("line", 2, 30.0, 60.0, False),
+        ("line", 2, 1e5, "theorem", False),
+    ],
+)
+def test_peers_with_published_noise(
+    monkeypatch: pytest.MonkeyPatch, topology: str, ttl: int, epsilon: float, threshold: Any, subsample: bool
+) -> None:
+    """§4.2 with the noise of the run handed to the oracle: the same arms, and as many releases."""
+    T, agents, delta = 90, 5, 0.1
+    X, y, env = drawn(T, seed=4, agents=agents)
+    noises = Noises(monkeypatch)
+    system = fb.feducb(
+        epsilon=epsilon, delta=delta, calibration="published", topology=topology, ttl=ttl, threshold=threshold,
+        subsample=subsample, noise=SIGMA,
+    )  # fmt: skip
+    result = fb.simulate(system, env, T, seed=6, engine="plain")
+    period = ttl if subsample else 1
+    low, high, kappa = published_bounds(epsilon, delta, T // period, DIM, streams=agents * period, failure=0.1)
+    given = oracle.Bounds(low, high, kappa, alpha=0.1, sigma=SIGMA)
+    D = 2 * T * DIM / (math.log(high / low + T / (DIM * low)) + 1) if threshold == "theorem" else threshold
+    near = neighbours_of(topology, agents)
+    hops = oracle.hops_between([(i, j) for i in range(agents) for j in near[i]], agents)
+    noise = [noises.added[k] for k in range(agents * period)]
+    arms, told = oracle.noised_gossip(X, y, hops, ttl, D, given, noise, subsample=subsample)
+    assert result.privacy is not None
+    assert told == result.privacy.releases.sum() > agents
+    np.testing.assert_array_equal(result.arms, arms)
+
+
 @pytest.mark.parametrize("epsilon", [3.0, 300.0])
 def test_a_client_alone_that_learns_from_its_releases(monkeypatch: pytest.MonkeyPatch, epsilon: float) -> None:
     """dp_linucb(delta > 0): noise of the run, and bounds of that noise, handed to the oracle: the same arms."""
@@ -173,6 +209,19 @@ def test_a_budget_of_infinity_leaves_the_others_theirs() -> None:
     assert [told.guarantee_of(i).basis for i in range(3)] == ["proven", "none", "proven"]
     nobody = fb.feducb(epsilon=[math.inf] * 3)
     assert nobody.guarantee.basis == "none"
+
+
+@pytest.mark.parametrize(("subsample", "rounds"), [(True, 285), (False, 2000)])
+def test_portions_are_those_of_the_rounds_of_one_estimator(subsample: bool, rounds: int) -> None:
+    """γ = 7: with sub-sampling an estimator has every seventh of 2,000 rounds, without it is the only one."""
+    world = fb.World(n_clients=8, dim=DIM, horizon=16_000, per_round=8)
+    gossip = fb.protocols.Gossip("line", 7, 1.5, 16, subsample=subsample)
+    portions, released, expected = gossip.portions(world), 0, []
+    while (more := max(math.ceil(released / 2), 16)) + released <= rounds:
+        expected.append(more)
+        released += more
+    assert portions == tuple(expected)
+    assert len(portions) == gossip.releases(world)
 
 
 def test_estimators_enter_the_bounds() -> None:

@@ -411,7 +411,7 @@ def test_the_server_refuses_what_nobody_asked_for_and_applies_a_retry_once() -> 
             "reads raw data",
         ),
         (lambda: fb.System(UCB(), EventTriggered(), EvidenceClusters()), "EventTriggered is refused: nobody says when"),
-        (lambda: fb.System(UCB(), ServerQueue(), HomogeneityCliques()), "use recluster=1.3"),
+        (lambda: fb.System(UCB(), ServerQueue(), HomogeneityCliques()), r"use HomogeneityCliques\(recluster=1.3\)"),
     ],
 )  # fmt: skip
 def test_bad_systems_are_refused(make: Callable[[], object], words: str) -> None:

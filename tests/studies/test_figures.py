@@ -10,7 +10,7 @@ from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
 from fedbandit.errors import FedbanditError
-from fedbandit.studies.figures import Curves, Overlay, draw_comparison, draw_panels, look_of, save_figure
+from fedbandit.studies.figures import Curves, Overlay, Sweep, draw_comparison, draw_panels, look_of, save_figure
 from fedbandit.studies.measured import Measured
 from tests.studies.test_claims import measured
 
@@ -47,6 +47,16 @@ def test_a_bound_meets_the_mean_of_its_series_at_the_horizon() -> None:
     assert drawn["∝ √T"][0, 1] / drawn["∝ √T"][-1, 1] == pytest.approx((drawn["b"][0, 0] / drawn["b"][-1, 0]) ** 0.5)
     with pytest.raises(FedbanditError, match="the shape of the bound 'one'"):
         draw_panels([Curves(bounds=(Overlay("b", "one", lambda _T: np.ones(1)),))], THREE, "a world")
+
+
+def test_a_bound_over_values_meets_its_series_at_the_last_of_them() -> None:
+    values = measured({("a", 1.0): (10, 0), ("a", 2.0): (20, 50), ("a", 4.0): (300, 1000)})
+    halves = Overlay("a", "1/value", lambda values: 1 / values)
+    (ax,) = draw_panels([Sweep(x="value", bounds=(halves,))], values, "a world").axes
+    (line,) = (line for line in ax.get_lines() if line.get_label() == "∝ 1/value")
+    drawn, last = np.asarray(line.get_xydata()), values.line("a", "")[-1]
+    assert drawn[-1].tolist() == [last.value, pytest.approx(values.mean(last, "regret"))]
+    assert drawn[0, 1] / drawn[-1, 1] == pytest.approx(drawn[-1, 0] / drawn[0, 0])
 
 
 def test_an_unknown_format_is_refused(tmp_path: Path) -> None:

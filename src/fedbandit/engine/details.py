@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -18,8 +18,11 @@ class ByClient:
     """Regret, reward and messages of each client (`simulate(…, per_client=True)`).
 
     `clients`, `regrets` and `rewards` have an entry for each interaction, in order: who acted, what was missed, what
-    was earned. `uploads` and `downloads` (N,) count messages with statistics from and to each client. Where users share
-    a server, messages are those of its local clusters, by their number, and only the plain engine knows them.
+    was earned. `uploads` and `downloads` (N,) count messages with statistics from and to each client.
+
+    Where local servers share what clusters of their users have learnt (FCLUB), users send nothing, and these are None.
+    `server_of` is then the server of each user, and `server_uploads` and `server_downloads` (L,) count the messages
+    from and to each server. The compiled engine does not count them: they are None if it was asked for.
     """
 
     n_clients: int
@@ -28,6 +31,9 @@ class ByClient:
     rewards: Array = field(repr=False)
     uploads: Ints | None = field(default=None, repr=False)
     downloads: Ints | None = field(default=None, repr=False)
+    server_of: Ints | None = field(default=None, repr=False)
+    server_uploads: Ints | None = field(default=None, repr=False)
+    server_downloads: Ints | None = field(default=None, repr=False)
 
     @property
     def interactions(self) -> Ints:
@@ -50,17 +56,30 @@ class ByClient:
         require(of in ("regret", "reward"), "of", of, "'regret' or 'reward'")
         return np.cumsum((self.regrets if of == "regret" else self.rewards)[self.clients == client])
 
-    def to_frame(self) -> Any:
-        """A pandas DataFrame with one line a client (needs `fedbandit[frames]`)."""
-        columns: dict[str, Any] = {"client": np.arange(self.n_clients), "interactions": self.interactions}
-        columns |= {"regret": self.regret, "reward": self.reward}
-        if self.uploads is not None and self.downloads is not None:
-            columns |= {"uploads": self.uploads, "downloads": self.downloads}
+    def to_frame(self, by: Literal["client", "server"] = "client") -> Any:
+        """A pandas DataFrame with one line a client, or a local server (needs `fedbandit[frames]`)."""
+        columns: dict[str, Any] = {"client": np.arange(self.n_clients)}
+        of_clients = {"interactions": self.interactions, "regret": self.regret, "reward": self.reward}
+        if by == "server":
+            if self.server_of is None:
+                raise FedbanditError("Here clients speak for themselves; by='client' has what they sent.")
+            if self.server_uploads is None:
+                raise FedbanditError(
+                    "The fast engine does not count messages of servers; use engine='plain' or 'auto'."
+                )
+            columns = {"server": np.arange(int(self.server_of.max()) + 1), "users": np.bincount(self.server_of)}
+            columns |= {name: np.bincount(self.server_of, values) for name, values in of_clients.items()}
+            columns["interactions"] = columns["interactions"].astype(np.int64)
+            columns |= {"uploads": self.server_uploads, "downloads": self.server_downloads}
+        elif self.server_of is not None:
+            columns |= {"server": self.server_of, **of_clients}
+        else:
+            columns |= {**of_clients, "uploads": self.uploads, "downloads": self.downloads}
         return needs("pandas", "frames", "A data frame").DataFrame(columns)
 
     def arrays(self) -> dict[str, Any]:
         """For a file."""
-        found = {key: getattr(self, key) for key in ("clients", "regrets", "rewards", "uploads", "downloads")}
+        found = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "n_clients"}
         return {f"by_client.{key}": value for key, value in found.items() if value is not None}
 
 

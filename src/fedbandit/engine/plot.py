@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,7 @@ def thinned(horizon: int, most: int) -> Ints:
 
 REGRET_COLOUR = "#0072B2"
 MESSAGES_COLOUR = "#D55E00"
+GREY = "0.35"
 MOST_POINTS = 2000  # more than a screen is wide
 
 
@@ -38,38 +39,50 @@ def require_matplotlib() -> None:
 
 
 def plot_result(
-    result: Result, ax: Axes | None = None, bounds: Mapping[str, Callable[[Ints], Array]] | None = None
+    result: Result,
+    ax: Axes | None = None,
+    bounds: Mapping[str, Callable[[Ints], Array]] | None = None,
+    message_bounds: Mapping[str, Callable[[Ints], Array]] | None = None,
 ) -> Axes:
     """Draw cumulative regret over rounds, and messages so far on a second axis if there were any.
 
-    `bounds` are drawn dotted, scaled to meet the regret at the horizon. Without `ax` a new pyplot figure is made, which
-    a notebook shows by itself.
+    `bounds` are drawn dotted, scaled to meet the regret at the horizon, and `message_bounds` on the second axis, scaled
+    to meet the messages. Without `ax` a new pyplot figure is made, which a notebook shows by itself.
     """
+    spoken = bool(result.communication.messages)
+    require(spoken or not message_bounds, "message_bounds", list(message_bounds or ()), "left out: nothing was sent")
     ax = _axes(result, ax, "cumulative regret")
     at = thinned(result.horizon, MOST_POINTS)
     ax.plot(at + 1, result.regret[at], color=REGRET_COLOUR, linewidth=1.8, label="regret")
     for k, (name, bound) in enumerate((bounds or {}).items()):
         draw_bound(ax, at + 1, bound, float(result.regret[-1]), name, k)
-    if bounds:
-        ax.legend(loc="lower right", frameon=False)
-    if result.communication.messages:
+    if spoken:
         messages = _second_axis(ax, "messages so far (dashed)")
         curve = result.communication.message_curve[at]
         messages.plot(at + 1, curve, color=MESSAGES_COLOUR, linestyle="--", linewidth=1.5, label="messages")
+        for k, (name, bound) in enumerate((message_bounds or {}).items()):
+            draw_bound(messages, at + 1, bound, float(curve[-1]), name, k, MESSAGES_COLOUR)
+        if message_bounds:
+            messages.legend(loc="upper left", frameon=False)
         messages.set_ylim(bottom=0)
+    if bounds:
+        ax.legend(loc="lower right", frameon=False)
     ax.set_ylim(bottom=0)
     return ax
 
 
-def draw_bound(ax: Axes, rounds: Ints, bound: Callable[[Ints], Array], end: float, name: str, k: int = 0) -> None:
-    """Draw the k-th bound of a picture dotted, scaled to be `end` after the last of the rounds."""
+def draw_bound(
+    ax: Axes, rounds: Ints | Array, bound: Callable[[Any], Array], end: float, name: str, k: int = 0, colour: str = GREY
+) -> None:
+    """Draw the k-th bound of a picture dotted, scaled to be `end` after the last of the rounds, or at another last."""
     require(callable(bound), f"the bound {name!r}", bound, "a function of rounds, as those of fb.bounds")
     grown = np.asarray(bound(rounds), dtype=np.float64)
     require(
         grown.shape == rounds.shape, f"the shape of the bound {name!r}", grown.shape, f"{rounds.shape}, one a round"
     )
+    require(0 < grown[-1] < np.inf, f"the end of the bound {name!r}", float(grown[-1]), "positive, to be scaled")
     ax.plot(
-        rounds, grown * (end / grown[-1]), color="0.35", linestyle=(0, (1, 1 + k)), linewidth=1.4, label=f"∝ {name}"
+        rounds, grown * (end / grown[-1]), color=colour, linestyle=(0, (1, 1 + k)), linewidth=1.4, label=f"∝ {name}"
     )
 
 

@@ -198,13 +198,16 @@ class Result:
             **({} if self.privacy is None else {"privacy": self.privacy.summary()}),
         }
 
-    def to_frame(self, by: Literal["round", "client"] = "round") -> Any:
-        """A pandas DataFrame with one line per round, or per client if `per_client` was set (`fedbandit[frames]`)."""
-        require(by in ("round", "client"), "by", by, "'round' or 'client'")
-        if by == "client":
+    def to_frame(self, by: Literal["round", "client", "server"] = "round") -> Any:
+        """A pandas DataFrame with one line per round, or per client if `per_client` was set (`fedbandit[frames]`).
+
+        Where local servers speak for their users, "server" has a line for each of them, with the messages.
+        """
+        require(by in ("round", "client", "server"), "by", by, "'round', 'client' or 'server'")
+        if by != "round":
             if self.by_client is None:
                 raise FedbanditError("This result knows no clients; ask for them with simulate(…, per_client=True).")
-            return self.by_client.to_frame().assign(system=self.system, seed=self.seed)
+            return self.by_client.to_frame(by).assign(system=self.system, seed=self.seed)
         return needs("pandas", "frames", "A data frame").DataFrame(
             {
                 "round": np.arange(1, self.horizon + 1),
@@ -233,20 +236,31 @@ class Result:
             frame = self.by_client.to_frame().set_index("client")
             variables |= {f"client_{name}": ("client", frame[name].to_numpy()) for name in frame}
             coordinates["client"] = frame.index.to_numpy()
+            if self.by_client.server_uploads is not None:
+                frame = self.by_client.to_frame("server").set_index("server")
+                variables |= {f"server_{name}": ("server", frame[name].to_numpy()) for name in frame}
+                coordinates["server"] = frame.index.to_numpy()
         about = {"system": self.system, "environment": self.environment, "seed": self.seed, "engine": self.engine}
         return needs("xarray", "frames", "A labelled array").Dataset(
             variables, coordinates, {**about, "guarantee": str(self.guarantee)}
         )
 
-    def plot(self, ax: Any = None, *, bounds: Mapping[str, Callable[[Ints], Array]] | None = None) -> Any:
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        bounds: Mapping[str, Callable[[Ints], Array]] | None = None,
+        message_bounds: Mapping[str, Callable[[Ints], Array]] | None = None,
+    ) -> Any:
         """Cumulative regret over rounds, with the messages on a second axis (needs `fedbandit[plots]`).
 
         `bounds` are functions of rounds to draw beside it, by name, such as those of `fb.bounds`: each is scaled to
-        meet the regret at the horizon, since theorems hold up to a constant.
+        meet the regret at the horizon, since theorems hold up to a constant. `message_bounds` are those on
+        communication, on the axis of messages.
         """
         from fedbandit.engine.plot import plot_result
 
-        return plot_result(self, ax, bounds)
+        return plot_result(self, ax, bounds, message_bounds)
 
     def plot_clusters(self, partition: ArrayLike | None = None, ax: Any = None) -> Any:
         """The number of clusters over rounds and, given the truth, their adjusted Rand index (`fedbandit[plots]`)."""

@@ -19,6 +19,7 @@ from fedbandit.environments.block import Environment, actions_per_round, world_o
 from fedbandit.errors import FedbanditError, checked_call, require, whole_number
 from fedbandit.progress import reporting
 from fedbandit.sharing import NEVER
+from fedbandit.structures.clustering import FederatedClustering
 from fedbandit.system import System, check_system
 from fedbandit.types import Array, Ints
 from fedbandit.world import World
@@ -69,8 +70,8 @@ def simulate(
     With `checkpoint`, the state is saved to that file about every `checkpoint_every` rounds; if the file is there
     already, the simulation goes on from it (and refuses a file of other arguments).
 
-    With `per_client`, `result.by_client` has regret, reward and messages of each client; users of local servers have
-    messages with the plain engine only.
+    With `per_client`, `result.by_client` has regret, reward and messages of each client. Where local servers speak for
+    their users it has the messages of each server, which "auto" takes the plain engine for: the fast one counts none.
     `watch` is a list of rounds after which θ̂ of each client is noted (`result.estimates`); it needs the plain engine.
 
     >>> import fedbandit as fb
@@ -124,7 +125,10 @@ class Simulation:
         if self.watch and engine == "fast":
             raise FedbanditError("The fast engine cannot watch estimates; use engine='plain', or 'auto'.")
         self.asked, self._world, self._per_client = engine, world, per_client
-        self.use_engine("plain" if self.watch else engine)
+        structure = self.system.structure
+        self._server_of = structure.servers(world) if isinstance(structure, FederatedClustering) else None
+        counted = per_client and self._server_of is not None and engine == "auto"
+        self.use_engine("plain" if self.watch or counted else engine)
         self.done = 0  # interactions
         self.totals = outcome(horizon, self.interactions)  # regret and reward are curves in the end
         self._acted: list[tuple[Ints, Array, Array]] | None = [] if per_client else None  # who, regret, reward
@@ -213,9 +217,13 @@ class Simulation:
         if self._acted is None:
             return None
         clients, regrets, rewards = (np.concatenate(parts) for parts in zip(*self._acted, strict=True))
-        counts, N = self.learner.by_client or (), self.env.n_clients
+        counts, N, servers = self.learner.by_client or (), self.env.n_clients, self._server_of
         messages = [np.array([count[i] for i in range(N)], dtype=np.int64) for count in counts]
-        return ByClient(N, clients, regrets, rewards, *messages)
+        if servers is None:
+            return ByClient(N, clients, regrets, rewards, *messages)
+        # members are local clusters, each with the number of its smallest user
+        of_servers = [np.bincount(servers, count).astype(np.int64) for count in messages]
+        return ByClient(N, clients, regrets, rewards, None, None, servers, *of_servers)
 
     def result(self) -> Result:
         """The outcome of the finished simulation."""

@@ -47,12 +47,12 @@ from fedbandit.messages import (
     Upload,
     encode,
 )
-from fedbandit.model import Growing
+from fedbandit.model import Growing, RidgeModel
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.privacy.sum_stream import SumStream
 from fedbandit.protocols.protocol import known_by, says_what_it_knows
-from fedbandit.protocols.trigger import Watched, timed_growth
+from fedbandit.protocols.trigger import Watched, lifted, timed_growth
 from fedbandit.sharing import LocalModel, Sharing, prior_share
 from fedbandit.state import State, StateError, Varying, named, require_like
 from fedbandit.streams import Purpose, generator
@@ -113,6 +113,7 @@ class Exchange(Dated):
         drawn = source or partial(generator, seed, Purpose.NOISE, member if number is None else number)
         self._nominal = partial(system.protocol.actions_by, world) if system.privacy.padded else None
         self._keeps_own = system.privacy.keeps_own or system.privacy.perturbs != "statistics"
+        self._lift = system.privacy.lift()
         self._pooled = system.privacy.pooled
         trusted = system.privacy.site == "coordinator" and not system.privacy.pooled
         self.stream = None if trusted else system.privacy.stream(member, drawn)
@@ -151,6 +152,9 @@ class Exchange(Dated):
         if self._served is not None:
             n, logdet = self._served
             seen = Watched(model.n_own, model.n_own - n, model.logdet, logdet)
+        if self._lift:
+            assert isinstance(model, RidgeModel)
+            seen = lifted(model, self._lift)
         if self.exploring or model.silent or not self.trigger.fires(seen, self.threshold):
             return []
         if self.withheld:

@@ -81,6 +81,12 @@ def _private(
         raise FedbanditError(
             "calibration='published' is pure Laplace noise in a tree; it takes no delta, no mechanism."
         )
+    gammas = [name for name in ("gamma_upload", "gamma_download") if keywords.get(name) is not None]
+    if calibration == "published" and gammas:
+        raise FedbanditError(
+            f"{' and '.join(gammas)} was given, but calibration='published' is noise on the model of all users in one "
+            f"place; leave {' and '.join(gammas)} out, or give calibration='proven'."
+        )
     proven = calibration == "proven"
     privacy = PrivateRewards(epsilon, delta, mechanism, site) if proven else PublishedSums(epsilon, site)
     return _on_graph(kind, privacy, _tuned(epsilon, calibration, keywords))
@@ -100,8 +106,7 @@ def _tuned(epsilon: float, calibration: Calibration, given: GraphKeywords) -> Gr
     tuned = given.copy()
     if calibration == "published":
         tuned.setdefault("ridge", 1.0)
-        if given.get("gamma_upload") is None and given.get("gamma_download") is None:
-            tuned.setdefault("width", "printed")
+        tuned.setdefault("width", "printed")
         return tuned
     tuned.setdefault("ridge", max(0.1, 40 / epsilon**2))
     if given.get("policy", "ucb") in ("ucb", "lints", "linphe") and not {"alpha", "noise", "confidence"} & set(given):

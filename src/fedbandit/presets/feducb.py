@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Unpack
 
-from fedbandit.errors import require, unknown
+from fedbandit.errors import FedbanditError, require, shown, unknown
 from fedbandit.presets.compose import Common, compose, preset
 from fedbandit.privacy import NoisyRewards, Privacy, PrivateStatistics
 from fedbandit.privacy.private_statistics import CALIBRATIONS, Calibration, Epsilon, Width
@@ -45,8 +45,8 @@ def feducb(
     """Federated private UCB (FedUCB, Alg. 1 and 2); `epsilon=inf` is the same without noise.
 
     `threshold` is D of Alg. 1 line 12, a number or a rule by name: "theorem" is Theorem 1's. `as_printed` is Alg. 1 to
-    the letter, except D4: calibration "published", Theorem 1's D unless another is given, V = Mρ_min I at first; with
-    `width="printed"` Prop. 2 is to the letter, too.
+    the letter, but for Δt + 1 (D4): calibration "published", Theorem 1's D unless another is given, V = Mρ_min I at
+    first, and the determinant of line 12; with `width="printed"` Prop. 2 is to the letter, too.
     `epsilon` may be one for each agent. `topology` is "central" for a coordinator, or the graph of agents that talk to
     each other directly ("complete", "line", "ring", "star", "grid", "erdos-renyi", an adjacency matrix or a networkx
     graph), where messages live `ttl` = γ hops (`protocols.Gossip`, §4.2); `cliques` has agents share within cliques
@@ -66,9 +66,9 @@ def feducb(
         D3. Under "proven" an agent learns from its own data as they are, and weighs what the others released by how
             much that is worth (`mixing`). The paper has agents learn from noisy sums of their own data, and trust
             noisy ones as exact: with much noise that is far worse than learning alone.
-        D4. Under "published" Alg. 1 line 12 divides by Δt + 1: it would divide by 0 in the first round after a
-            synchronisation. The term M(ρ_max − ρ_min)I is added to S alone, not to S + U, so that no determinant has to
-            be computed in between; agents synchronise no later.
+        D4. Under "published" Alg. 1 line 12 divides by Δt + 1, as §4.2 does: it would divide by 0 in the first round
+            after a synchronisation. Unless `as_printed`, M(ρ_max − ρ_min)I is added to S alone and not to V + xxᵀ, so
+            that no determinant has to be computed in between; agents synchronise no later.
         D5. Under "published", before the first synchronisation an agent's V is its own data and λI; Mρ_min I
             (`as_printed`) hides what an agent has seen itself. Trees have 1 + ⌈log T⌉ levels, as no number of
             synchronisations is fixed beforehand: no agent's budget is spent before the end.
@@ -82,6 +82,15 @@ def feducb(
     private = PrivateStatistics(
         epsilon, delta, calibration, as_printed=as_printed, width=width, failure=failure, trust=trust, own=own
     )
+    if threshold is not None and private.guarantee().basis == "proven":
+        raise FedbanditError(
+            f"threshold is {shown(threshold)}, but under calibration 'proven' agents speak by counts: a trigger that "
+            "reads raw data tells single records by its times, and no finite ε holds; give calibration='published', "
+            "or no threshold."
+        )
+    if as_printed or width == "printed":
+        with_controller = "'central' for what is printed: Alg. 1 and Prop. 2 have one controller"
+        require(isinstance(topology, str) and topology == "central", "topology", topology, with_controller)
     by_counts = calibration == "proven" and threshold is None
     protocol: MessageProtocol
     if isinstance(topology, str) and topology == "central":

@@ -67,6 +67,7 @@ class PoolNoise:
     theta_bound: float = 1.0
     published: NoiseBounds | None = None
     printed: bool = False
+    lifted: bool = False  # triggers add M(ρ_max − ρ_min)I to V themselves, as Alg. 1 line 12 prints it
     with_own: bool = False
     mixing: str = "worth"
 
@@ -154,7 +155,7 @@ class PoolNoise:
             offset=offset,
             inflation=inflation,
             bias=self.theta_bound * math.sqrt(M * high) + kappa * math.sqrt(M) - math.sqrt(ridge),
-            headstart=float(np.log1p(M * (high - low) / values).sum()),
+            headstart=0.0 if self.lifted else float(np.log1p(M * (high - low) / values).sum()),
         )
 
     def prior(self, M: int, ridge: float) -> Share:

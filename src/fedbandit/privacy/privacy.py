@@ -126,6 +126,10 @@ class Privacy(Protocol):
         """ρ_min and ρ_max, between which noise and shift regularise V, if thresholds are to go by that (FedUCB)."""
         return None
 
+    def lift(self) -> float:
+        """What triggers add to the diagonal of V before they look at its determinant (FedUCB, Alg. 1 line 12)."""
+        return 0.0
+
     def prior(self, ridge: float) -> Share | None:  # noqa: ARG002 - nothing
         """What everybody has before anything was released, beside λI; of a part that was told the world."""
         return None

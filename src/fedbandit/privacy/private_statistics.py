@@ -65,7 +65,8 @@ class PrivateStatistics(Privacy):
     calibration: "proven" (analytic Gaussian, tight), or "published" (FedUCB's tree and numbers).
     kind: "best" (dense for few releases, BLT for many), "dense", "blt", "endless", "tree" or "independent" noise.
     mixing: how a client weighs what others released: by "worth" (least regret), or by "bound" (proven widths).
-    as_printed: under "published", V is Mρ_min I before anything was released (Alg. 1 line 1), instead of λI.
+    as_printed: under "published", V is Mρ_min I before anything was released (Alg. 1 line 1), instead of λI, and
+        triggers have the determinant of line 12 (`lift`).
     width: under "published", Prop. 2 "corrected" (log det V), or as "printed" (d log det V).
     releases: the cap on a client's releases, by default what the protocol can need at the given horizon.
     contribution: None for one interaction as the unit of privacy, or the number of interactions that a client may
@@ -317,6 +318,7 @@ class PrivateStatistics(Privacy):
             mixing=self.mixing,
             published=None if self.calibration == "proven" else self._bounds(self.releases, self.world),
             printed=self.width == "printed",
+            lifted=self.as_printed,
         )
 
     def _bounds(self, releases: int, world: World) -> NoiseBounds:
@@ -336,6 +338,13 @@ class PrivateStatistics(Privacy):
         if self.calibration == "proven" or math.isinf(min(self._budgets)):
             return None
         return self._bounds(max(world.horizon // world.n_clients, 1), world)[:2]
+
+    def lift(self) -> float:
+        """As printed M(ρ_max − ρ_min), which Alg. 1 line 12 adds to V."""
+        noise = self.pool_noise(together=True) if self.as_printed and self.world is not None else None
+        if noise is None or noise.published is None or self.world is None:
+            return 0.0
+        return self.world.n_clients * (noise.published.rho_max - noise.published.rho_min)
 
     def prior(self, ridge: float) -> Share | None:
         """What everybody has before anything was released, if V is not λI then."""

@@ -105,10 +105,13 @@ class Gossip(MessageProtocol):
 
     def releases(self, world: World) -> int:
         """Of one estimator, which an agent uses in every round, or in every γ-th."""
-        rounds = max(world.horizon // world.per_round // self.period, 1)
+        rounds = self._rounds(world)
         return count_releases(self.growth, rounds, self.batch) if self.growth is not None else rounds
 
     def portions(self, world: World) -> tuple[int, ...]:
         """By counts: as they grow."""
-        rounds = max(world.horizon // world.per_round // self.ttl, 1)
-        return () if self.growth is None else count_portions(self.growth, rounds, self.batch)
+        return () if self.growth is None else count_portions(self.growth, self._rounds(world), self.batch)
+
+    def _rounds(self, world: World) -> int:
+        """In which an agent uses one of its estimators."""
+        return max(world.horizon // world.per_round // self.period, 1)

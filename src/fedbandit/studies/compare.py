@@ -214,19 +214,26 @@ class Comparison:
         log: bool | None = None,
         band: Band = "error",
         bounds: Mapping[str, Mapping[str, Callable[[Ints], Array]]] | None = None,
+        message_bounds: Mapping[str, Mapping[str, Callable[[Ints], Array]]] | None = None,
     ) -> Figure:
         """Regret over rounds, and against messages; log: a logarithmic axis (None: where curves differ widely).
 
         bounds: for a system's name, functions of rounds by name, such as those of `fb.bounds`:
         {"async-linucb": {"Thm 3.2": lambda T: …}}. Each is scaled to meet the mean regret at the horizon.
+        message_bounds: the same of communication; there is then a third panel, messages over rounds.
         """
         measured = Measured.of(compared(self.runs))
-        overlays = [Overlay(name, said, f) for name, of in (bounds or {}).items() for said, f in of.items()]
         known = [label.series for label in measured.runs]
-        for overlay in overlays:
-            if overlay.series not in known:
-                raise unknown("system in this comparison", overlay.series, known)
-        return draw_comparison(measured, title_of(self.env), log=log, band=band, bounds=overlays)
+        for name in (*(bounds or ()), *(message_bounds or ())):
+            if name not in known:
+                raise unknown("system in this comparison", name, known)
+        overlays, of_messages = (
+            [Overlay(name, said, f) for name, of in (given or {}).items() for said, f in of.items()]
+            for given in (bounds, message_bounds)
+        )
+        return draw_comparison(
+            measured, title_of(self.env), log=log, band=band, bounds=overlays, message_bounds=of_messages
+        )
 
 
 @checked_call

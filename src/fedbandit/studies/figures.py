@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -117,12 +117,13 @@ class Panel:
 class Overlay(NamedTuple):
     """What a theorem says of a series: how its curve may grow, as a function of rounds such as those of `bounds`.
 
-    It is scaled to meet the mean of the series at the horizon, since theorems hold up to a constant.
+    It is scaled to meet the mean of the series at the horizon, since theorems hold up to a constant. In a `Sweep` it is
+    a function of the values, and meets the series at the last of them.
     """
 
     series: str
     name: str
-    bound: Callable[[Ints], Array]
+    bound: Callable[[Any], Array]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,6 +218,7 @@ class Sweep(Panel):
 
     x: str = ""
     log_x: bool = False
+    bounds: tuple[Overlay, ...] = ()
 
     def draw(self, ax: Axes, measured: Measured, looks: Looks) -> None:
         """One line for each series; one without values is a level beside those that have some."""
@@ -237,6 +239,8 @@ class Sweep(Panel):
                 _level(ax, y[0], looks[name], name)
             else:
                 _dots(ax, [at[label.value] for label in line], y, errors, looks[name], name)
+                for k, overlay in enumerate(one for one in self.bounds if one.series == name):
+                    draw_bound(ax, np.array([at[label.value] for label in line]), overlay.bound, y[-1], overlay.name, k)
         if self.log_x and numeric:
             ax.set_xscale("log")
         if ticks:
@@ -288,11 +292,22 @@ def draw_panels(panels: Sequence[Panel], measured: Measured, title: str) -> Figu
 
 
 def draw_comparison(
-    measured: Measured, title: str, *, log: bool | None = None, band: Band = "error", bounds: Sequence[Overlay] = ()
+    measured: Measured,
+    title: str,
+    *,
+    log: bool | None = None,
+    band: Band = "error",
+    bounds: Sequence[Overlay] = (),
+    message_bounds: Sequence[Overlay] = (),
 ) -> Figure:
-    """Regret over rounds, beside final regret against messages with a faint dot for each run."""
-    against_cost = Tradeoff(title="Final regret against communication", log=log)
-    panels = (Curves(title="Regret over rounds", log=log, band=band, bounds=tuple(bounds)), against_cost)
+    """Regret over rounds, beside final regret against messages with a faint dot for each run; messages if bounded."""
+    panels: list[Panel] = [
+        Curves(title="Regret over rounds", log=log, band=band, bounds=tuple(bounds)),
+        Tradeoff(title="Final regret against communication", log=log),
+    ]
+    if message_bounds:
+        title_of_messages = "Messages over rounds"
+        panels.append(Curves(y="messages", title=title_of_messages, log=log, band=band, bounds=tuple(message_bounds)))
     figure = draw_panels(panels, measured, title)
     over, against = figure.axes[:2]
     against.set_ylim(over.get_ylim())

@@ -9,10 +9,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
+from fedbandit.bounds import async_communication
 from fedbandit.environments import Environment
 from fedbandit.presets import Common, async_linucb, async_linucb_am, linucb, linucb_central, sync_linucb, uniform
-from fedbandit.studies import MakesEnvironment, Point
+from fedbandit.studies import MakesEnvironment, Overlay, Point, Sweep
 from fedbandit.system import System
+from fedbandit.types import Array
 
 TWELVE = tuple(float(f"{10 ** (-2 + 5 * step / 11):.3g}") for step in range(12))
 """The paper's: logarithmic between 10⁻² and 10³."""
@@ -58,6 +62,22 @@ def homogeneous_fronts(thresholds: Sequence[float], env: Environment, horizon: i
         for point in front(series, preset, thresholds, env, horizon, extra="seen", warm_join=warm)
     ]
     return [*fronts, Point("learning alone", linucb, env, horizon)]
+
+
+def _messages(thresholds: Array) -> Array:
+    """d N log T/log γ at γ = 1 + threshold, with Fig. 2's numbers (Theorem 3.2)."""
+    return np.array([async_communication(30_000, 1000, 25, 1 + one, 1 + one) for one in thresholds])
+
+
+MESSAGES = Sweep(
+    y="messages",
+    x="threshold (γ − 1, or D)",
+    log_x=True,
+    log=True,
+    without=("learning alone",),
+    bounds=(Overlay("Async-LinUCB", "Theorem 3.2, for Async-LinUCB", _messages),),
+)
+"""Communication over thresholds beside what the theorem says."""
 
 
 def liked_fronts(thresholds: Sequence[float], env: MakesEnvironment) -> list[Point]:

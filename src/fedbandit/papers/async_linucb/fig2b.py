@@ -1,7 +1,7 @@
 """Async-LinUCB, Fig. 2(b): regret against communication, a few clients far more active than the others."""
 
 from fedbandit.environments import homogeneous
-from fedbandit.papers.async_linucb import FOUR, REMARKS, TWELVE, homogeneous_fronts
+from fedbandit.papers.async_linucb import FOUR, MESSAGES, REMARKS, TWELVE, homogeneous_fronts
 from fedbandit.studies import BetterFront, Experiment, Scale, Tradeoff, Trend
 
 WORLD = homogeneous(n_clients=1000, dim=25, n_arms=25, arrivals="skewed")
@@ -18,7 +18,7 @@ EXPERIMENT = Experiment(
         "quick": Scale(homogeneous_fronts(FOUR, WORLD, 30_000), seeds=3),
         "paper": Scale(homogeneous_fronts(TWELVE, WORLD, 30_000), seeds=10),
     },
-    panels=(Tradeoff(),),
+    panels=(Tradeoff(), MESSAGES),
     measures=("regret", "messages", "messages_seen"),
     value_name="threshold",
     claims=(

@@ -4,19 +4,39 @@ import math
 from functools import partial
 
 from fedbandit import environments
+from fedbandit.bounds import feducb_regret, feducb_synchronisations
 from fedbandit.papers.feducb import DELTA, REMARKS
 from fedbandit.presets import feducb, linucb
-from fedbandit.studies import Below, Curves, Experiment, MakesSystem, Point, Scale, Tradeoff
+from fedbandit.privacy.bounds import published_bounds
+from fedbandit.studies import Below, Curves, Experiment, MakesSystem, Overlay, Point, Scale, Tradeoff
+from fedbandit.types import Array, Ints
 
 below = partial(Below, measure="per_client_regret")
 DIM = 10
+THEOREM_1S, DISLINUCBS = "ε = 1 as published, O(M log T)", "not private, O(M^1.5 d³)"
+
+
+def _independent_of_T(M: int, horizon: int) -> float:
+    """D of [48], Wang et al. 2019."""
+    return horizon * math.log(M * horizon) / (DIM * M)
+
+
+def _theorem(rounds: Ints) -> Array:
+    """Theorem 1 with the noise of the figure's M = 100 and T = 1,000."""
+    noise = published_bounds(1.0, DELTA, 1_000, DIM, streams=100, failure=0.1)
+    return feducb_regret(rounds, 100, DIM, *noise)
+
+
+def _proposition(rounds: Ints) -> Array:
+    """Prop. 1 without noise, where ρ_min = ρ_max = λ; with noise it does not hold (`feducb_synchronisations`)."""
+    return feducb_synchronisations(rounds, DIM, _independent_of_T(100, 1_000), 0.1, 0.1)
 
 
 def _points(M: int, horizon: int) -> list[Point]:
     """All six curves of the figure, learning alone, and ours."""
     env = environments.feducb(n_clients=M, dim=DIM)
-    independent_of_T = horizon * math.log(M * horizon) / (DIM * M)  # D of [48], Wang et al. 2019
-    amounts: dict[str, str | float] = {"O(M log T)": "theorem", "O(M^1.5 d³)": independent_of_T, "O(MT)": 0.0}
+    few, some = "theorem", _independent_of_T(M, horizon)
+    amounts: dict[str, str | float] = {"O(M log T)": few, "O(M^1.5 d³)": some, "O(MT)": 0.0}
     systems: dict[str, MakesSystem] = {"learning alone": linucb}
     for name, D in amounts.items():
         shared = partial(feducb, delta=DELTA, calibration="published", threshold=D)
@@ -39,7 +59,16 @@ EXPERIMENT = Experiment(
         "short.",
     ),
     scales={"quick": Scale(_points(10, 1_000), seeds=3), "paper": Scale(_points(100, 1_000), seeds=3)},
-    panels=(Curves(y="per_client_regret", log=True), Tradeoff(y="per_client_regret", log=True)),
+    panels=(
+        Curves(y="per_client_regret", log=True, bounds=(Overlay(THEOREM_1S, "Theorem 1, for its D", _theorem),)),
+        Tradeoff(y="per_client_regret", log=True),
+        Curves(
+            y="messages",
+            log=True,
+            without=("learning alone",),
+            bounds=(Overlay(DISLINUCBS, "Prop. 1, for not private, O(M^1.5 d³)", _proposition),),
+        ),
+    ),
     measures=("per_client_regret", "messages"),
     claims=(
         below("not private, O(M^1.5 d³)", "not private, O(M log T)"),
