@@ -284,7 +284,7 @@ def downloads_of(told: System, world: World) -> MakeDownload:
         n = t * world.n_clients
         V = np.eye(d) * (n * world.bound**2 / d)
         own = not apart and not (privacy.waits and releases % 2)
-        slack = EXACT if own or noise is None else noise.known(variance)
+        slack = EXACT if own or noise is None else noise.slack_of(variance)
         version, known = (releases, releases) if secure else (client.version + 1, client.sequence)
         return Download(client.member, version, known, Sums(V, V @ theta / math.sqrt(d), n), slack, own=own)
 
