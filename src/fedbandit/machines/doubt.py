@@ -6,8 +6,8 @@ A = G + λI and θ̂ = A⁻¹b, the gap g = m − Mθ̂ has at most the second m
     C = σ²M + ν²I/d + MA⁻¹(σ²G + λ²I)A⁻¹M        if the group's parameter is the client's, ‖θ‖ ≤ 1,
 
 and then gᵀC⁻¹g is d on average, or less; the further the group's parameter is away, the larger it is. So the client
-moves from its own estimate towards both together by the part c = min(1, ½(d − 2)/gᵀC⁻¹g) only, as James & Stein do:
-what the group has is multiplied by
+moves from its own estimate towards both together by the part c = min(1, (d − 3)/gᵀC⁻¹g) only, as James & Stein do: what
+the group has is multiplied by
 
     w = c/(1 + (1 − c)μ),        μ the largest eigenvalue of A⁻¹M,
 
@@ -15,16 +15,21 @@ which moves it by that part in the direction in which the group knows most, and 
 client when it adopts a download, with its own data, and never leaves it.
 
 *What holds.* For Gaussian rewards, fixed contexts and estimates whose covariances are multiples of I, the mean squared
-error is at most that of the client's own estimate, whatever the group's parameter (Green & Strawderman 1991; d ≥ 3),
-with any factor from 0 to 2 before d − 2. That regret is then not above that of learning alone is no theorem: it is
-measured (`python -m benchmarks doubt`, docs/clusters-fclub.md).
+error is at most that of the client's own estimate, whatever the group's parameter (Green & Strawderman 1991; with any
+number up to 2(d − 2) in place of d − 3, for d ≥ 3). That regret is then not above that of learning alone is no theorem:
+it is measured (`python -m benchmarks doubt`, docs/clusters-fclub.md).
 
 Reference: Green & Strawderman 1991, A James–Stein type estimator for combining unbiased and possibly biased estimators.
 
 Deviations:
     D1. c is cut off at 1, where both are weighed by their variances, instead of where the own estimate is given up.
-    D2. With d ≤ 2 there is no such estimator; there c = min(1, ½/gᵀC⁻¹g).
-    D3. ½(d − 2), where d − 2 has the least error (`BELIEF`).
+    D2. d − 3 for their d − 2, as where one direction is fitted (Efron & Morris 1973): in one, a constant feature,
+        clients are mostly alike, so that they differ in d − 1. With d − 2 regret where all users differ was up to 1.09
+        times that of learning alone at d = 4 and 1.02 at d = 10. Half of d − 2 is the same at d = 4 and 0.01 to 0.02
+        better at d = 10, but costs more where groups are right (`m_theta`, ε = 10: 0.82 of learning alone with d − 2,
+        0.83 with d − 3, 0.88 with the half).
+    D3. With d ≤ 3 there is no such number; there c = min(1, 1/gᵀC⁻¹g). A client without data, whose ‖θ‖ ≤ 1, has
+        gᵀC⁻¹g ≤ 1, and nothing to doubt with.
 """
 
 from __future__ import annotations
@@ -32,11 +37,6 @@ from __future__ import annotations
 import numpy as np
 
 from fedbandit.sums import Slack, Sums
-
-BELIEF = 0.5
-"""Before d − 2. With 1 the error is least, but a bias also has its price in exploration, as widths know of none: where
-all users differ regret was up to 1.09 times that of learning alone, and is 1.02 with ½. Where groups are right ½ costs
-a tenth: `m_theta` at ε = 10 had 0.82 of it, and has 0.88; with ⅓ 0.92, and nothing is gained where groups are wrong."""
 
 
 def doubted(own: Sums, mixed: Sums, slack: Slack, ridge: float, sigma: float) -> tuple[Sums, Slack]:
@@ -57,7 +57,7 @@ def doubted(own: Sums, mixed: Sums, slack: Slack, ridge: float, sigma: float) ->
     gap = m - half.T @ own.b
     C = sigma**2 * M + slack.noise**2 / d * eye + half.T @ (sigma**2 * own.V + ridge**2 * eye) @ half
     against = float(gap @ np.linalg.pinv((C + C.T) / 2, hermitian=True) @ gap)
-    allowed = BELIEF * max(d - 2, 1)
+    allowed = max(d - 3, 1)
     if against <= allowed:
         return mixed, slack
     c = allowed / against
