@@ -83,10 +83,13 @@ def test_a_state_of_another_federation_is_refused() -> None:
     assert DurableClient(store, AGREEMENT, 0, draw, federation="trial").machine.observed == 1
 
 
-def test_a_state_without_a_name_belongs_to_the_next_federation() -> None:
+def test_a_state_without_a_name_belongs_to_the_federation_that_answers() -> None:
+    """Before, a wrong name that was tried once was kept, and the right one refused from then on."""
     store, draw = MemoryStore(), iter(range(1, 99)).__next__
     DurableClient(store, AGREEMENT, 0, draw)
-    DurableClient(store, AGREEMENT, 0, draw, federation="trial")
+    DurableClient(store, AGREEMENT, 0, draw, federation="mistyped")  # no such federation: nobody answers
+    client = DurableClient(store, AGREEMENT, 0, draw, federation="trial")
+    client.receive(Receipt(0, 0))
     with pytest.raises(FedbanditError, match="belongs to the federation 'trial'"):
         DurableClient(store, AGREEMENT, 0, draw, federation="other")
 

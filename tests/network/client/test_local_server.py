@@ -65,6 +65,21 @@ def test_a_state_of_another_federation_is_refused(tmp_path: Path) -> None:
         fb.LocalServer(url, federation="g", name="north", state=tmp_path / "north")
 
 
+def test_one_that_refuses_a_federation_leaves_no_state_and_keeps_no_place(tmp_path: Path) -> None:
+    """Only if it made the file itself: with a file it is a member, which comes back."""
+    host, state = make_host("fclub-dc"), tmp_path / "north"
+    register = host.federations["f"].federation.register
+    with served(host) as url:
+        for _ in range(2):
+            with pytest.raises(fb.FedbanditError, match="requires a proven claim"):
+                fb.LocalServer(url, federation="f", name="north", state=state, require=fb.Require(epsilon=1.0))
+            assert register.by_name == {}
+        fb.LocalServer(url, federation="f", name="north", state=state).close()
+        with pytest.raises(fb.FedbanditError, match="requires a proven claim"):
+            fb.LocalServer(url, federation="f", name="north", state=state, require=fb.Require(epsilon=1.0))
+        assert set(register.by_name) == {"north"}
+
+
 def test_wrong_members_are_told_so() -> None:
     host = make_host("homo-dc")
     with served(host) as url:

@@ -222,6 +222,7 @@ class DurableClient(RestatingNode[ClientMachine]):
 
     def receive(self, message: Message) -> None:
         """Take a message from the coordinator. What it changes may be lost: the coordinator sends it again."""
+        self.note_heard()
         if isinstance(message, Collect) and isinstance(self.machine.stream, SumStream):
             if message.epoch > self.machine.stream.epoch:
                 self.called = message

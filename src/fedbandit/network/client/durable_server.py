@@ -136,6 +136,7 @@ class DurableServer(DurableNode[ServerNode]):
 
     def receive(self, message: Message) -> None:
         """Take a message from the coordinator. What it changes may be lost: the coordinator sends it again."""
+        self.note_heard()
         with self.lock:
             before = self._progress()
             messages = self.machine.receive(message)

@@ -29,11 +29,12 @@ from numpy.typing import ArrayLike
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.cluster_server import ClusterServer
 from fedbandit.machines.local_server import LocalServer as ServingMachine
+from fedbandit.machines.server_node import ServerNode
 from fedbandit.network.client.address import Address
 from fedbandit.network.client.choices import Arm, id_of, number_of
 from fedbandit.network.client.durable_server import KIND, DurableServer
 from fedbandit.network.client.features import OutOfRange, Scaling, as_agreed
-from fedbandit.network.client.journal import stored_agreement
+from fedbandit.network.client.journal import has_nothing, stored_agreement
 from fedbandit.network.client.member import Member
 from fedbandit.network.client.options import lasting_name, noise_source
 from fedbandit.network.invitation import Agreement
@@ -93,12 +94,14 @@ class LocalServer(Member):
             )
             source = noise_source(system, report=False, lasts=state is not None)
             entropy = lambda: secrets.randbits(63)  # noqa: E731
+            if require is not None or system.guarantee.private:  # first: a file is of a server that takes part
+                claim = _claim(ServerNode(member, system, world, agreed.seed, source=source))
+                (require or Require()).check(claim, world)
             self._durable = DurableServer(store, agreed, member, entropy, source, federation or "")
-            if require is not None or self.guarantee.private:
-                (require or Require()).check(self.guarantee, world)
         except BaseException:
+            unbound = invited and (state is None or has_nothing(store, KIND))
             store.close()
-            if invited and address is not None:
+            if unbound and address is not None:
                 address.decline(timeout)
             raise
         super().__init__(store, self._durable, address)
@@ -144,8 +147,7 @@ class LocalServer(Member):
     @property
     def guarantee(self) -> Guarantee:
         """What privacy holds for what leaves this server, and how its noise is drawn."""
-        claim = self._durable.machine.guarantee
-        return replace(claim, against=claim.against.replace("leaves the client", "leaves this local server"))
+        return _claim(self._durable.machine)
 
     @property
     def clusters(self) -> list[list[int]] | None:
@@ -199,3 +201,9 @@ def _agreed(
     if kept is not None and kept[1] != number:
         raise FedbanditError(f"The state in {where} is that of local server {kept[1]}, not {number}.")
     return agreement, number
+
+
+def _claim(node: ServerNode) -> Guarantee:
+    """What holds for what leaves a node, in the words of a local server."""
+    claim = node.guarantee
+    return replace(claim, against=claim.against.replace("leaves the client", "leaves this local server"))

@@ -81,6 +81,7 @@ class DurableNode(ABC, Generic[Machine]):
         federation: str | None = None,
     ) -> None:
         self.store, self.federation = store, federation
+        self._written = federation  # the name in the store: none in an old file until the coordinator has answered
         self._agree(agreement)
         self.lock = threading.Lock()
         """Held while the machine is touched, never while the store is written."""
@@ -181,7 +182,7 @@ class DurableNode(ABC, Generic[Machine]):
 
     def _capture(self) -> Callable[[], State]:
         finish_machine, made, more = self.machine.capture(), dict(self._made), self.kept()
-        mine: dict[str, Any] = {} if self.federation is None else {"federation": self.federation}
+        mine: dict[str, Any] = {} if self._written is None else {"federation": self._written}
         mine |= {
             "agreement": self._agreed,
             "member": self.machine.member,
@@ -229,6 +230,15 @@ class DurableNode(ABC, Generic[Machine]):
                 "has a privacy ledger and what was not sent yet."
             )
         self.federation = self.federation or federation
+        self._written = federation
+
+    def note_heard(self) -> None:
+        """The coordinator has answered: an old file is of the federation that was named, and says so from now on."""
+        if self._written != self.federation:
+            with self.lock:
+                self._written = self.federation
+                self.journal.defer()
+            self.journal.write(durable=True)
 
     def note(self, messages: list[Message]) -> None:
         """Take messages of the machine that have to be sent: one that is numbered extends the chain."""
