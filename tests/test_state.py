@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from typing import Any
 
 import numpy as np
@@ -103,6 +105,17 @@ def test_a_damaged_entry_never_passes(data: bytes, at: int) -> None:
     entry[at % len(entry)] ^= 1
     with pytest.raises(StateError, match="keep the store and"):
         unpack_entry("coordinator", bytes(entry))
+
+
+def test_a_flipped_number_of_an_entry_never_passes() -> None:
+    """Before, the checksum was of the rest only, and another format that is read was as good."""
+    for kind in ("client", "coordinator", "local-server", "relay", "peer"):
+        entry = pack_entry(kind, b"entry")
+        for number in set(range(256)) - {entry[0]}:
+            with pytest.raises(StateError):
+                unpack_entry(kind, bytes([number]) + entry[1:])
+        first = struct.pack("<BI", entry[0], zlib.crc32(b"entry")) + b"entry"
+        assert unpack_entry(kind, first) == b"entry", "as entries were written before"
 
 
 def test_nobody_is_told_to_begin_anew_where_a_ledger_may_be_lost(of_the_future: tuple[bytes, bytes]) -> None:

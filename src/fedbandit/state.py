@@ -36,7 +36,7 @@ from fedbandit.errors import FedbanditError, shown
 
 MAGIC = b"FBS1"
 _START = struct.Struct("<4sI")
-_ENTRY = struct.Struct("<BI")  # format number, CRC-32 of the rest
+_ENTRY = struct.Struct("<BI")  # format number, CRC-32 of it and the rest
 _DIGEST = 16
 _TYPES = ("<f8", "<i8", "<u8", "|u1", "|b1")
 
@@ -229,7 +229,8 @@ def read(kind: str, head: Mapping[str, Any], state: State, where: str) -> State:
 
 def pack_entry(kind: str, data: bytes) -> bytes:
     """An entry of a journal, with its format number and checksum."""
-    return _ENTRY.pack(newest(kind), zlib.crc32(data)) + data
+    number = newest(kind)
+    return _ENTRY.pack(number, zlib.crc32(data, number)) + data
 
 
 def unpack_entry(kind: str, entry: bytes, where: str = "memory") -> bytes:
@@ -240,7 +241,7 @@ def unpack_entry(kind: str, entry: bytes, where: str = "memory") -> bytes:
     """
     data = entry[_ENTRY.size :]
     number, checksum = _ENTRY.unpack_from(entry) if len(entry) >= _ENTRY.size else (0, -1)
-    if zlib.crc32(data) != checksum:
+    if checksum not in (zlib.crc32(data, number), zlib.crc32(data)):  # the second: the number was not in it at first
         raise damaged(kind, where, "the checksum of a journal entry differs")
     return _reader(kind, number, None, where).entry(data)
 

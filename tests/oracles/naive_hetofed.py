@@ -346,9 +346,9 @@ def likeliest(clients: Sequence[Client], sigma: float, dim: int, odds: float) ->
     while True:
         pairs = list(itertools.combinations(range(len(groups)), 2))
         gains = [score(groups[p] + groups[q]) - score(groups[p]) - score(groups[q]) + odds for p, q in pairs]
-        if not pairs or max(gains) <= 0:
+        if not pairs or max(gains) <= TIE:
             break
-        p, q = pairs[int(np.argmax(gains))]
+        p, q = pairs[int(np.argmax(np.array(gains) >= max(gains) - TIE))]
         groups[p] = groups[p] + groups.pop(q)
     for _ in range(10):
         moved = False
@@ -358,8 +358,8 @@ def likeliest(clients: Sequence[Client], sigma: float, dim: int, odds: float) ->
             places = [g for g in groups if g] + [[]]
             gains = [score([*g, i]) - score(g) - (0.0 if g else odds) for g in places]
             here = next((k for k, g in enumerate(places) if g is home), len(places) - 1)
-            best = int(np.argmax(gains))
-            to = best if gains[best] > gains[here] + 1e-9 else here
+            best = int(np.argmax(np.array(gains) >= max(gains) - TIE))
+            to = best if gains[best] > gains[here] + TIE else here
             moved = moved or to != here
             places[to].append(i)
             groups = [g for g in places if g]

@@ -94,7 +94,7 @@ def likeliest(data: Weighted, odds: float) -> list[list[int]]:
 
 
 def merge(clusters: Evidence, alone: Array, odds: float) -> None:
-    """Merge the two clusters that gain most while two gain."""
+    """Merge the two clusters that gain most while two gain (by more than rounding)."""
     n = alone.size
     gain = np.full((n, n), -np.inf)
     for place, i in enumerate(clusters.order.tolist()):
@@ -103,7 +103,7 @@ def merge(clusters: Evidence, alone: Array, odds: float) -> None:
     while True:
         i = first_best(gain.max(axis=1, initial=-np.inf))
         j = first_best(gain[i])
-        if gain[i, j] + odds <= 0:
+        if gain[i, j] + odds <= TIE:
             return
         clusters.merge(i, j, float(gain[i, j]))
         gain[j], gain[:, j] = -np.inf, -np.inf
