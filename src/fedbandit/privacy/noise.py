@@ -155,7 +155,8 @@ def gram_neighbours(context_bound: float, reward_bound: float, reward_weight: fl
     """Two records [x; κy][x; κy]ᵀ that differ by `gram_sensitivity`: the worst case, to attack with."""
     cosine = -((reward_weight * reward_bound / context_bound) ** 2)
     require(dim >= 2, "dim", dim, "≥ 2, where the worst case exists")
-    require(cosine >= -1, "reward_weight", reward_weight, f"at most {context_bound / reward_bound:g}")
+    require(cosine >= -1 - 1e-12, "reward_weight", reward_weight, f"at most {context_bound / reward_bound:g}")
+    cosine = max(cosine, -1.0)
     a, b = np.zeros((2, dim + 1))
     a[0] = context_bound
     b[0], b[1] = context_bound * cosine, context_bound * math.sqrt(1 - cosine**2)
