@@ -123,8 +123,10 @@ class RecordedFederation:
             if changed:
                 self._agree(stored)
             self._restore(state)
+        told = len(self.events)
         for entry in entries:
             self._replay(entry)
+        del self.events[told:]  # of long ago, and in the log since then
         if changed:
             self._change(wanted)
         wants = self._retracts(self.machine)
