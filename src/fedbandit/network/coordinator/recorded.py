@@ -34,7 +34,7 @@ from fedbandit.network.coordinator import journal as kinds
 from fedbandit.network.coordinator.activity import Activity
 from fedbandit.network.coordinator.journal import KIND, Entry, Journal, numbers
 from fedbandit.network.coordinator.limits import Limits
-from fedbandit.network.coordinator.register import MemberRecord, Register, fitted
+from fedbandit.network.coordinator.register import MemberRecord, Register, fit_places
 from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.envelope import SIZE, Envelope, extend, unseal
 from fedbandit.network.invitation import Agreement
@@ -153,7 +153,9 @@ class RecordedFederation:
         state = self.state()
         self._agree(agreement)
         terms = [*state.header["terms"], self.digest.hex()]
-        fitted = {name: fitted(array, self.machine.state().arrays.get(name)) for name, array in state.arrays.items()}
+        fitted = {
+            name: fit_places(array, self.machine.state().arrays.get(name)) for name, array in state.arrays.items()
+        }
         self._restore(State({**state.header, "agreement": self._agreed, "terms": terms}, fitted))
         self.journal.snapshot(self.state())
         self.events.append(Event("the terms have changed", {"digest": self.digest.hex()}))

@@ -264,7 +264,7 @@ class Register:
         self.by_name = {record.name: record for record in self.by_number if record.name}
 
 
-def fitted(stored: NDArray[Any], fresh: NDArray[Any] | None) -> NDArray[Any]:
+def fit_places(stored: NDArray[Any], fresh: NDArray[Any] | None) -> NDArray[Any]:
     """An array with a row for each place, for another number of places."""
     if fresh is None or stored.shape == fresh.shape or stored.shape[1:] != fresh.shape[1:]:
         return stored
