@@ -81,6 +81,23 @@ def test_the_command_renews_the_tokens_of_a_federation(keys: Path, capsys: pytes
     assert report(capsys, *said, "--federation", "shops")["role"] == "admin"
 
 
+def test_the_command_revokes_the_tokens_of_a_federation_or_all(keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The flag was taken, and without effect: the tokens of all federations were revoked."""
+    tokens = {federation: add_credential(keys, "shop-1", federation=federation) for federation in ("shops", "others")}
+
+    def valid() -> set[str]:
+        return {token.federation for token in list_tokens(keys) if token.state(time.time()) == "valid"}
+
+    said = ["keys", "revoke", "shop-1", "--keys", str(keys)]
+    assert "for federation 'clinics'" in refusal(capsys, *said, "--federation", "clinics")
+    assert valid() == set(tokens)
+    report(capsys, *said, "--federation", "shops")
+    assert valid() == {"others"}
+    add_credential(keys, "shop-1", federation="shops")
+    report(capsys, *said)
+    assert valid() == set()
+
+
 @pytest.mark.parametrize("days", [0.0, -1.0, float("nan"), float("inf")])
 def test_no_token_is_made_that_has_expired_already(keys: Path, days: float) -> None:
     with pytest.raises(fb.FedbanditError, match=r"days is .*, but must be > 0"):

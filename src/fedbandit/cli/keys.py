@@ -25,8 +25,8 @@ def add_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("name", nargs="?", metavar="NAME", help="whose token; renew without it: the certificate")
     command.add_argument("--keys", type=Path, default=Path("keys"), metavar="FOLDER", help="default: keys")
     command.add_argument("--role", choices=("client", "observer", "admin"), default="client", help="default: client")
-    command.add_argument("--federation", metavar="NAME", help="the only one that the token is good for; renew: of "
-                         "whose tokens, if there are some for several")  # fmt: skip
+    command.add_argument("--federation", metavar="NAME", help="the only one that the token is good for; renew, "
+                         "revoke: of whose tokens, if there are some for several")  # fmt: skip
     command.add_argument(
         "--days", type=float, metavar="N", help="after how many days the token expires; renew: as the old one"
     )
@@ -84,8 +84,9 @@ def run(options: argparse.Namespace) -> int:
     if options.action == "certify":
         return _certify(options)
     if options.action == "revoke":
-        credentials.revoke_credential(folder, options.name)
-        _say(options, {"name": options.name, "revoked": True}, f"The tokens of {options.name} are revoked.")
+        credentials.revoke_credential(folder, options.name, options.federation)
+        where = f" for {options.federation}" if options.federation else ""
+        _say(options, {"name": options.name, "revoked": True}, f"The tokens of {options.name}{where} are revoked.")
     elif options.action == "renew":
         how = options.name, options.overlap, options.days, options.federation
         _hand_out(options, lambda: {options.name: credentials.renew_credential(folder, *how)})

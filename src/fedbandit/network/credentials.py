@@ -245,8 +245,7 @@ def renew_credential(
         found = [row for row in db.execute(query, (name, now, now)) if federation in (None, row[1])]
         if not found:
             db.execute("ROLLBACK")
-            where = f" for federation {federation!r}" if federation else " for all federations" * (federation == "")
-            raise FedbanditError(f"There is no valid token for {name!r}{where} in {str(folder)!r}.")
+            raise FedbanditError(f"There is no valid token for {name!r}{_where(federation)} in {str(folder)!r}.")
         if several := sorted({row[1] for row in found[1:]} - {found[0][1]}):
             db.execute("ROLLBACK")
             named = ", ".join(one or "all of them" for one in [found[0][1], *several])
@@ -274,10 +273,17 @@ def _insert(
     db.executemany("INSERT INTO tokens (hash, name, role, federation, made, expires) VALUES (?, ?, ?, ?, ?, ?)", rows)
 
 
-def revoke_credential(folder: Path, name: str) -> None:
-    """No token of this name is good any more."""
+def revoke_credential(folder: Path, name: str, federation: str | None = None) -> None:
+    """No token of this name is good any more; or none that is for this federation alone, if one is named."""
     now = time.time()
     with _open(folder) as db:
-        query = "UPDATE tokens SET revoked = ? WHERE name = ? AND revoked > ? AND expires > ?"
-        if db.execute(query, (now, name, now, now)).rowcount == 0:
-            raise FedbanditError(f"There is no valid token for {name!r} in {str(folder)!r}.")
+        query = (
+            "UPDATE tokens SET revoked = ? WHERE name = ? AND revoked > ? AND expires > ? "
+            "AND (? IS NULL OR federation = ?)"
+        )
+        if db.execute(query, (now, name, now, now, federation, federation)).rowcount == 0:
+            raise FedbanditError(f"There is no valid token for {name!r}{_where(federation)} in {str(folder)!r}.")
+
+
+def _where(federation: str | None) -> str:
+    return "" if federation is None else f" for federation {federation!r}" if federation else " for all federations"

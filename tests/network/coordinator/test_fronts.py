@@ -200,6 +200,7 @@ def test_strangers_hold_no_connections_of_fronts_and_fill_no_log(tmp_path: Path)
             return one.recv(4096)
 
     try:
+        eventually(lambda: answer("GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n").startswith(b"HTTP/1.1 200 "))
         assert answer(f"{posted}content-length: 1000\r\n\r\nabc").startswith(b"HTTP/1.1 401 ")
         for body in ("", "abcde"):
             told = answer(f"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(body)}\r\n\r\n{body}")

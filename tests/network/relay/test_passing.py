@@ -23,7 +23,9 @@ from websockets.sync.client import connect
 
 import fedbandit as fb
 from fedbandit.network.certificates import init_keys
+from fedbandit.network.coordinator.bundles import STEPS_OF_ONE
 from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.coordinator.pacing import RateLimit
 from fedbandit.network.credentials import add_credentials, make_table, revoke_credential
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
@@ -179,7 +181,9 @@ def test_a_bundle_of_nothing_but_steps_does_not_make_the_coordinator_deaf() -> N
 
 
 def test_steps_of_a_bundle_count_for_who_sends_it() -> None:
-    host = root_of(3, rate=40.0)
+    host = root_of(3)
+    limits = host.federations["shops"].limits
+    limits["evil"] = RateLimit(1e-9, burst=1.5 * MOST_STEPS / STEPS_OF_ONE)
     sent = {"Content-Type": "application/octet-stream", "X-Fedbandit-Name": "evil"}
     most = pack_steps([SentStep("", "", "", b"")] * MOST_STEPS)
     with served(host) as above:
