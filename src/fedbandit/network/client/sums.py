@@ -23,6 +23,7 @@ from fedbandit.machines.sums.masks import Identity
 from fedbandit.machines.sums.messages import SumMessage, decode_step, encode_step
 from fedbandit.machines.sums.terms import NO_CERTIFICATE, Acquaintances
 from fedbandit.messages import Contribution
+from fedbandit.network.addresses import open_url
 from fedbandit.network.certified import Certificate, read_authority
 from fedbandit.network.client.address import Address
 from fedbandit.network.client.durable import DurableClient
@@ -165,7 +166,7 @@ class SumTalk:
             f"{self.address.url}{self.address.path}/sums", data=body, headers=headers, method="POST"
         )
         try:
-            with urllib.request.urlopen(request, timeout=STEP_SECONDS, context=self.address.ssl) as response:
+            with open_url(request, STEP_SECONDS, self.address.ssl) as response:
                 data = response.read()
         except urllib.error.HTTPError as error:
             with error:
