@@ -331,3 +331,23 @@ class SendsFirst(DurableClient):
 def test_a_crash_has_nobody_contribute_twice_to_an_epoch() -> None:
     assert not contributes_twice(DurableClient)
     assert contributes_twice(SendsFirst), "planted: the same data would leave with other noise"
+
+
+def test_a_flipped_bit_in_the_file_of_keys_is_no_other_key(tmp_path: Path) -> None:
+    keys, path = SumKeys(tmp_path / "a.db"), tmp_path / "a.db.sums"
+    keys.acquaintances.known = {1: bytes(range(32))}
+    keys.keep()
+    whole, refused = path.read_bytes(), 0
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 7]) + whole[at + 1 :])
+        try:
+            again = SumKeys(tmp_path / "a.db")
+        except FedbanditError:
+            refused += 1
+        else:
+            assert again.identity.public == keys.identity.public
+            assert again.acquaintances.known == keys.acquaintances.known
+    assert refused > len(whole) / 2
+    kept = {key: value for key, value in json.loads(whole).items() if key != "digest"}
+    path.write_text(json.dumps(kept))  # as earlier versions wrote it
+    assert SumKeys(tmp_path / "a.db").identity.public == keys.identity.public

@@ -28,6 +28,8 @@ def ask(options: argparse.Namespace, path: str, wish: dict[str, Any] | None = No
 
     One that does not own the federation says who does, and that one is asked.
     """
+    from fedbandit.network.addresses import open_url
+
     headers = {"X-Fedbandit-Name": "fedbandit"}
     if options.token_file is not None:
         headers = {"Authorization": f"Bearer {options.token_file.read_text().strip()}"}
@@ -37,7 +39,7 @@ def ask(options: argparse.Namespace, path: str, wish: dict[str, Any] | None = No
     try:
         context = ssl.create_default_context(cafile=options.ca) if options.url.startswith("https") else None
         request = urllib.request.Request(options.url.rstrip("/") + path, body, headers, method=method)
-        with urllib.request.urlopen(request, timeout=60, context=context) as answer:
+        with open_url(request, 60.0, context, proxies=True) as answer:
             data: bytes = answer.read()
             return data
     except urllib.error.HTTPError as error:

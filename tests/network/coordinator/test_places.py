@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,17 @@ def test_the_end_of_tokens_is_a_metric(tmp_path: Path) -> None:
     assert 'fedbandit_token_expires{role="client"}' in text
     assert 'fedbandit_token_expires{role="observer"}' not in text
     assert 'fedbandit_expired_tokens{role="client"} 0.0' in text
+
+
+def test_what_an_operator_did_is_said_once_and_not_at_every_start() -> None:
+    store = MemoryStore()
+    federation = Federation("f", TERMS, store)
+    run(federation, make_clients(federation, 2), 5)
+    federation.quarantine("client-0", "it lies", 1.0, "boss")
+    federation.quarantine("client-0", "", 2.0, "boss")
+    assert [event.what for event in federation.events] == ["quarantine", "end of a quarantine"]
+    wider = replace(TERMS, world=replace(TERMS.world, horizon=200))
+    for agreement, events in ((TERMS, []), (wider, ["the terms have changed"]), (wider, [])):
+        assert [event.what for event in Federation("f", agreement, store).events] == events
+    federation = Federation("f", wider, store)
+    assert federation.register.by_name["client-0"].trusted

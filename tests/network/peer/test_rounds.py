@@ -9,7 +9,8 @@ import fedbandit as fb
 from fedbandit.cli.population import User
 from fedbandit.messages import Ask, Receipt, Tell, encode
 from fedbandit.network.coordinator.limits import Limits
-from fedbandit.network.peer.rounds import MOST_BUNDLES, PeerRounds, bundle, unbundle
+from fedbandit.network.peer.peer import MOST_ROUNDS
+from fedbandit.network.peer.rounds import MOST_AHEAD, MOST_BUNDLES, MOST_TO_COME, PeerRounds, bundle, unbundle
 from fedbandit.network.stores import MemoryStore, Store
 from fedbandit.sums import Sums
 from fedbandit.testing.crashing import Crash, CrashingStore
@@ -140,6 +141,46 @@ def test_nobody_is_sent_beyond_the_last_round() -> None:
     with pytest.raises(fb.FedbanditError, match="rounds at most"):
         one.take(1, 2**40, bundle([]))
     assert one.heard == {1: 0, 3: 0}
+
+
+def test_one_that_lies_about_its_round_ends_nothing() -> None:
+    """One bundle of the last round there is had all peers there at once, for ever: nothing was taken any more."""
+
+    def lasting(i: int) -> PeerRounds:
+        one = peer(i)
+        one.machine.most_rounds = MOST_ROUNDS
+        return one
+
+    peers = [lasting(i) for i in range(4)]
+    honest = (0, 1, 3)  # 2 lies to its neighbours, 1 and 3, and is down
+    for i in (1, 3):
+        peers[i].take(2, MOST_ROUNDS, bundle([]))
+    users = [User(i, fb.World(4, DIM, 4 * ROUNDS), 10, 0.0, 0) for i in range(4)]
+    for _ in range(ROUNDS):
+        for i in honest:
+            users[i].meet(Agent(peers[i].machine))
+            peers[i].finish_acting()
+            exchange([one if k in honest else lasting(k) for k, one in enumerate(peers)], i)
+        for i in honest:
+            for j, number in peers[i].end_round().items():
+                if j in honest:
+                    peers[j].acknowledged(i, number)
+    assert all(peers[i].machine.rounds <= (ROUNDS + 1) * (MOST_AHEAD + 1) < MOST_ROUNDS / 2**20 for i in honest)
+    for i, j in ((0, 1), (1, 0), (0, 3), (3, 0)):
+        assert any(origin == j for origin, _ in peers[i].machine.node.told), "they hear one another"
+
+
+def test_bundles_of_rounds_to_come_do_not_fill_the_memory() -> None:
+    one = peer(0)
+    one.machine.most_rounds = MOST_ROUNDS
+    for number in range(2, MOST_TO_COME + 2):
+        one.take(1, number, bundle([]))
+    with pytest.raises(fb.FedbanditError, match="bundles of rounds to come"):
+        one.take(1, MOST_TO_COME + 2, bundle([]))
+    one.finish_acting()
+    one.end_round()
+    one.take(1, MOST_TO_COME + 2, bundle([]))
+    assert one.heard[1] == MOST_TO_COME + 2, "it comes again"
 
 
 def test_a_peer_that_lost_its_state_is_recognised() -> None:

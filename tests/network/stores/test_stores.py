@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import signal
 import sqlite3
@@ -15,9 +16,13 @@ from typing import Any
 
 import pytest
 
+from fedbandit.errors import FedbanditError
+from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.stores import StoreError, open_store
 from fedbandit.network.stores.postgres import PostgresStore
 from fedbandit.network.stores.sqlite import SQLiteStore
+from fedbandit.state import unpack, unpack_entry
+from tests.network.servers import AGREEMENT, act
 
 
 def test_journals_come_back(store_url: str) -> None:
@@ -72,6 +77,8 @@ def test_a_file_with_small_pages_is_gone_on_with(tmp_path: Path) -> None:
     """A coordinator's file of an earlier version, or a client's."""
     for many in (False, True):
         store = open_store(tmp_path / "old.db", many=many)
+        if not many:
+            store.replace("f", b"snapshot")
         store.append("f", [b"x" * 50_000])
         store.close()
     large = open_store(tmp_path / "new.db", many=True)
@@ -83,6 +90,35 @@ def test_a_file_with_small_pages_is_gone_on_with(tmp_path: Path) -> None:
     store = open_store(tmp_path / "old.db", many=True)
     assert [len(entry) for entry in store.read("f")[1]] == [50_000] * 2
     store.close()
+
+
+def test_no_flipped_bit_is_silently_another_state(tmp_path: Path) -> None:
+    """The name of a journal, and the place of an entry in it, have no checksum: one bit there lost an entry, or all."""
+    path = tmp_path / "client.db"
+    store = open_store(path)
+    client = DurableClient(store, AGREEMENT, 0, lambda: 7)
+    act(client, 120)
+    client.flush()
+    store.close()
+    whole = path.read_bytes()
+
+    def read() -> tuple[bytes, list[bytes]]:
+        with contextlib.closing(open_store(path)) as opened:
+            snapshot, entries = opened.read("client")
+            assert snapshot is not None, "it would begin anew"
+            unpack("client", snapshot)
+            return snapshot, [unpack_entry("client", entry) for entry in entries]
+
+    kept, refused = read(), 0
+    names = [found.start() for found in re.finditer(b"client", whole)]
+    assert len(names) > 200
+    for at in [*names[::10], *range(64, len(whole), 331)]:
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        try:
+            assert read() == kept, at
+        except FedbanditError:
+            refused += 1
+    assert refused >= len(names[::10])
 
 
 @pytest.mark.parametrize("damage", ["truncated", "junk"])
@@ -152,8 +188,11 @@ def test_a_really_full_disk_is_one_sentence(tmp_path: Path) -> None:
     code = f"""
 import resource, signal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+from fedbandit.errors import FedbanditError
+from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.stores import StoreError, open_store
 store = open_store({str(tmp_path / "s.db")!r})
+store.replace("j", b"snapshot")
 store.append("j", [b"kept"])
 resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
 try:

@@ -136,11 +136,13 @@ class Address:
                 time.sleep(PAUSE)
 
     def _ask(self, method: str, path: str, timeout: float) -> Any:
+        from fedbandit.network.addresses import open_url
+
         request = urllib.request.Request(f"{self.url}{self.path}{path}", headers=self.headers, method=method)
         what = {"/invitation": "an invitation", "/terms": "its terms"}.get(path, "that")
         several = len(self.urls) > 1 or self.url not in self.urls
         try:
-            with urllib.request.urlopen(request, timeout=timeout, context=self.ssl) as response:
+            with open_url(request, timeout, self.ssl) as response:
                 return json.load(response)
         except urllib.error.HTTPError as error:
             with error:

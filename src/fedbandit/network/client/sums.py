@@ -6,6 +6,7 @@ happens then, it contributes to no epoch twice. A crash in between forgets the m
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -22,6 +23,7 @@ from fedbandit.machines.sums.masks import Identity
 from fedbandit.machines.sums.messages import SumMessage, decode_step, encode_step
 from fedbandit.machines.sums.terms import NO_CERTIFICATE, Acquaintances
 from fedbandit.messages import Contribution
+from fedbandit.network.addresses import open_url
 from fedbandit.network.certified import Certificate, read_authority
 from fedbandit.network.client.address import Address
 from fedbandit.network.client.durable import DurableClient
@@ -43,7 +45,7 @@ class SumKeys:
         self.identity, self.acquaintances = Identity.new(), Acquaintances()
         if self._path is not None and self._path.exists():
             try:
-                kept: dict[str, Any] = json.loads(self._path.read_text())
+                kept = _read(self._path)
                 self.identity = Identity(bytes.fromhex(kept["identity"]))
                 self.acquaintances.known = {int(i): bytes.fromhex(key) for i, key in kept["known"].items()}
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -68,10 +70,25 @@ class SumKeys:
         if self._path is None:
             return
         known = {str(i): key.hex() for i, key in self.acquaintances.known.items()}
+        kept = {"identity": self.identity.private.hex(), "known": known}
         scratch = self._path.with_name(self._path.name + ".new")
         with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump({"identity": self.identity.private.hex(), "known": known}, file)
+            json.dump({**kept, "digest": _digest(kept)}, file)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(scratch, self._path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    kept: dict[str, Any] = json.loads(path.read_text())
+    if kept.pop("digest", None) not in (None, _digest(kept)):  # earlier versions wrote none
+        raise ValueError("its checksum differs; restore its newest backup")
+    return kept
+
+
+def _digest(kept: dict[str, Any]) -> str:
+    """A flipped bit would be another key, and its client a stranger to the others."""
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
 class SumTalk:
@@ -149,7 +166,7 @@ class SumTalk:
             f"{self.address.url}{self.address.path}/sums", data=body, headers=headers, method="POST"
         )
         try:
-            with urllib.request.urlopen(request, timeout=STEP_SECONDS, context=self.address.ssl) as response:
+            with open_url(request, STEP_SECONDS, self.address.ssl) as response:
                 data = response.read()
         except urllib.error.HTTPError as error:
             with error:

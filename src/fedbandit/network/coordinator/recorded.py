@@ -11,7 +11,6 @@ import json
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedbandit.encoded_sums import count_blocks
 from fedbandit.errors import FedbanditError, shown
@@ -35,7 +34,7 @@ from fedbandit.network.coordinator import journal as kinds
 from fedbandit.network.coordinator.activity import Activity
 from fedbandit.network.coordinator.journal import KIND, Entry, Journal, numbers
 from fedbandit.network.coordinator.limits import Limits
-from fedbandit.network.coordinator.register import MemberRecord, Register
+from fedbandit.network.coordinator.register import MemberRecord, Register, fit_places
 from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.envelope import SIZE, Envelope, extend, unseal
 from fedbandit.network.invitation import Agreement
@@ -123,8 +122,10 @@ class RecordedFederation:
             if changed:
                 self._agree(stored)
             self._restore(state)
+        told = len(self.events)
         for entry in entries:
             self._replay(entry)
+        del self.events[told:]  # of long ago, and in the log since then
         if changed:
             self._change(wanted)
         wants = self._retracts(self.machine)
@@ -152,7 +153,9 @@ class RecordedFederation:
         state = self.state()
         self._agree(agreement)
         terms = [*state.header["terms"], self.digest.hex()]
-        fitted = {name: _fitted(array, self.machine.state().arrays.get(name)) for name, array in state.arrays.items()}
+        fitted = {
+            name: fit_places(array, self.machine.state().arrays.get(name)) for name, array in state.arrays.items()
+        }
         self._restore(State({**state.header, "agreement": self._agreed, "terms": terms}, fitted))
         self.journal.snapshot(self.state())
         self.events.append(Event("the terms have changed", {"digest": self.digest.hex()}))
@@ -387,12 +390,3 @@ def downloads_in(message: Message) -> list[tuple[int, Download]]:
     """The downloads that a message is, or has in it, with the node that they go to."""
     inside = message.messages if isinstance(message, ToServer) else [message]
     return [(message.member, inner) for inner in inside if isinstance(inner, Download)]
-
-
-def _fitted(stored: NDArray[Any], fresh: NDArray[Any] | None) -> NDArray[Any]:
-    """An array with a row for each place, for another number of places."""
-    if fresh is None or stored.shape == fresh.shape or stored.shape[1:] != fresh.shape[1:]:
-        return stored
-    fitted, rows = fresh.copy(), min(len(stored), len(fresh))
-    fitted[:rows] = stored[:rows]
-    return fitted

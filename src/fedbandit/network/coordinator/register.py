@@ -33,6 +33,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from numpy.typing import NDArray
+
 from fedbandit.messages import Upload
 from fedbandit.network.envelope import Envelope, extend
 from fedbandit.network.refusal import Refusal
@@ -260,6 +262,15 @@ class Register:
             MemberRecord(**{**kept, **{name: [(i, at) for i, at in kept[name]] for name in pairs}}) for kept in state
         ]
         self.by_name = {record.name: record for record in self.by_number if record.name}
+
+
+def fit_places(stored: NDArray[Any], fresh: NDArray[Any] | None) -> NDArray[Any]:
+    """An array with a row for each place, for another number of places."""
+    if fresh is None or stored.shape == fresh.shape or stored.shape[1:] != fresh.shape[1:]:
+        return stored
+    fitted, rows = fresh.copy(), min(len(stored), len(fresh))
+    fitted[:rows] = stored[:rows]
+    return fitted
 
 
 def _read_first(state: State) -> State:

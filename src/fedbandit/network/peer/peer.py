@@ -35,7 +35,8 @@ from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.system import System
 from fedbandit.world import World
 
-MOST_ROUNDS = 2**53
+MOST_ROUNDS = 2**62
+"""So many that a peer that says it is in the last one brings nobody there (`rounds.MOST_AHEAD`)."""
 log = logging.getLogger("fedbandit.peer")
 
 

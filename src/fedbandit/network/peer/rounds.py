@@ -10,8 +10,9 @@ in the order of neighbours' numbers, as in a simulation. A late bundle is taken 
 comes.
 
 A neighbour that delays a round for too long is down: it is not awaited until its bundles are up to date again. A peer
-that was down goes on in the round in which its neighbours are. Of bundles that are not taken only the newest message of
-each kind and origin is kept, since a Tell holds all that its origin has ever told.
+that was down goes on in the round in which its neighbours are; but whatever they say, `MOST_AHEAD` rounds further at
+once at most, so that one that lies about its round does not use up all there are. Of bundles that are not taken only
+the newest message of each kind and origin is kept, since a Tell holds all that its origin has ever told.
 
 Between snapshots choices and rewards are entries of the journal; an observation after which there is something to tell,
 whose noise is drawn then, is written as a snapshot.
@@ -43,6 +44,10 @@ _REWARD = struct.Struct("<BQd")
 _CHOSEN, _REWARDED, _GONE = 1, 2, 3
 MOST_BUNDLES = 16
 """Bundles that wait for one neighbour; older ones are joined."""
+MOST_AHEAD = 2**28
+"""Rounds that may pass at once, after an absence: years of rounds of a second."""
+MOST_TO_COME = 1024
+"""Bundles of rounds to come that are kept of one neighbour; more come again."""
 _LENGTH = struct.Struct("<I")
 
 
@@ -148,6 +153,10 @@ class PeerRounds:
                 raise FedbanditError(
                     f"Peer {sender} sent bundle {number}, but there are {self.machine.most_rounds} rounds at most."
                 )
+            if sum(one == sender and n > self.round for one, n, _ in self._inbox) >= MOST_TO_COME:
+                raise FedbanditError(
+                    f"Peer {sender} has sent {MOST_TO_COME} bundles of rounds to come; more are not taken now."
+                )
             messages = unbundle(data)
             for message in messages:
                 self._check(message)
@@ -171,8 +180,8 @@ class PeerRounds:
                     self.machine.receive(sender, message)
                 self.taken[sender] = max(self.taken[sender], number)
             self.machine.end_round()
-            ahead = max(self.heard.values(), default=0)
-            self.machine.rounds = max(self.machine.rounds, ahead - 1)  # after an absence
+            ahead = min(max(self.heard.values(), default=0) - 1, self.machine.rounds + MOST_AHEAD)
+            self.machine.rounds = max(self.machine.rounds, ahead)  # after an absence
             self.acted = False
             self._write()
             return dict(self.taken)

@@ -70,6 +70,21 @@ class SQLiteStore(OneProcess):
             raise StoreError(
                 f"The store {self.where} is of version {version}, newer than is known here ({VERSION}); {keep}."
             )
+        self._require_whole()
+
+    def _require_whole(self) -> None:
+        """Refuse a file in which anything is lost, or out of order.
+
+        What is stored has checksums, but to which journal it belongs, and its place there, has none.
+        """
+        stray = "SELECT journal FROM entries WHERE journal NOT IN (SELECT journal FROM snapshots) LIMIT 1"
+        with self._explained("read"):
+            (said,) = self._db.execute("PRAGMA integrity_check(1)").fetchone()
+            of_none = self._db.execute(stray).fetchone()
+        if said != "ok" or of_none is not None:
+            why = " ".join(said.split()) if of_none is None else f"an entry is of {of_none[0]!r}, which is not there"
+            keep = _KEEP.format(remedy="restore its newest backup")
+            raise StoreError(f"The store {self.where} is damaged: {why}; {keep}.")
 
     def read(self, journal: str) -> tuple[bytes | None, list[bytes]]:
         """The snapshot and the entries since."""
