@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -133,3 +134,26 @@ def test_bounds_of_communication_are_drawn_on_the_axis_of_messages() -> None:
     assert np.asarray(line.get_ydata())[-1] == pytest.approx(np.mean(sent))
     with pytest.raises(fb.FedbanditError, match="did you mean 'async-linucb'"):
         found.plot(message_bounds={"async_linucb": of_messages})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (lambda: bounds.async_regret(T, -3, 3, 2.0, 2.0), "n_clients is -3, but must be a whole number ≥ 1"),
+        (lambda: bounds.async_regret("x", 3, 3, 2.0, 2.0), "T is 'x', but must be numbers"),
+        (lambda: bounds.async_regret(T, 3, 3, 2.0, 2.0, confidence=0), "confidence is 0, but must be .* between 0 and"),
+        (lambda: bounds.async_communication(T, 3, 3, 0.5, 2.0), "gamma_upload is 0.5, but must be a number ≥ 1"),
+        (lambda: bounds.async_am_regret(T, 3, [2, 2], 2.0, 2.0, arrivals=[1.0]), r"shape of arrivals is \(1,\), but"),
+        (lambda: bounds.async_am_regret(T, 3, 2, 2.0, 2.0), "d_local is 2, but must be a list of whole numbers"),  # type: ignore[arg-type]
+        (lambda: bounds.feducb_threshold(T, 3, 0, 1), "rho_min is 0, but must be a number > 0"),
+        (lambda: bounds.feducb_regret(T, 3, 3, 1, 3, -1), "kappa is -1, but must be a finite number ≥ 0"),
+        (lambda: bounds.feducb_regret(T, 3, 3, 1, 3, 1, tll=2), "There is no keyword of feducb_regret 'tll'; did you"),  # type: ignore[call-arg]
+        (lambda: bounds.hetofed_regret(T, [], 3), "sizes is .*, but must be a list of whole numbers"),
+        (lambda: bounds.fclub_lag(3, 0.9, 2.0), "upload is 0.9, but must be a number ≥ 1"),
+        (lambda: bounds.colin_regret(T, "ring", 3), "graph is 'ring', but must be numbers"),
+        (lambda: bounds.colin_regret(T, np.eye(3), 3, epsilon=0), "epsilon is 0, but must be a number > 0"),
+    ],
+)
+def test_wrong_arguments_are_sentences(wrong: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(fb.FedbanditError, match=sentence):
+        wrong()

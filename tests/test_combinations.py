@@ -21,6 +21,8 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
+from fedbandit.engine.fast import unknown_part
+from fedbandit.environments.block import world_of
 from fedbandit.pairs import Part
 from fedbandit.policies import POLICIES, UCB, Uniform
 from fedbandit.presets.compose import PRESETS, keywords_of
@@ -139,12 +141,17 @@ def systems(structure: Structure, policy: fb.policies.Policy) -> Iterator[System
 
 
 @cache
-def arms(system: System, sign: int = 1, rounds: int = ROUNDS) -> Ints:
-    """What it pulls; anything but a result is a failure that names the system."""
+def ran(system: System, sign: int = 1, rounds: int = ROUNDS) -> fb.Result:
+    """What it did; anything but a result is a failure that names the system."""
     try:
-        return fb.simulate(system, world(sign), rounds, seed=0, engine="plain").arms
+        return fb.simulate(system, world(sign), rounds, seed=0, engine="plain")
     except Exception as error:
         raise AssertionError(f"{system.name} ended with {error!r}") from error
+
+
+def arms(system: System, sign: int = 1, rounds: int = ROUNDS) -> Ints:
+    """What it pulls."""
+    return ran(system, sign, rounds).arms
 
 
 @pytest.mark.parametrize("structure", STRUCTURE_PARTS, ids=repr)
@@ -162,6 +169,17 @@ def test_what_is_not_refused_learns_and_keeps_groups_apart(structure: Structure)
         shared = other_structure(system, Everyone())
         if shared is not None and not silent and not isinstance(structure, Everyone) and name not in SHARE_WITH_ALL:
             assert not np.array_equal(pulled, arms(shared)), f"{system.name} pulls the arms of Everyone"
+
+
+@pytest.mark.parametrize("structure", STRUCTURE_PARTS, ids=repr)
+def test_the_fast_engine_does_the_same_wherever_it_runs(structure: Structure) -> None:
+    for system in systems(structure, UCB()):
+        if unknown_part(system.told(world_of(world(1), ROUNDS))) is not None:
+            continue
+        compiled, plain = fb.simulate(system, world(1), ROUNDS, seed=0, engine="fast"), ran(system)
+        np.testing.assert_array_equal(compiled.arms, plain.arms, err_msg=system.name)
+        told, expected = compiled.communication.message_curve, plain.communication.message_curve
+        np.testing.assert_array_equal(told, expected, err_msg=system.name)
 
 
 def other_structure(system: System, structure: Structure) -> System | None:
@@ -308,11 +326,11 @@ def test_a_protocol_that_ignored_groups_would_be_found(monkeypatch: pytest.Monke
     """The check on groups can fail: gossip without companions is what it was before."""
     monkeypatch.setattr("fedbandit.protocols.PeerNode._shares_with", lambda *_: True)
     groups = next(part for part in STRUCTURE_PARTS if type(part).__name__ == "FixedGroups")
-    arms.cache_clear()
+    ran.cache_clear()
     gossip = next(s for s in systems(groups, UCB()) if s.protocol.says == "gossip" and s.privacy == NoPrivacy())
     everyone = dataclasses.replace(gossip, structure=Everyone())
     assert np.array_equal(arms(gossip), arms(everyone))
-    arms.cache_clear()
+    ran.cache_clear()
 
 
 def test_random_arms_are_what_never_learning_looks_like() -> None:

@@ -19,15 +19,26 @@ FCLUB's Theorem 3 says that it is (ε, δ)-CDP: see `fb.cdp_fclub_dc(calibration
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedbandit.errors import require
+from fedbandit.errors import FedbanditError, check_call, number, require, shown, whole_number
 from fedbandit.types import Array
+
+P = ParamSpec("P")
+Made = TypeVar("Made")
+
+WHOLE = ("n_clients", "n_agents", "n_users", "n_servers", "n_clusters", "dim", "d_global", "cliques", "ttl")
+FACTORS = ("gamma_upload", "gamma_download", "upload", "download")
+CHANCES = ("confidence", "delta", "failure")
+POSITIVE = ("rho_min", "rho_max", "threshold", "gap", "regularity", "epsilon", "ridge")
+LENGTHS = ("noise", "kappa", "hardness", "theta_bound", "bound")
 
 
 class Bound(NamedTuple):
@@ -38,23 +49,63 @@ class Bound(NamedTuple):
     skewed: float
 
 
+def _checked(function: Callable[P, Made]) -> Callable[P, Made]:
+    """The function, with a sentence for arguments with which its formula says nothing."""
+    parameters = inspect.signature(function)
+
+    @wraps(function)
+    def checked(*args: P.args, **keywords: P.kwargs) -> Made:
+        check_call(function.__name__, function, args, keywords)
+        for name, value in parameters.bind(*args, **keywords).arguments.items():
+            _check(name, value)
+        return function(*args, **keywords)
+
+    return checked
+
+
+def _check(name: str, value: Any) -> None:
+    if name in WHOLE:
+        whole_number(name, value)
+    elif name in FACTORS:
+        number(value, name, "a number ≥ 1", at_least=1.0, finite=False)
+    elif name in CHANCES:
+        between = "a number between 0 and 1"
+        require(0 < number(value, name, between) < 1, name, value, between)
+    elif name in POSITIVE:
+        require(number(value, name, "a number > 0", finite=False) > 0, name, value, "a number > 0")
+    elif name in LENGTHS:
+        number(value, name, "a finite number ≥ 0", at_least=0.0)
+    elif name in ("sizes", "d_local"):
+        listed = isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str) and len(value) > 0
+        require(listed, name, value, "a list of whole numbers")
+        for one in value:
+            whole_number(name, one, 1 if name == "sizes" else 0)
+
+
+def _numbers(name: str, value: ArrayLike) -> Array:
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise FedbanditError(f"{name} is {shown(value)}, but must be numbers.") from None
+
+
 def _horizon(T: ArrayLike) -> Array:
-    horizon = np.asarray(T, dtype=np.float64)
+    horizon = _numbers("T", T)
     require(bool((horizon >= 1).all()), "T", T, "numbers ≥ 1")
     return horizon
 
 
+@_checked
 def async_lag(n_clients: int, gamma_upload: float, gamma_download: float) -> float:
     """min(√N, √(γ_D [1 + (N − 1)(γ_U − 1)])): how far asynchrony may inflate the regret of a centralised learner.
 
     >>> async_lag(100, 1.0, 1.0), async_lag(100, math.inf, math.inf)
     (1.0, 10.0)
     """
-    for name, value in (("gamma_upload", gamma_upload), ("gamma_download", gamma_download)):
-        require(value >= 1, name, value, "a number ≥ 1")
     return math.sqrt(min(n_clients, gamma_download * (1 + (n_clients - 1) * (gamma_upload - 1))))
 
 
+@_checked
 def async_regret(
     T: ArrayLike, n_clients: int, dim: int, gamma_upload: float, gamma_download: float, confidence: float = 0.1
 ) -> Array:
@@ -63,6 +114,7 @@ def async_regret(
     return dim * np.sqrt(horizon) * np.log(horizon / confidence) * async_lag(n_clients, gamma_upload, gamma_download)
 
 
+@_checked
 def async_communication(T: ArrayLike, n_clients: int, dim: int, gamma_upload: float, gamma_download: float) -> Array:
     """d N log T/log min(γ_U, γ_D), and never more than N T (Thm 3.2, Table 1).
 
@@ -76,6 +128,7 @@ def async_communication(T: ArrayLike, n_clients: int, dim: int, gamma_upload: fl
     return every if least == 0 else np.minimum(every, dim * n_clients * np.log(horizon) / least)
 
 
+@_checked
 def async_am_regret(
     T: ArrayLike,
     d_global: int,
@@ -91,7 +144,8 @@ def async_am_regret(
     `d_local` has an entry for each client; `arrivals` are their probabilities, by default equal.
     """
     horizon, N = _horizon(T), len(d_local)
-    p = np.full(N, 1 / N) if arrivals is None else np.asarray(arrivals, dtype=np.float64)
+    p = np.full(N, 1 / N) if arrivals is None else _numbers("arrivals", arrivals)
+    require(p.shape == (N,), "the shape of arrivals", p.shape, f"({N},), one for each entry of d_local")
     shared = async_regret(horizon, N, d_global, gamma_upload, gamma_download, confidence)
     own = np.zeros_like(horizon)
     for d_i, p_i in zip(d_local, p, strict=True):
@@ -100,6 +154,7 @@ def async_am_regret(
     return shared + own
 
 
+@_checked
 def async_table(T: float, n_clients: int, dim: int) -> dict[str, Bound]:
     """Async-LinUCB's Table 1 (App. E).
 
@@ -125,12 +180,14 @@ def _log_spectrum(T: Array, dim: int, rho_min: float, rho_max: float, bound: flo
     return np.asarray(np.log(rho_max / rho_min + T * bound**2 / (dim * rho_min)))
 
 
+@_checked
 def feducb_threshold(T: ArrayLike, dim: int, rho_min: float, rho_max: float, bound: float = 1.0) -> Array:
     """D = 2Td/(log(ρ_max/ρ_min + TL²/(dρ_min)) + 1), T rounds in which all agents act (Theorem 1)."""
     horizon = _horizon(T)
     return 2 * horizon * dim / (_log_spectrum(horizon, dim, rho_min, rho_max, bound) + 1)
 
 
+@_checked
 def feducb_synchronisations(
     T: ArrayLike, dim: int, threshold: float, rho_min: float, rho_max: float, bound: float = 1.0
 ) -> Array:
@@ -143,6 +200,7 @@ def feducb_synchronisations(
     return 2 * np.sqrt(dim * horizon / threshold * _log_spectrum(horizon, dim, rho_min, rho_max, bound)) + 4
 
 
+@_checked
 def feducb_regret(
     T: ArrayLike,
     n_agents: int,
@@ -176,6 +234,7 @@ def feducb_regret(
     return noise * np.sqrt(M * cliques * ttl * horizon * dim) * (logs + extra)
 
 
+@_checked
 def hetofed_regret(T: ArrayLike, sizes: Sequence[int], dim: int, hardness: float = 0.0) -> Array:
     """N · hardness + Σ_k (d √(|C_k|T) log²(|C_k|T) + d|C_k|² M log(|C_k|T)), T rounds in which all act (Thm 3.3).
 
@@ -189,6 +248,7 @@ def hetofed_regret(T: ArrayLike, sizes: Sequence[int], dim: int, hardness: float
     return total
 
 
+@_checked
 def hetofed_communication(sizes: Sequence[int], dim: int) -> float:
     """N d² + Σ_k |C_k|^1.5 d³, whatever T is (Thm 3.3).
 
@@ -198,6 +258,7 @@ def hetofed_communication(sizes: Sequence[int], dim: int) -> float:
     return float(sum(sizes) * dim**2 + sum(size**1.5 for size in sizes) * dim**3)
 
 
+@_checked
 def fclub_lag(n_servers: int, upload: float, download: float) -> float:
     """Γ = √(D(1 + (L − 1)(U − 1)) + U − 1): how far lagging statistics may widen an ellipsoid (proof of Theorem 1).
 
@@ -207,6 +268,7 @@ def fclub_lag(n_servers: int, upload: float, download: float) -> float:
     return math.sqrt(download * (1 + (n_servers - 1) * (upload - 1)) + upload - 1)
 
 
+@_checked
 def fclub_regret(
     T: ArrayLike,
     n_users: int,
@@ -233,6 +295,7 @@ def fclub_regret(
     return finding + dim * n_servers * np.sqrt(n_clusters * horizon * (cost if private else 1.0)) * logs**1.5
 
 
+@_checked
 def fclub_communication(
     T: ArrayLike, dim: int, *, n_servers: int, n_clusters: int, upload: float, download: float
 ) -> Array:
@@ -242,6 +305,7 @@ def fclub_communication(
     return dim * n_clusters * n_servers * np.log(_horizon(T)) / math.log(least)
 
 
+@_checked
 def colin_regret(
     T: ArrayLike,
     graph: ArrayLike,
@@ -259,9 +323,8 @@ def colin_regret(
     L √(Σ_i ‖W_i‖² log³ T_i) · log(1/δ)/ε; without privacy (ε = ∞) it is 0. T interactions of all users together, who
     arrive evenly (T_i = T/N); ‖θ‖ = √N. `graph` is W, one row a user; `failure` δ.
     """
-    horizon, W = _horizon(T), np.asarray(graph, dtype=np.float64)
+    horizon, W = _horizon(T), _numbers("graph", graph)
     require(W.ndim == 2 and W.shape[0] == W.shape[1], "the shape of graph", W.shape, "(N, N), a row a user")
-    require(epsilon > 0, "epsilon", epsilon, "a number > 0")
     n, rows = len(W), bound * np.sqrt((W**2).sum(axis=1))
     grown = np.log1p(horizon * (W**2).sum() / (n * ridge * dim * n))
     each = np.log(np.maximum(horizon / n, 1.0))

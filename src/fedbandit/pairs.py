@@ -193,7 +193,7 @@ def _check_private_statistics(structure: Structure, protocol: MessageProtocol, p
     printed = isinstance(privacy, PrivateStatistics) and (privacy.as_printed or privacy.width == "printed")
     if printed and not _is_algorithm_1(structure, protocol):
         other = protocol if isinstance(structure, Everyone) else structure
-        why = "what is printed is FedUCB's Alg. 1 and Prop. 2, where all agents synchronise with one controller"
+        why = "as printed all agents synchronise with one controller"
         refuse(privacy, other, why, "Synchronous with Everyone")
     if privacy.pooled:
         _check_pooled(structure, protocol, privacy)

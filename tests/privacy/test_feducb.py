@@ -89,6 +89,15 @@ def test_the_controlled_system_with_published_noise(
     np.testing.assert_array_equal(result.arms, arms)
 
 
+def test_the_determinant_as_printed_has_no_kernel() -> None:
+    """It once ran in the fast engine, which never synchronised."""
+    env = fb.environments.feducb(n_clients=3, dim=3)
+    assert Simulation(fb.feducb(as_printed=True, delta=0.1), env, 100_000, 0).engine == "plain"
+    with pytest.raises(fb.FedbanditError, match="does not know the privacy PrivateStatistics as printed, whose trig"):
+        fb.simulate(fb.feducb(as_printed=True, delta=0.1), env, 100, engine="fast")
+    assert Simulation(fb.feducb(calibration="published"), env, 100_000, 0).engine == "fast"
+
+
 @pytest.mark.parametrize(
     ("topology", "ttl", "keywords"),
     [

@@ -126,6 +126,11 @@ class Privacy(Protocol):
         """ρ_min and ρ_max, between which noise and shift regularise V, if thresholds are to go by that (FedUCB)."""
         return None
 
+    @property
+    def lifts(self) -> bool:
+        """Whether triggers look at a determinant of their own (`lift`)."""
+        return False
+
     def lift(self) -> float:
         """What triggers add to the diagonal of V before they look at its determinant (FedUCB, Alg. 1 line 12)."""
         return 0.0

@@ -65,8 +65,7 @@ class PrivateStatistics(Privacy):
     calibration: "proven" (analytic Gaussian, tight), or "published" (FedUCB's tree and numbers).
     kind: "best" (dense for few releases, BLT for many), "dense", "blt", "endless", "tree" or "independent" noise.
     mixing: how a client weighs what others released: by "worth" (least regret), or by "bound" (proven widths).
-    as_printed: under "published", V is Mρ_min I before anything was released (Alg. 1 line 1), instead of λI, and
-        triggers have the determinant of line 12 (`lift`).
+    as_printed: under "published", V = Mρ_min I at first (Alg. 1 line 1; else λI), and line 12's determinant (`lift`).
     width: under "published", Prop. 2 "corrected" (log det V), or as "printed" (d log det V).
     releases: the cap on a client's releases, by default what the protocol can need at the given horizon.
     contribution: None for one interaction as the unit of privacy, or the number of interactions that a client may
@@ -121,21 +120,19 @@ class PrivateStatistics(Privacy):
             raise unknown("calibration", self.calibration, CALIBRATIONS)
         if self.kind not in tuple(FACTORISATIONS):
             raise unknown("kind of noise", self.kind, FACTORISATIONS)
-        for name in ("releases", "contribution"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, whole_number(name, getattr(self, name)))
+        for name in (one for one in ("releases", "contribution") if getattr(self, one) is not None):
+            object.__setattr__(self, name, whole_number(name, getattr(self, name)))
         for name in ("reward_bound", "reward_weight", "theta_bound"):
             require(number(getattr(self, name), name, "> 0") > 0, name, getattr(self, name), "a finite number > 0")
         between = "between 1e-9 and 1"
         require(1e-9 <= number(self.failure, "failure", between) < 1, "failure", self.failure, between)
         require(self.excess in ("clip", "refuse"), "excess", self.excess, "'clip' or 'refuse'")
         require(self.mixing in ("worth", "bound"), "mixing", self.mixing, "'worth' or 'bound'")
-        only = "False, unless calibration is 'published'"
-        require(not self.as_printed or self.calibration == "published", "as_printed", self.as_printed, only)
+        published, unless = self.calibration == "published", ", unless calibration is 'published'"
+        require(published or not self.as_printed, "as_printed", self.as_printed, f"False{unless}")
         if self.width not in WIDTHS:
             raise unknown("width", self.width, WIDTHS)
-        only = "'corrected', unless calibration is 'published'"
-        require(self.width == "corrected" or self.calibration == "published", "width", self.width, only)
+        require(published or self.width == "corrected", "width", self.width, f"'corrected'{unless}")
         self._check_trust()
 
     def _check_trust(self) -> None:
@@ -339,12 +336,17 @@ class PrivateStatistics(Privacy):
             return None
         return self._bounds(max(world.horizon // world.n_clients, 1), world)[:2]
 
+    @property
+    def lifts(self) -> bool:
+        """Whether the determinant is that of Alg. 1 line 12; without noise there is nothing to add."""
+        return self.as_printed and not math.isinf(min(self._budgets))
+
     def lift(self) -> float:
         """As printed M(ρ_max − ρ_min), which Alg. 1 line 12 adds to V."""
-        noise = self.pool_noise(together=True) if self.as_printed and self.world is not None else None
-        if noise is None or noise.published is None or self.world is None:
+        if not self.lifts or self.world is None or self.releases is None:
             return 0.0
-        return self.world.n_clients * (noise.published.rho_max - noise.published.rho_min)
+        low, high, _ = self._bounds(self.releases, self.world)
+        return self.world.n_clients * (high - low)
 
     def prior(self, ridge: float) -> Share | None:
         """What everybody has before anything was released, if V is not λI then."""

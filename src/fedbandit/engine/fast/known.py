@@ -106,6 +106,8 @@ def _unknown_pair(system: System) -> str | None:
         return "the protocol EventTriggered with a least number of observations in an upload"
     if system.privacy.pooled:
         return f"the privacy {type(system.privacy).__name__} with one total of everybody's statistics"
+    if system.privacy.lifts:
+        return f"the privacy {type(system.privacy).__name__} as printed, whose triggers have a determinant of their own"
     if system.privacy.waits:
         return f"the privacy {type(system.privacy).__name__} with clients that learn from releases alone"
     if isinstance(system.protocol, Scheduled) and not system.structure.by_member:
