@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks import (
+    ablation,
     bonus,
     cluster_privacy,
     clusters,
@@ -51,12 +52,15 @@ BENCHMARKS = {
     "recovery": recovery,
     "graph": graph.main,
     "collaborative": collaborative.main,
+    "ablation": ablation.main,
 }
+LONG = ("ablation",)
+"""Run only if they are named."""
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:
         if name not in BENCHMARKS:
             sys.exit(f"There is no benchmark {name!r}; there are: {', '.join(BENCHMARKS)}.")
-    for name in sys.argv[1:] or BENCHMARKS:
+    for name in sys.argv[1:] or [name for name in BENCHMARKS if name not in LONG]:
         print(f"\n## {name}\n", flush=True)
         BENCHMARKS[name]()
