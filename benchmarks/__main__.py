@@ -13,6 +13,7 @@ from benchmarks import (
     coordinators,
     doubt,
     fclub_speed,
+    functions,
     gateway,
     graph,
     hetofed,
@@ -52,6 +53,7 @@ BENCHMARKS = {
     "recovery": recovery,
     "graph": graph.main,
     "collaborative": collaborative.main,
+    "functions": functions.main,
     "ablation": ablation.main,
 }
 LONG = ("ablation",)
