@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks import (
+    ablation,
     bonus,
     cluster_privacy,
     clusters,
@@ -12,6 +13,7 @@ from benchmarks import (
     coordinators,
     doubt,
     fclub_speed,
+    functions,
     gateway,
     graph,
     hetofed,
@@ -51,12 +53,16 @@ BENCHMARKS = {
     "recovery": recovery,
     "graph": graph.main,
     "collaborative": collaborative.main,
+    "functions": functions.main,
+    "ablation": ablation.main,
 }
+LONG = ("ablation",)
+"""Run only if they are named."""
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:
         if name not in BENCHMARKS:
             sys.exit(f"There is no benchmark {name!r}; there are: {', '.join(BENCHMARKS)}.")
-    for name in sys.argv[1:] or BENCHMARKS:
+    for name in sys.argv[1:] or [name for name in BENCHMARKS if name not in LONG]:
         print(f"\n## {name}\n", flush=True)
         BENCHMARKS[name]()

@@ -34,7 +34,7 @@ from fedbandit.privacy import Privacy, PrivateStatistics
 from fedbandit.protocols import CountTriggered, EventTriggered, MessageProtocol, Scheduled, ServerQueue, Synchronous
 from fedbandit.sharing import FoundGroups, no_members
 from fedbandit.streams import Draw, policy_key
-from fedbandit.structures import Structure
+from fedbandit.structures import FixedGroups, Structure
 from fedbandit.structures.action_model import ActionModel
 from fedbandit.sums import Form
 from fedbandit.system import System
@@ -322,6 +322,13 @@ def test_a_policy_that_errs_with_stacked_parts_fails_its_check(tmp_path: Path) -
     policy: Policy = build_part("policy", written(text, tmp_path, "one_theta.py") + ":DecayingGreedy(c=0.0)", {})
     with pytest.raises(AssertionError, match="policy_knows_actions: "):
         run(policy)
+
+
+def test_a_class_that_needs_arguments_is_refused_with_a_sentence() -> None:
+    """A class stands for `thing()`, and these say that they must be given something."""
+    for kind in (fb.environments.Recorded, FixedGroups):
+        with pytest.raises(FedbanditError, match=rf"^{kind.__name__}\(…\): missing a required argument: '\w+'\.$"):
+            run(kind)
 
 
 SAMPLING = """

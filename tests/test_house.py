@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from benchmarks.functions import called
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -60,3 +61,23 @@ def test_what_the_architecture_names_is_in_the_code() -> None:
     named = {word for code in CODE.findall(text) for word in re.findall(r"[A-Za-z_]\w*", code)}
     assert len(named) > 100
     assert named - known == set()
+
+
+def test_the_architecture_names_every_module_at_the_top() -> None:
+    """Those in packages are told by the packages' docstrings, or by their folder."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    package = ROOT / "src" / "fedbandit"
+    modules = [path.name for path in package.glob("*.py") if not path.name.startswith("_")]
+    folders = [f"{path.parent.name}/" for path in package.glob("*/__init__.py")]
+    assert len(modules) > 30
+    assert [
+        name for name in modules + folders if not re.search(rf"\b{re.escape(name.removesuffix('.py'))}", text)
+    ] == []
+
+
+def test_the_way_of_a_simulation_is_as_long_as_the_architecture_says() -> None:
+    """A layer that is added shows here; how far it is to the aim stands beside it."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    said = re.search(r"^\| all \| (\d+) \| \d+ \| \|$", text, flags=re.MULTILINE)
+    assert said is not None
+    assert abs(len(called("plain")) - int(said.group(1))) <= 8, "count again: python -m benchmarks functions"

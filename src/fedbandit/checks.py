@@ -28,7 +28,7 @@ from fedbandit.engine.simulation import Simulation, simulate, which_engine
 from fedbandit.environments import Collaborative, Homogeneous, Synthetic, recorded
 from fedbandit.environments import checks as environments
 from fedbandit.environments.block import world_of
-from fedbandit.errors import FedbanditError, shown
+from fedbandit.errors import FedbanditError, check_call, shown
 from fedbandit.machines.link import Link
 from fedbandit.model import Part, RidgeModel
 from fedbandit.parts import name_of
@@ -65,7 +65,9 @@ def run(thing: Any) -> None:
     is not tried, as they refuse it, are printed with the sentence.
     """
     if isinstance(thing, type):
-        thing = thing(n_clients=2 * CLIENTS, dim=3, n_arms=5) if issubclass(thing, Synthetic) else thing()
+        given = {"n_clients": 2 * CLIENTS, "dim": 3, "n_arms": 5} if issubclass(thing, Synthetic) else {}
+        check_call(thing.__name__, thing, (), given)
+        thing = thing(**given)
     for name, sentence in _tried_with(thing)[1]:
         print(f"not tried [{name}]: {sentence}", flush=True)
     checks = list(checks_for(thing))

@@ -124,3 +124,13 @@ def test_a_checkpoint_outlives_a_release(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         found.append(done.stdout.strip())
     assert found == ["False", "True"]
+
+
+def test_what_cannot_be_written_is_refused_before_anything_is_run(tmp_path: Path) -> None:
+    env = fb.environments.homogeneous(n_clients=2, dim=2, n_arms=2)
+    told: list[int] = []
+    with pytest.raises(fb.FedbanditError, match=r"a\.npz' cannot be written: there is no folder '.*nowhere'\.$"):
+        fb.simulate(
+            fb.linucb(), env, 50, engine="plain", checkpoint=tmp_path / "nowhere" / "a.npz", progress=told.append
+        )
+    assert told == []

@@ -17,7 +17,7 @@ from fedbandit.privacy.factorisation import decoder
 from fedbandit.privacy.mechanism import (
     FactorisationKind,
     Mechanism,
-    State,
+    StreamState,
     distance,
     epsilon_of,
     gram_mechanism,
@@ -50,7 +50,9 @@ def some_increments(mechanism: Mechanism, seed: int = 0) -> Array:
     return np.asarray(x + x.swapaxes(1, 2)) if mechanism.noise == "symmetric" else x
 
 
-def run(mechanism: Mechanism, increments: Array, seed: int, state: State | None = None) -> tuple[Array, State]:
+def run(
+    mechanism: Mechanism, increments: Array, seed: int, state: StreamState | None = None
+) -> tuple[Array, StreamState]:
     """All releases of one stream, and its last state."""
     rng = np.random.default_rng(seed)
     state = state or start(mechanism)
@@ -121,7 +123,7 @@ def test_a_saved_stream_goes_on_as_if_nothing_had_happened(mechanism: Mechanism)
         np.savez(file, **state._asdict())
         file.seek(0)
         with np.load(file) as saved:
-            state = State(int(saved["spent"]), *(saved[key] for key in State._fields[1:]))
+            state = StreamState(int(saved["spent"]), *(saved[key] for key in StreamState._fields[1:]))
         noisy, state = release(mechanism, state, increment, rng)
         np.testing.assert_array_equal(noisy, whole[k])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ from fedbandit.engine.plain import PlainLearner
 from fedbandit.engine.result import Communication, Result
 from fedbandit.environments.block import Environment, actions_per_round, world_of
 from fedbandit.errors import FedbanditError, checked_call, require, whole_number
+from fedbandit.files import require_writable
 from fedbandit.progress import reporting
 from fedbandit.sharing import NEVER
 from fedbandit.structures.clustering import FederatedClustering
@@ -167,6 +169,8 @@ class Simulation:
         if resumed:
             read_checkpoint(checkpoint, self, identity)
             self._saved = self.round
+        else:
+            require_writable(Path(checkpoint))
         return resumed
 
     def advance(self) -> None:

@@ -1,7 +1,7 @@
 """A mechanism that a client can run: noise on running sums, with a hard cap on how many are released.
 
-A `Mechanism` is parameters, a `State` is arrays (save them with `np.savez(file, **state._asdict())`). The state holds
-exact sums and noise: it belongs to whoever is trusted with the data and never leaves.
+A `Mechanism` is parameters, a `StreamState` is arrays (save them with `np.savez(file, **state._asdict())`). The state
+holds exact sums and noise: it belongs to whoever is trusted with the data and never leaves.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Mechanism:
         return (self.dim + 1, self.dim + 1) if self.noise == "symmetric" else (self.dim,)
 
 
-class State(NamedTuple):
+class StreamState(NamedTuple):
     """What a stream remembers between releases."""
 
     spent: int  # releases so far
@@ -206,14 +206,14 @@ def factorise(kind: str, n_max: int) -> Factorisation:
     return FACTORISATIONS[kind](whole_number("n_max", n_max))
 
 
-def start(mechanism: Mechanism, batch: Size = ()) -> State:
+def start(mechanism: Mechanism, batch: Size = ()) -> StreamState:
     """The state before the first release. With a batch, many independent streams run side by side."""
     shape = (*batch, *mechanism.shape)
     memory = mechanism.factorisation.start(shape)
-    return State(0, np.zeros(shape), np.zeros(shape), memory, memory.copy())
+    return StreamState(0, np.zeros(shape), np.zeros(shape), memory, memory.copy())
 
 
-def release(mechanism: Mechanism, state: State, increment: Array, source: Source) -> tuple[Array, State]:
+def release(mechanism: Mechanism, state: StreamState, increment: Array, source: Source) -> tuple[Array, StreamState]:
     """The noisy running sum after one more increment, and the state that replaces `state`.
 
     It is a function of u = C x + z alone, so that if u is drawn float-safely, whatever is computed from it is.
@@ -246,7 +246,7 @@ def release(mechanism: Mechanism, state: State, increment: Array, source: Source
         noisy, memory = mechanism.factorisation.step(memory, k, u)
         noisy = noisy.copy()
     noisy.flags.writeable = False  # a retry must find the same numbers
-    return noisy, State(k, total, noisy, coded, memory)
+    return noisy, StreamState(k, total, noisy, coded, memory)
 
 
 def stack(V: Array, b: Array, reward_weight: float) -> Array:

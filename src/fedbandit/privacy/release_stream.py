@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedbandit.errors import FedbanditError
-from fedbandit.privacy.mechanism import Mechanism, State, epsilon_of, release, stack, start, unstack
+from fedbandit.privacy.mechanism import Mechanism, StreamState, epsilon_of, release, stack, start, unstack
 from fedbandit.privacy.noise import Source
 from fedbandit.state import require_arrays_like
 from fedbandit.sums import Sums
@@ -119,4 +119,4 @@ class ReleaseStream:
         # Each mechanism makes all its releases before the next begins; without noise there is but one.
         last = spent if self.mechanism.scale == 0 or spent == 0 else (spent - 1) % self.mechanism.n_max + 1
         self._earlier = spent - last
-        self._state = State(last, *(np.asarray(saved[key], dtype=np.float64) for key in State._fields[1:]))
+        self._state = StreamState(last, *(np.asarray(saved[key], dtype=np.float64) for key in StreamState._fields[1:]))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit.privacy.mechanism import Mechanism, State, release, start
+from fedbandit.privacy.mechanism import Mechanism, StreamState, release, start
 from fedbandit.privacy.noise import Source
 from fedbandit.state import require_arrays_like
 from fedbandit.sums import Sums
@@ -62,6 +62,6 @@ class RewardStream:
             self._state = start(self.mechanism)
             return
         require_arrays_like(saved, self.state())
-        self._state = State(
-            int(saved["spent"]), *(np.asarray(saved[key], dtype=np.float64) for key in State._fields[1:])
+        self._state = StreamState(
+            int(saved["spent"]), *(np.asarray(saved[key], dtype=np.float64) for key in StreamState._fields[1:])
         )

@@ -72,6 +72,9 @@ def test_a_cold_cache_sends_short_runs_to_the_plain_engine(monkeypatch: pytest.M
         index.write_bytes(pickle.dumps(version, -1) + pickle.dumps(("stamp", {("signature", processor): "1"}), -1))
         assert which_engine("auto", system, world) == expected
     assert which_engine("auto", fb.fclub_dc().told(world), world) == "plain", "its loop is another one"
+    unreadable = folder / index.name.replace("31", "32")
+    unreadable.mkdir()
+    assert which_engine("auto", system, world) == "fast", "another index is there"
     index.rename(folder / "loop.run-31.py27.nbi")
     assert which_engine("auto", system, world) == "plain", "of another Python"
 

@@ -10,8 +10,11 @@ from fedbandit.engine.fast.jit import compiled_apart, compiled_inline, compiled_
 from fedbandit.engine.fast.packed import multiply_packed, square_four_packed, square_packed
 from fedbandit.engine.fast.plan import PolicyPlan, noise_width, width
 from fedbandit.engine.fast.row import LOGDET, SPECTRAL, N, inverse_of, theta_of
+from fedbandit.engine.fast.switches import has
 from fedbandit.model import TIE
 from fedbandit.types import Array, Ints
+
+BOUND, BLIND = has("spectral-bound"), has("blind-choices")
 
 LONG = 40
 """From this length of contexts on the widths of all arms that may win are computed at once."""
@@ -92,10 +95,10 @@ def choose_ucb(
     theta = theta_of(row, d)
     inverse = inverse_of(row, d)
     nu = noise_width(plan, row)
-    if row[N] == 0 and row[LOGDET] == 0.0 and dot(theta, theta) == 0.0:
+    if BLIND and row[N] == 0 and row[LOGDET] == 0.0 and dot(theta, theta) == 0.0:
         scale = inverse[0]
         return choose_blindly(alpha * math.sqrt(scale) + nu * scale, plan.bound, scale, X, arms, scores, best_u)
-    reach = (alpha * math.sqrt(row[SPECTRAL]) + nu * row[SPECTRAL]) * plan.bound
+    reach = (alpha * math.sqrt(row[SPECTRAL]) + nu * row[SPECTRAL]) * plan.bound if BOUND else math.inf
     doubt = find_means(theta, coarse, arms, plan.bound, scores) if coarse.X.shape[0] > 0 else math.inf
     coarsely = doubt < math.inf
     if coarsely:

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from fedbandit.engine.fast.algebra import dot
 from fedbandit.engine.fast.jit import compiled_inline, compiled_lean
+from fedbandit.engine.fast.switches import has
 from fedbandit.engine.fast.vectors import FOUR, Four, load, shuffle, store
 from fedbandit.types import Array, Ints
 
@@ -61,7 +62,8 @@ def no_copy(X: Array) -> Coarse:
 
 def coarse_copy(X: Array, offers: int) -> Coarse:
     """A float32 copy of X if contexts are long, reused and in range; otherwise an empty one."""
-    if X.shape[1] < LONG or OFTEN * len(X) > offers or not np.abs(X).max() < LARGEST:
+    used = has("single-precision") and X.shape[1] >= LONG and OFTEN * len(X) <= offers
+    if not used or not np.abs(X).max() < LARGEST:
         return no_copy(X)
     rows, d = X.shape
     padded = d + -d % LINE

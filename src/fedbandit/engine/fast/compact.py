@@ -19,6 +19,7 @@ from fedbandit.engine.fast.hub import is_stale, measure, renew, take_in_one
 from fedbandit.engine.fast.jit import compiled_apart, compiled_inline, compiled_lean, compiled_view
 from fedbandit.engine.fast.row import (
     LINE,
+    LISTS,
     LOGDET,
     N_LISTED,
     N_OWN,
@@ -36,11 +37,12 @@ from fedbandit.engine.fast.row import (
 from fedbandit.engine.fast.rules import LoopRules, pick, triggered
 from fedbandit.engine.fast.slots import SCRATCH, Slots, compact_slot, take_slot
 from fedbandit.engine.fast.statistics import learn, share_base, take_scalars
+from fedbandit.engine.fast.switches import has
 from fedbandit.state import State, stored
 from fedbandit.types import Array
 
-MOST_LISTED = 3
-"""How many observations a compact row may have."""
+MOST_LISTED = 0 if not has("compact-rows") else 3 if has("pending-lists") else 1
+"""How many observations a compact row may have; no more than a full row lists."""
 
 CHOSEN, SENT, COUNT, FIRST = range(4)  # arms chosen, observations sent, others, where these begin
 
@@ -211,9 +213,11 @@ def fill_in(compact: Array, given: Array, spare: Array, d: int, work: Scratch) -
 
 @compiled_apart
 def settle_in(slots: Slots, r: int, rows: Array, d: int) -> None:
-    """Move row r from the scratch row, where it was filled in and nothing is folded, to a full slot of its own."""
+    """Move row r from the scratch row, where it was filled in and nothing is folded if there is a list, to a full slot
+    of its own.
+    """
     spare, row = rows[SCRATCH], rows[take_slot(slots, r)]
-    end = list_end(spare, d)
+    end = list_end(spare, d) if LISTS else spare.shape[0]
     copy(spare[:end], row[:end])
 
 

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedbandit.engine.fast.switches import has
 from fedbandit.types import Array, Ints
 
 _HUGE_PAGE = 1 << 21
+_HUGE_PAGES, _RECYCLED = has("huge-pages"), has("recycled-mappings")
 
 MOST_KEPT = 1 << 31
 """Bytes of finished simulations that are kept for the next; the system may take them back at any time."""
@@ -38,7 +40,7 @@ def room_for(shape: tuple[int, int]) -> Array:
     To clear the pages of a hundred thousand rows takes the system a fifth of the time of a simulation.
     """
     size = 8 * math.prod(shape)
-    if _is_small(size) or not hasattr(mmap, "MADV_FREE"):
+    if not _RECYCLED or _is_small(size) or not hasattr(mmap, "MADV_FREE"):
         return lazy_zeros(shape)
     memory = _take_kept(size) or _reserve(size)
     array = _array_in(memory, shape)
@@ -76,7 +78,7 @@ def _reserve(size: int) -> mmap.mmap:
         memory = mmap.mmap(-1, size + _HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError:
         raise MemoryError(f"the system has no {size / 1e9:,.0f} GB for one array") from None
-    memory.madvise(mmap.MADV_HUGEPAGE)
+    memory.madvise(mmap.MADV_HUGEPAGE if _HUGE_PAGES else mmap.MADV_NOHUGEPAGE)
     return memory
 
 

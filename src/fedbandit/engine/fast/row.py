@@ -24,6 +24,7 @@ from fedbandit.engine.fast.packed import (
     add_to_diagonal,
     packed_length,
 )
+from fedbandit.engine.fast.switches import has
 from fedbandit.engine.fast.vectors import matrix_at
 from fedbandit.types import Array
 
@@ -44,6 +45,7 @@ SHORTEST, LONGEST = 8, 24
 """Of lists of pending contexts. To fold one is a pass over a matrix, so that a list is about as long as contexts are;
 but in a long one, each place is out of the cache again when it is next written to. From d = 72 on it is a third of d
 long: so many are included before an inversion is cheaper."""
+LISTS = has("pending-lists")
 
 LINE = 8
 """Numbers in a line of the cache. Rows, and matrices in them, are whole lines apart."""
@@ -92,7 +94,7 @@ def shared_length(d: int) -> int:
 @compiled_inline
 def list_length(d: int) -> int:
     """How many pending contexts are listed before they are folded."""
-    return max(min(max(d - d % 4, SHORTEST), LONGEST), d // 12 * 4)
+    return max(min(max(d - d % 4, SHORTEST), LONGEST), d // 12 * 4) if LISTS else 1
 
 
 @compiled_inline

@@ -29,6 +29,8 @@ from numba.extending import intrinsic, models, register_model
 from numba.np.arrayobj import populate_array
 from numpy.typing import NDArray
 
+from fedbandit.engine.fast.switches import has
+
 Four: TypeAlias = NDArray[np.float64]
 
 _VECTOR = ir.VectorType(ir.DoubleType(), 4)
@@ -190,6 +192,8 @@ _READ, _SECOND, _DATA = 0, 2, 1  # as `llvm.prefetch` counts them
 
 
 def _lower_prefetch(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    if not has("prefetching"):
+        return context.get_dummy_value()
     array, index = args
     data = context.make_array(sig.args[0])(context, builder, array).data
     pointer = ir.IntType(8).as_pointer()

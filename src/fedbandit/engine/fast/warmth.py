@@ -9,6 +9,8 @@ import time
 from functools import cache
 from pathlib import Path
 
+from fedbandit.engine.fast.switches import WITHOUT
+
 HERE = Path(__file__).parent
 
 PATIENCE = 20.0
@@ -17,8 +19,11 @@ PATIENCE = 20.0
 
 @cache
 def source_stamp() -> str:
-    """A digest of every source file that has compiled functions, the same wherever this version is installed."""
-    digest = hashlib.sha256()
+    """A digest of every source file that has compiled functions, the same wherever this version is installed.
+
+    And of what is switched off, with which kernels are others.
+    """
+    digest = hashlib.sha256(",".join(sorted(WITHOUT)).encode())
     for path in sorted(HERE.rglob("*.py")):
         text = path.read_bytes()
         if b"@compiled" in text:
@@ -36,7 +41,15 @@ def is_warm(loop: str) -> bool:
         places.append((Path(home) / "numba", f"*/{folder}"))
     python = "py{}{}".format(*sys.version_info)
     indexes = (path for place, below in places for path in place.glob(f"{below}/{loop}-*.{python}*.nbi"))
-    return any(is_for_this_machine(index.read_bytes()) for index in indexes)
+    return any(is_for_this_machine(_contents(index)) for index in indexes)
+
+
+def _contents(index: Path) -> bytes:
+    """Nothing where another process has just removed it, or may read what this one may not: Numba compiles then."""
+    try:
+        return index.read_bytes()
+    except OSError:
+        return b""
 
 
 def is_for_this_machine(index: bytes) -> bool:
