@@ -37,6 +37,8 @@ STEP_SECONDS = 20.0
 """How long a coordinator waits for the answers of a step before it goes on without whoever is late."""
 MOST_IN_BUNDLE = 4 * 2**20
 """Bytes of steps that a relay sends at once, before the last of them."""
+MOST_STEPS = 1000
+"""Steps that a relay sends at once: letting in a hundred thousand, and refusing them, would keep all others waiting."""
 MOST_SAID = 1024
 """Characters in which a client says who it is: one must not make a bundle too long for all."""
 _LENGTH, _SAID, _HEAD = struct.Struct("<I"), struct.Struct("<QHI"), struct.Struct("<BBQI")
@@ -130,7 +132,9 @@ def unpack_steps(data: bytes) -> list[SentStep]:
     """What `pack_steps` gave; anything else is refused with a sentence."""
     reader = _Reader(data)
     found = []
-    for _ in range(reader.count()):
+    if (count := reader.count()) > MOST_STEPS:
+        raise FedbanditError(f"A bundle has {count} steps, but may have {MOST_STEPS}.")
+    for _ in range(count):
         authorization, name, session, body = (reader.part() for _ in range(4))
         try:
             found.append(SentStep(authorization.decode(), name.decode(), session.decode(), body))
@@ -171,6 +175,8 @@ def unpack_outcomes(data: bytes) -> list[Outcome]:
             member, status, count = reader.numbers(_SAID)
             steps = [table[reader.count()] for _ in range(count)]
             refusal = {} if status == 200 else json.loads(reader.part())
+            if not (status == 200 or (400 <= status < 600 and isinstance(refusal, dict))):
+                raise FedbanditError(f"An answer to a bundle of steps has status {status}, or no refusal with it.")
             messages = [SumMessage(member, epoch, Step(step), body, version) for epoch, step, body, version in steps]
             found.append(Outcome(status, messages, refusal))
     except (ValueError, IndexError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from fedbandit.errors import FedbanditError
@@ -19,7 +20,11 @@ async def exchange_many(host: Host, hosted: HostedFederation, data: bytes) -> li
         sent = unpack_steps(data)
     except FedbanditError as error:
         raise Refusal("malformed", str(error)) from None
-    return [await _exchange(host, hosted, step) for step in sent]
+    outcomes = []
+    for step in sent:
+        outcomes.append(await _exchange(host, hosted, step))
+        await asyncio.sleep(0)  # refusals wait for nothing, and there may be many
+    return outcomes
 
 
 async def _exchange(host: Host, hosted: HostedFederation, sent: SentStep) -> Outcome:

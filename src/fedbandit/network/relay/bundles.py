@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from fedbandit.errors import FedbanditError
 from fedbandit.network.refusal import Refusal
-from fedbandit.network.sums import MOST_IN_BUNDLE, Outcome, SentStep, pack_steps, unpack_outcomes
+from fedbandit.network.sums import MOST_IN_BUNDLE, MOST_STEPS, Outcome, SentStep, pack_steps, unpack_outcomes
 
 BUNDLE_SECONDS = 0.1
 log = logging.getLogger("fedbandit.relay")
@@ -49,7 +49,7 @@ class Bundles:
 
     def _next(self) -> list[_Waiting]:
         bundle, size = list[_Waiting](), 0
-        while self._waiting and size < MOST_IN_BUNDLE:
+        while self._waiting and size < MOST_IN_BUNDLE and len(bundle) < MOST_STEPS:
             bundle.append(self._waiting.popleft())
             size += len(pack_steps([bundle[-1].step]))
         return bundle
