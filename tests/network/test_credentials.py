@@ -54,6 +54,33 @@ def test_tokens_expire_and_overlap(keys: Path, monkeypatch: pytest.MonkeyPatch) 
         renew_credential(keys, "nobody")
 
 
+def test_a_token_of_one_federation_is_renewed_and_those_of_others_stay(keys: Path) -> None:
+    """The others had ended with the old one's overlap, without another in their place."""
+    for federation in ("shops", "hospitals"):
+        add_credential(keys, "shop-1", federation=federation)
+    with pytest.raises(fb.FedbanditError, match=r"several federations \(hospitals, shops\).*--federation"):
+        renew_credential(keys, "shop-1")
+    with pytest.raises(fb.FedbanditError, match="no valid token for 'shop-1' for federation 'others'"):
+        renew_credential(keys, "shop-1", federation="others")
+    with pytest.raises(fb.FedbanditError, match="no valid token for 'shop-1' for all federations"):
+        renew_credential(keys, "shop-1", federation="")
+    assert len(list_tokens(keys)) == 2, "nothing was changed"
+    new = renew_credential(keys, "shop-1", federation="shops")
+    assert Credentials(keys).identify(f"Bearer {new}", None).federation == "shops"
+    lasts = {(token.federation, token.expires == 9e99) for token in list_tokens(keys)}
+    assert lasts == {("shops", False), ("shops", True), ("hospitals", True)}
+    renew_credential(keys, "shop-1", federation="shops")
+    assert sum(token.federation == "shops" for token in list_tokens(keys)) == 3
+
+
+def test_the_command_renews_the_tokens_of_a_federation(keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for federation in ("shops", "hospitals"):
+        add_credential(keys, "boss", "admin", federation)
+    said = ["keys", "renew", "boss", "--keys", str(keys), "--json"]
+    assert "--federation" in refusal(capsys, *said)
+    assert report(capsys, *said, "--federation", "shops")["role"] == "admin"
+
+
 @pytest.mark.parametrize("days", [0.0, -1.0, float("nan"), float("inf")])
 def test_no_token_is_made_that_has_expired_already(keys: Path, days: float) -> None:
     with pytest.raises(fb.FedbanditError, match=r"days is .*, but must be > 0"):

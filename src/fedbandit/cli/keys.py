@@ -25,7 +25,8 @@ def add_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("name", nargs="?", metavar="NAME", help="whose token; renew without it: the certificate")
     command.add_argument("--keys", type=Path, default=Path("keys"), metavar="FOLDER", help="default: keys")
     command.add_argument("--role", choices=("client", "observer", "admin"), default="client", help="default: client")
-    command.add_argument("--federation", default="", metavar="NAME", help="the only one that the token is good for")
+    command.add_argument("--federation", metavar="NAME", help="the only one that the token is good for; renew: of "
+                         "whose tokens, if there are some for several")  # fmt: skip
     command.add_argument(
         "--days", type=float, metavar="N", help="after how many days the token expires; renew: as the old one"
     )
@@ -75,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     if options.action == "add-client" and options.names is not None:
         text = sys.stdin.read() if options.names == "-" else Path(options.names).read_text()
         names = list(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))
-        given = names, options.role, options.federation, options.days
+        given = names, options.role, options.federation or "", options.days
         _hand_out(options, lambda: credentials.add_credentials(folder, *given))
         return 0
     if not options.name:
@@ -86,10 +87,10 @@ def run(options: argparse.Namespace) -> int:
         credentials.revoke_credential(folder, options.name)
         _say(options, {"name": options.name, "revoked": True}, f"The tokens of {options.name} are revoked.")
     elif options.action == "renew":
-        how = options.name, options.overlap, options.days
+        how = options.name, options.overlap, options.days, options.federation
         _hand_out(options, lambda: {options.name: credentials.renew_credential(folder, *how)})
     else:
-        given = [options.name], options.role, options.federation, options.days
+        given = [options.name], options.role, options.federation or "", options.days
         _hand_out(options, lambda: credentials.add_credentials(folder, *given))
     return 0
 
@@ -126,6 +127,8 @@ def _certify(options: argparse.Namespace) -> int:
 
 def _hand_out(options: argparse.Namespace, make: Callable[[], dict[str, str]]) -> None:
     """Make tokens, and print them or write them to a file: alone if there is one, else after its name and a tab."""
+    from fedbandit.network.credentials import hash_token, list_tokens
+
     single = options.names is None
     with _new_file(options.out) as file:
         tokens = make()
@@ -137,8 +140,9 @@ def _hand_out(options: argparse.Namespace, make: Callable[[], dict[str, str]]) -
         text = f"{len(tokens)} {many} in {options.out}."
         _say(options, {"written": str(options.out), "tokens": len(tokens)}, text)
     elif options.json and single:
-        (name,) = tokens
-        print(json.dumps({"name": name, "role": options.role, "token": tokens[name]}))
+        ((name, token),) = tokens.items()
+        role = next(one.role for one in list_tokens(options.keys) if one.hash == hash_token(token))
+        print(json.dumps({"name": name, "role": role, "token": token}))
     else:
         print(json.dumps({"tokens": tokens}) if options.json else "\n".join(lines))
 

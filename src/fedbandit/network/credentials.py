@@ -227,10 +227,13 @@ def add_credential(folder: Path, name: str, role: Role = "client", federation: s
     return add_credentials(folder, [name], role, federation)[name]
 
 
-def renew_credential(folder: Path, name: str, overlap: float = 7.0, days: float | None = None) -> str:
+def renew_credential(
+    folder: Path, name: str, overlap: float = 7.0, days: float | None = None, federation: str | None = None
+) -> str:
     """A new token for a name in place of those that it has, which end after `overlap` days.
 
-    It is good for as long as the last one was made for, unless `days` says otherwise.
+    It is good for as long as the last one was made for, unless `days` says otherwise. Of a name that has tokens for
+    several federations those of one are renewed, which has to be named; the others stay as they are.
     """
     now = time.time()
     with _open(folder) as db:
@@ -239,14 +242,21 @@ def renew_credential(folder: Path, name: str, overlap: float = 7.0, days: float 
             "SELECT role, federation, made, expires FROM tokens WHERE name = ? AND revoked > ? AND expires > ? "
             "ORDER BY made DESC"
         )
-        found = db.execute(query, (name, now, now)).fetchone()
-        if found is None:
+        found = [row for row in db.execute(query, (name, now, now)) if federation in (None, row[1])]
+        if not found:
             db.execute("ROLLBACK")
-            raise FedbanditError(f"There is no valid token for {name!r} in {str(folder)!r}.")
-        until = now + overlap * 86_400
-        db.execute("UPDATE tokens SET expires = min(expires, ?) WHERE name = ? AND revoked > ?", (until, name, now))
+            where = f" for federation {federation!r}" if federation else " for all federations" * (federation == "")
+            raise FedbanditError(f"There is no valid token for {name!r}{where} in {str(folder)!r}.")
+        if several := sorted({row[1] for row in found[1:]} - {found[0][1]}):
+            db.execute("ROLLBACK")
+            named = ", ".join(one or "all of them" for one in [found[0][1], *several])
+            raise FedbanditError(
+                f"{name!r} has tokens for several federations ({named}): say whose is to be renewed, by --federation."
+            )
+        role, federation, made, expires = found[0]
+        query = "UPDATE tokens SET expires = min(expires, ?) WHERE name = ? AND federation = ? AND revoked > ?"
+        db.execute(query, (now + overlap * 86_400, name, federation, now))
         token = f"fb-{secrets.token_urlsafe(32)}"
-        role, federation, made, expires = found
         if days is None and expires < 9e99:
             days = (expires - made) / 86_400
         _insert(db, {name: token}, role, federation, now, days)

@@ -37,8 +37,8 @@ STEP_SECONDS = 20.0
 """How long a coordinator waits for the answers of a step before it goes on without whoever is late."""
 MOST_IN_BUNDLE = 4 * 2**20
 """Bytes of steps that a relay sends at once, before the last of them."""
-MOST_STEPS = 1000
-"""Steps that a relay sends at once: letting in a hundred thousand, and refusing them, would keep all others waiting."""
+MOST_STEPS = 1024
+"""Steps in a bundle: a coordinator looks up who sends each of them."""
 MOST_SAID = 1024
 """Characters in which a client says who it is: one must not make a bundle too long for all."""
 _LENGTH, _SAID, _HEAD = struct.Struct("<I"), struct.Struct("<QHI"), struct.Struct("<BBQI")
@@ -132,8 +132,9 @@ def unpack_steps(data: bytes) -> list[SentStep]:
     """What `pack_steps` gave; anything else is refused with a sentence."""
     reader = _Reader(data)
     found = []
-    if (count := reader.count()) > MOST_STEPS:
-        raise FedbanditError(f"A bundle has {count} steps, but may have {MOST_STEPS}.")
+    count = reader.count()
+    if count > MOST_STEPS:
+        raise FedbanditError(f"A bundle has {count} steps, but {MOST_STEPS} are the most.")
     for _ in range(count):
         authorization, name, session, body = (reader.part() for _ in range(4))
         try:

@@ -24,10 +24,10 @@ def terms(n_clients: int, **keywords: object) -> Agreement:
     return replace(agreement("sums", **keywords), world=replace(WORLD, n_clients=n_clients))
 
 
-def root_of(n_clients: int, keys: Path | None = None) -> Host:
+def root_of(n_clients: int, keys: Path | None = None, rate: float = 1e6) -> Host:
     """A coordinator with the federation `shops`, in memory."""
     entry = FederationConfig(terms(n_clients))
-    return Host(ServerConfig({"shops": entry}, rate=1e6, keys=keys), MemoryStore())
+    return Host(ServerConfig({"shops": entry}, rate=rate, keys=keys), MemoryStore())
 
 
 def federation_of(host: Host) -> Federation:

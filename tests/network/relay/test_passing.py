@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import signal
@@ -26,8 +27,10 @@ from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.credentials import add_credentials, make_table, revoke_credential
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
+from fedbandit.network.relay.bundles import Bundles
 from fedbandit.network.relay.passing import Passing
 from fedbandit.network.sums import (
+    MOST_STEPS,
     Outcome,
     SentStep,
     pack_outcomes,
@@ -40,7 +43,7 @@ from tests.cli.command_line import refusal
 from tests.network.relay.passed import client_at, federation_of, passing, root_of
 from tests.network.relay.processes import Relay
 from tests.network.relay.test_service import root_of as any_root
-from tests.network.servers import WORLD, Coordinator, get_json, running, served
+from tests.network.servers import WORLD, Coordinator, get_json, make_host, running, served
 from tests.network.test_sums import agreement, serve_users
 from tests.waiting import eventually
 
@@ -161,6 +164,46 @@ def test_each_entry_of_a_bundle_is_let_in_for_itself(tmp_path: Path, monkeypatch
         monkeypatch.setattr(host.federations["shops"], "limit", lambda _: _raise(moved))
         status, data = post("sums/many", {"Authorization": bearer["relay"]}, pack_steps(entries))
         assert (status, json.loads(data)["owner"]) == (421, "http://b:1"), "the whole of it, for the relay to follow"
+
+
+def test_a_bundle_of_nothing_but_steps_does_not_make_the_coordinator_deaf() -> None:
+    """260,000 empty steps in one request, of any client, took four seconds in which nobody else was answered."""
+    sent = {"Content-Type": "application/octet-stream", "X-Fedbandit-Name": "evil"}
+    nothing = SentStep("", "", "", b"")
+    with served(root_of(3)) as above, served(make_host()) as plain:
+        most = pack_steps([nothing] * MOST_STEPS)
+        assert status_of(f"{above}/v1/shops/sums/many", "POST", sent, most) == 200
+        beyond = pack_steps([nothing] * (MOST_STEPS + 1))
+        assert status_of(f"{above}/v1/shops/sums/many", "POST", sent, beyond) == 400
+        assert status_of(f"{plain}/v1/shops/sums/many", "POST", sent, pack_steps([nothing])) == 400, "no secure sums"
+
+
+def test_steps_of_a_bundle_count_for_who_sends_it() -> None:
+    host = root_of(3, rate=40.0)
+    sent = {"Content-Type": "application/octet-stream", "X-Fedbandit-Name": "evil"}
+    most = pack_steps([SentStep("", "", "", b"")] * MOST_STEPS)
+    with served(host) as above:
+        url = f"{above}/v1/shops/sums/many"
+        assert [status_of(url, "POST", sent, most) for _ in range(2)] == [200, 429]
+        assert status_of(url, "POST", sent | {"X-Fedbandit-Name": "other"}, most) == 200
+
+
+def test_a_relay_sends_no_longer_bundles_than_are_taken() -> None:
+    sizes = []
+
+    async def send(data: bytes) -> bytes:
+        sizes.append(len(unpack_steps(data)))
+        return pack_outcomes([Outcome(200)] * sizes[-1])
+
+    async def scenario() -> None:
+        bundles = Bundles(send)
+        running = asyncio.create_task(bundles.run())
+        outcomes = await asyncio.gather(*[bundles.post(SentStep("", f"c{i}", "", b"")) for i in range(MOST_STEPS + 9)])
+        assert outcomes == [Outcome(200)] * (MOST_STEPS + 9)
+        running.cancel()
+
+    asyncio.run(scenario())
+    assert sizes == [MOST_STEPS, 9]
 
 
 def _raise(refusal: Refusal) -> None:

@@ -14,16 +14,26 @@ if TYPE_CHECKING:
     from fedbandit.network.credentials import Identity
 
 
-async def exchange_many(host: Host, hosted: HostedFederation, data: bytes) -> list[Outcome]:
+STEPS_OF_ONE = 32
+"""So many steps of a bundle count as one message of its sender: each counts for the client that it is of, too."""
+AT_ONCE = 16
+"""After so many steps others have their turn."""
+
+
+async def exchange_many(host: Host, hosted: HostedFederation, sender: str, data: bytes) -> list[Outcome]:
     """What became of each step, in their order."""
+    if not hosted.federation.machine.secure_sums:
+        raise Refusal("malformed", f"The federation {hosted.federation.name!r} has no secure sums.")
     try:
         sent = unpack_steps(data)
     except FedbanditError as error:
         raise Refusal("malformed", str(error)) from None
+    hosted.limit(sender, len(sent) / STEPS_OF_ONE)
     outcomes = []
-    for step in sent:
+    for number, step in enumerate(sent, start=1):
         outcomes.append(await _exchange(host, hosted, step))
-        await asyncio.sleep(0)  # refusals wait for nothing, and there may be many
+        if number % AT_ONCE == 0:
+            await asyncio.sleep(0)
     return outcomes
 
 

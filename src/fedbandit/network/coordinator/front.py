@@ -20,7 +20,7 @@ import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
@@ -53,6 +53,7 @@ from fedbandit.network.refusal import Refusal, as_json
 
 _HOP = (b"connection", b"keep-alive", b"upgrade", b"te", b"trailer", b"proxy-authorization", ADDRESS.encode())
 """Headers that are of one connection, and the one that only a front may set."""
+_NOT_BACK = (*_HOP, b"transfer-encoding", b"date")
 
 
 @dataclass(frozen=True)
@@ -206,12 +207,20 @@ async def forward(request: Request, where: str) -> Response:
     query = request.scope["query_string"]
     target = request.scope["raw_path"] + (b"?" + query if query else b"")
     headers = [(key, value) for key, value in request.headers.raw if key.lower() not in _HOP]
-    headers += [(b"connection", b"close"), (ADDRESS.encode(), address_of(request).encode())]
-    connection = await asyncio.open_unix_connection(where)
-    asked = h11.Request(method=request.method, target=target, headers=headers)
-    head, body = await exchange(*connection, asked, request.stream())
+    headers.append((ADDRESS.encode(), address_of(request).encode()))
+    if "host" not in request.headers:  # HTTP/1.0
+        headers.append((b"host", b""))
+    try:
+        connection = await asyncio.open_unix_connection(where)
+        asked = h11.Request(method=request.method, target=target, headers=headers)
+        head, body = await exchange(*connection, asked, request.stream())
+    except ClientDisconnect:  # nobody hears this, and nobody's log has a traceback
+        return Response(status_code=400)
+    except (OSError, h11.ProtocolError):
+        refusal = Refusal("unavailable", "The coordinator has not answered; try again.")
+        return JSONResponse(as_json(refusal), refusal.status)
     answer = StreamingResponse(body, head.status_code)
-    answer.raw_headers = [(key, value) for key, value in head.headers if key not in (*_HOP, b"transfer-encoding")]
+    answer.raw_headers = [(key, value) for key, value in head.headers if key not in _NOT_BACK]
     return answer
 
 

@@ -116,7 +116,7 @@ class HostedFederation:
             federation, address = self.federation.name, self.addresses.get(name)
             log.info("join", extra={"federation": federation, "client": name, "address": address})
 
-    def limit(self, name: str) -> None:
+    def limit(self, name: str, messages: float = 1.0) -> None:
         """Refuse a client that sends too much, and every client while the queue is full or another is the owner."""
         if self._ended is not None:
             raise self._ended
@@ -124,7 +124,7 @@ class HostedFederation:
             raise Refusal("unavailable", "The coordinator is not sure to be the owner of the federation; try again.")
         if name not in self.limits:
             self.limits[name] = RateLimit(self.rate)
-        if not self.limits[name].take():
+        if not self.limits[name].take(messages):
             raise Refusal("rate", f"Client {name!r} sends more than {self.rate:g} messages a second.")
         if self.queue.qsize() >= MOST_FRAMES:
             raise Refusal("unavailable", "The coordinator has more to do than it can; try again later.")

@@ -18,13 +18,14 @@ class RateLimit:
         self.level = self.most = rate if burst is None else burst
         self.at = time.monotonic()
 
-    def take(self) -> bool:
-        """Whether one more is allowed now."""
+    def take(self, count: float = 1.0) -> bool:
+        """Whether so many more are allowed now; of more than there can ever be at once, all that there can be."""
+        count = min(count, max(self.most, 1.0))
         before, self.at = self.at, time.monotonic()
         self.level = min(self.most, self.level + (self.at - before) * self.rate)
-        if self.level < 1.0:
+        if self.level < count:
             return False
-        self.level -= 1.0
+        self.level -= count
         return True
 
 

@@ -133,7 +133,7 @@ def make_app(host: Host) -> Starlette:
         hosted.limit(identity.name)
         with hosted.requests.one(identity.name):
             sent = await body_of(request, most_in_bundle(hosted.sums.most_bytes), "application/octet-stream")
-        outcomes = await exchange_many(host, hosted, sent)
+        outcomes = await exchange_many(host, hosted, identity.name, sent)
         return Response(pack_outcomes(outcomes), media_type="application/octet-stream")
 
     async def quarantine(request: Request) -> Response:

@@ -102,7 +102,7 @@ class Passing:
         url = self.address.url
         above = urlsplit(url)
         port = above.port or (443 if above.scheme == "https" else 80)
-        said = [*headers.items(), ("Host", above.netloc), ("Content-Length", str(len(body))), ("Connection", "close")]
+        said = [*headers.items(), ("Host", above.netloc), ("Content-Length", str(len(body)))]
         as_bytes = [(key.encode(), value.encode("latin-1")) for key, value in said]  # as Starlette has read them
         try:
             asked = h11.Request(method=method, target=f"{self.address.path}/{what}", headers=as_bytes)
