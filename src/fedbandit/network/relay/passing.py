@@ -13,7 +13,8 @@ is what an active coordinator could. Only steps of sums, most of which say the s
 | a refusal, of a stream too             | the same status and sentence                                              |
 | *elsewhere*: HTTP 421, or on a stream  | *unavailable*, without the owner, whom the relay asks from then on:       |
 |                                        | clients must not go round it                                              |
-| nothing                                | *unavailable*: the client tries again; the relay repeats nothing          |
+| nothing                                | *unavailable*: the client tries again, or leaves the sum under way; the   |
+|                                        | relay repeats nothing                                                     |
 """
 
 from __future__ import annotations
