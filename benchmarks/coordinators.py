@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -139,6 +139,21 @@ async def crowd(url: str, first: int, count: int) -> None:
     await asyncio.to_thread(sys.stdin.read)
 
 
+@contextlib.contextmanager
+def connected(url: str, count: int) -> Iterator[list[int]]:
+    """So many clients that are only connected, in processes of these numbers."""
+    words, each = [sys.executable, "-m", "benchmarks.coordinators", "crowd", url], count // LOADS
+    crowds = [
+        subprocess.Popen([*words, str(k * each), str(each)], stdin=-1, stdout=-1, text=True) for k in range(LOADS)
+    ]
+    for one in crowds:
+        assert one.stdout is not None
+        assert one.stdout.readline() == "ready\n"
+    yield [one.pid for one in crowds]
+    for one in crowds:
+        one.communicate()
+
+
 def memory_of(process: int) -> list[int]:
     """Resident bytes of a process, and of its children."""
     children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
@@ -154,20 +169,11 @@ def many_connections(database: Callable[[], str], count: int) -> str:
         coordinator(Path(folder), DIM, database(), **settings) as (url, process),
     ):
         alone, before = uploads_a_second(url, DIM), memory_of(process)
-        words = [sys.executable, "-m", "benchmarks.coordinators", "crowd", url]
-        each = count // LOADS
-        crowds = [
-            subprocess.Popen([*words, str(k * each), str(each)], stdin=-1, stdout=-1, text=True) for k in range(LOADS)
-        ]
-        for one in crowds:
-            assert one.stdout is not None
-            assert one.stdout.readline() == "ready\n"
-        after = memory_of(process)
-        with urllib.request.urlopen(f"{url}/metrics") as answer:
-            lines = [text for text in answer.read().decode().splitlines() if text.startswith("fedbandit_connected")]
-        meanwhile = uploads_a_second(url, DIM, first=SENDERS * LOADS)
-        for one in crowds:
-            one.communicate()
+        with connected(url, count):
+            after = memory_of(process)
+            with urllib.request.urlopen(f"{url}/metrics") as answer:
+                lines = [text for text in answer.read().decode().splitlines() if text.startswith("fedbandit_connected")]
+            meanwhile = uploads_a_second(url, DIM, first=SENDERS * LOADS)
     writer = (after[0] - before[0]) / count
     fronts = (sum(after[1:]) - sum(before[1:])) / count
     return (

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
+import queue
+import re
 import signal
 import subprocess
 import sys
@@ -87,6 +90,35 @@ def running(app: Starlette, port: int = 0) -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join(20)
+
+
+@contextlib.contextmanager
+def cut_off() -> Iterator[str]:
+    """A coordinator that breaks off in the middle of each of its answers; its address."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        size = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+        await reader.readexactly(int(size[1]) if size else 0)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n0123456789")
+        await writer.drain()
+        writer.close()
+
+    async def serve() -> None:
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            address.put(server.sockets[0].getsockname()[1])
+            await ended.wait()
+
+    address: queue.Queue[int] = queue.Queue()
+    ended, loop = asyncio.Event(), asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{address.get(timeout=20)}"
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join(20)
+        loop.close()
 
 
 def get_json(url: str) -> Any:

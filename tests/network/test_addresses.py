@@ -1,11 +1,14 @@
-"""Listening sockets: answers do not wait for one another."""
+"""Listening sockets: answers do not wait for one another. Addresses that are none, and whom no token is sent to."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 
-from fedbandit.network.addresses import bind
+import pytest
+
+from fedbandit.errors import FedbanditError
+from fedbandit.network.addresses import bind, check_url
 
 
 def test_what_is_accepted_sends_at_once() -> None:
@@ -25,3 +28,17 @@ def test_what_is_accepted_sends_at_once() -> None:
         return found
 
     assert asyncio.run(accepted()) == 1
+
+
+@pytest.mark.parametrize("url", ["", "shop:8765", "ftp://a", "http://", "http://[::1", "http://a:99999", "https://a:x"])
+def test_what_is_no_address_is_said(url: str) -> None:
+    with pytest.raises(FedbanditError, match=r"The coordinator's URL is .*, but must be like https://host:port"):
+        check_url(url, token=False)
+
+
+def test_a_token_goes_nowhere_in_the_clear() -> None:
+    check_url("http://a.example:8765", token=False)
+    check_url("http://127.0.0.1:8765", token=True)
+    check_url("https://a.example:8765", token=True)
+    with pytest.raises(FedbanditError, match=r"A token is not sent to 'http://a\.example:8765' in the clear"):
+        check_url("http://a.example:8765", token=True)

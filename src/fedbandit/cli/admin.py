@@ -7,6 +7,7 @@ import json
 import ssl
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +24,25 @@ def add_address(command: argparse.ArgumentParser, token: str = "an administrator
     command.add_argument("--ca", metavar="FILE", help="the authority that signed the coordinator's certificate")
 
 
-def ask(options: argparse.Namespace, path: str, wish: dict[str, Any] | None = None, method: str | None = None) -> bytes:
+MOST_HOPS = 4
+"""How often one coordinator may name another as the owner before there is none."""
+
+
+def ask(
+    options: argparse.Namespace,
+    path: str,
+    wish: dict[str, Any] | None = None,
+    method: str | None = None,
+    hops: int = MOST_HOPS,
+) -> bytes:
     """What the coordinator answers to GET, or to POST with a JSON object; a refusal is its sentence.
 
-    One that does not own the federation says who does, and that one is asked.
+    One that does not own the federation says who does, and that one is asked. A token is not sent in the clear, and
+    from one with TLS to none without.
     """
-    from fedbandit.network.addresses import open_url
+    from fedbandit.network.addresses import check_url, open_url
 
+    check_url(options.url, token=options.token_file is not None)
     headers = {"X-Fedbandit-Name": "fedbandit"}
     if options.token_file is not None:
         headers = {"Authorization": f"Bearer {options.token_file.read_text().strip()}"}
@@ -49,11 +62,13 @@ def ask(options: argparse.Namespace, path: str, wish: dict[str, Any] | None = No
                 sentence, owner = str(said["error"]), str(said.get("owner", ""))
             except (ValueError, KeyError, TypeError):
                 sentence, owner = f"{options.url} answers {error.code}.", ""
-        if error.code == 421 and owner not in ("", options.url):
+        if error.code == 421 and owner not in ("", options.url) and hops > 0:
+            if options.url.startswith("https") and not owner.startswith("https"):
+                raise FedbanditError(f"{options.url} names {owner!r} as the owner, which has no TLS.") from None
             options.url = owner
-            return ask(options, path, wish, method)
+            return ask(options, path, wish, method, hops - 1)
         raise FedbanditError(sentence) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:  # the last: an answer that was cut off
         reason = getattr(error, "reason", error)
         if isinstance(reason, ssl.SSLCertVerificationError):
             from fedbandit.network.addresses import distrust

@@ -6,6 +6,7 @@ import ipaddress
 import socket
 import ssl
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from fedbandit.errors import FedbanditError
 
@@ -35,6 +36,19 @@ def parse_address(text: str) -> tuple[str, int]:
     if not colon or not port.isdigit() or int(port) > 65535 or not host:
         raise FedbanditError(f"{text!r} is not an address like 127.0.0.1:9000.")
     return host.strip("[]"), int(port)
+
+
+def check_url(url: str, *, token: bool) -> None:
+    """Refuse what is no coordinator's address, and with a token one to which it would go in the clear."""
+    try:
+        parts = urlsplit(str(url))
+        scheme, host = parts.scheme, parts.hostname if parts.port != 0 else None
+    except ValueError:  # of brackets and ports
+        scheme, host = "", None
+    if scheme not in ("http", "https") or not host:
+        raise FedbanditError(f"The coordinator's URL is {url!r}, but must be like https://host:port.")
+    if token and scheme == "http" and not is_loopback(host):
+        raise FedbanditError(f"A token is not sent to {url!r} in the clear: use https.")
 
 
 _UNSIGNED = (18, 19, 20, 21)

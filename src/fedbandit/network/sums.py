@@ -176,6 +176,8 @@ def unpack_outcomes(data: bytes) -> list[Outcome]:
             member, status, count = reader.numbers(_SAID)
             steps = [table[reader.count()] for _ in range(count)]
             refusal = {} if status == 200 else json.loads(reader.part())
+            if not (status == 200 or (400 <= status < 600 and isinstance(refusal, dict))):
+                raise FedbanditError(f"An answer to a bundle of steps has status {status}, or no refusal with it.")
             messages = [SumMessage(member, epoch, Step(step), body, version) for epoch, step, body, version in steps]
             found.append(Outcome(status, messages, refusal))
     except (ValueError, IndexError) as error:

@@ -125,7 +125,9 @@ class Pool:
         """The last epoch whose sum a member is in; of a trusted coordinator, its last upload that was published."""
         self.unopened = ""
         """Why the last sum was not opened, if it was not."""
-        self._failures = self._quiet = 0  # sums not opened since the last one that was; requests to ignore after that
+        self._failures = 0  # sums not opened since the last one that was
+        self.quiet = 0
+        """Requests to ignore after those, less one."""
         self._parts: dict[int, Contribution] = {}
         self._new: dict[int, tuple[int, int]] = {}  # member → upload and observations that are not published yet
 
@@ -148,8 +150,8 @@ class Pool:
 
     def ignores_request(self) -> bool:
         """Whether it is too early for another sum: after one that could not be opened, and longer after the next."""
-        self._quiet -= self._quiet > 0
-        return self._quiet > 0
+        self.quiet -= self.quiet > 0
+        return self.quiet > 0
 
     def close(self, epoch: int, members: Members) -> bool:
         """A call is answered by all who could: make a new total of what came, if it may be told."""
@@ -162,9 +164,8 @@ class Pool:
         if len(parts) < self.total.quorum:
             self.unopened = f"{len(parts)} clients answered in epoch {epoch}, {self.total.quorum} are needed for a sum"
             self._failures += 1
-            self._quiet = self.total.quorum * 2 ** min(self._failures, 10)
+            self.quiet = self.total.quorum * 2 ** min(self._failures, 10)
             return False
-        self._failures = 0
         back = self.total.taken_back(len(parts))
         words = np.add.reduce([part.words - part.excess[:back].sum(axis=0, dtype=np.uint64) for part in parts])
         returned = sum(len(part.excess) >= back for part in parts)
@@ -177,6 +178,7 @@ class Pool:
         """A sum modulo 2⁶⁴ over these clients, who have observed so much, has been opened; so many took noise back."""
         assert isinstance(self.total, Opening)
         _use(self.total.opened(epoch, words, len(counts), returned), members)
+        self._failures, self.unopened = 0, ""
         for i, n in counts.items():
             members.n[i], self.included[i] = n, epoch
 
@@ -198,6 +200,8 @@ class Pool:
         kept = {f"total.{key}": np.asarray(value) for key, value in self.total.state().items()}
         kept["included"] = np.array(list(self.included.items()), dtype=np.int64).reshape(-1, 2)
         kept["new"] = np.array([(i, *new) for i, new in self._new.items()], dtype=np.int64).reshape(-1, 3)
+        if self._failures or self.quiet:
+            kept["failures"] = np.array([self._failures, self.quiet], dtype=np.int64)
         for i, part in self._parts.items():
             kept[f"part.{i}"] = np.frombuffer(encode(part), dtype=np.uint8)
         return kept
@@ -210,6 +214,7 @@ class Pool:
         members.variance = self.total.variance
         self.included = {int(i): int(epoch) for i, epoch in saved["included"]}
         self._new = {int(i): (int(sequence), int(n)) for i, sequence, n in saved["new"]}
+        self._failures, self.quiet = (int(value) for value in saved.get("failures", (0, 0)))
         self._parts = {}
         for name, value in saved.items():
             if name.startswith("part."):

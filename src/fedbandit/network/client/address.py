@@ -9,12 +9,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from http.client import HTTPException
 from ssl import SSLCertVerificationError
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from fedbandit.errors import FedbanditError
-from fedbandit.network.addresses import distrust, is_loopback
+from fedbandit.network.addresses import check_url, distrust
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.resolved import accept, accept_terms
 
@@ -39,7 +40,7 @@ class Address:
             raise FedbanditError("A client needs the URL of a coordinator, or several of them.")
         self._token = token is not None
         for one in urls:
-            self._check(one)
+            check_url(one, token=self._token)
         if token is not None:
             token = token.strip()
             if not (token.isascii() and token.isprintable() and token) or " " in token:
@@ -55,13 +56,6 @@ class Address:
                 self._ssl = ssl.create_default_context(cafile=ca)
             except (OSError, ssl.SSLError) as error:
                 raise FedbanditError(f"The authority {ca!r} cannot be read: {error}.") from None
-
-    def _check(self, url: str) -> None:
-        parts = urlsplit(str(url))
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise FedbanditError(f"The coordinator's URL is {url!r}, but must be like https://host:port.")
-        if self._token and parts.scheme == "http" and not is_loopback(parts.hostname):
-            raise FedbanditError(f"A token is not sent to {url!r} in the clear: use https.")
 
     @property
     def stream(self) -> str:
@@ -85,7 +79,7 @@ class Address:
     def follow(self, owner: str) -> bool:
         """Ask the owner that was named; False if it must not or need not be asked."""
         try:
-            self._check(owner)
+            check_url(owner, token=self._token)
         except FedbanditError:
             return False
         if owner.rstrip("/") == self.url or (self._ssl is not None) != owner.startswith("https"):
@@ -153,7 +147,7 @@ class Address:
                 if error.code == NOT_FOUND and b'"kind"' not in body:
                     raise NotAsked(sentence) from None
                 raise FedbanditError(sentence) from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPException) as error:  # the last: an answer that was cut off
             reason = getattr(error, "reason", error)
             if isinstance(reason, SSLCertVerificationError):
                 raise _TryAgain(self.distrust(reason), soon=several) from None

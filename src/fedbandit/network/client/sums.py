@@ -14,6 +14,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ class SumTalk:
             except FedbanditError as error:
                 self.problem = str(error)
                 log.warning("left the sum of epoch %d: %s", call.epoch, error)
-            except OSError as error:
+            except (OSError, HTTPException) as error:  # the latter: an answer that was cut off
                 self.problem = f"The coordinator cannot be reached: {error}."
 
     def _take_part(self, epoch: int, included: int) -> None:

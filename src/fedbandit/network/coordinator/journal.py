@@ -22,6 +22,9 @@ COPY = 13
 OTHERS, CALLED, FORWARDED = range(14, 17)
 """Of a relay: what came down from above, a call from there, and that what was below has gone up."""
 
+GIVEN_UP = 17
+"""A secure sum was not opened: nobody waits for these members, who are not absent for that."""
+
 
 class Entry(NamedTuple):
     """Something that was accepted: when, from whom, and what."""

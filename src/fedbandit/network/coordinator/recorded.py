@@ -207,6 +207,8 @@ class RecordedFederation:
             self.end_this_round(number, at)
         elif entry.kind == kinds.ABSENT:
             self.mark_absent(entry.numbers(), at)
+        elif entry.kind == kinds.GIVEN_UP:
+            self._go_on(self.machine.excuse(entry.numbers()), at)
         elif entry.kind == kinds.SUM:
             self.take_sum(opened_of(entry.numbers()), at)
         elif entry.kind == kinds.COPY:
@@ -246,16 +248,16 @@ class RecordedFederation:
     ) -> tuple[list[Message], bool]:
         """What to send, and whether the machine may have changed.
 
-        A machine that does not answer a Join or Request has not changed, unless it notes a Request for the next round.
+        A machine that does not answer a Join or Request has not changed, unless it notes or counts Requests.
         """
         reborn = isinstance(message, Join) and record.joined and envelope.incarnation != record.incarnation
         machine = self.machine
         if reborn:
             machine.start_over(record.member)
         before, had = machine.applied.get(record.member, 0), self.credited(record.member)
+        counts = machine.clocked or (machine.pool is not None and machine.pool.quiet > 0)
         answers = machine.restate(message) if isinstance(message, Restate) else machine.receive(message)
-        always = isinstance(message, Restate | FromServer) or (machine.clocked and isinstance(message, Request))
-        moved = always or bool(answers)
+        moved = bool(answers) or isinstance(message, Restate | FromServer) or (counts and isinstance(message, Request))
         record.last_heard = at
         record.absent = False
         if isinstance(message, Join):

@@ -13,7 +13,8 @@ is what an active coordinator could. Only steps of sums, most of which say the s
 | a refusal, of a stream too             | the same status and sentence                                              |
 | *elsewhere*: HTTP 421, or on a stream  | *unavailable*, without the owner, whom the relay asks from then on:       |
 |                                        | clients must not go round it                                              |
-| nothing                                | *unavailable*: the client tries again; the relay repeats nothing          |
+| nothing                                | *unavailable*: the client tries again, or leaves the sum under way; the   |
+|                                        | relay repeats nothing                                                     |
 """
 
 from __future__ import annotations
@@ -81,13 +82,15 @@ class Passing:
         self.streams = 0
         """That are open."""
         self.bundles = Bundles(self._send_bundle)
+        self.let_in = True
+        """Whether the coordinator above knows the relay itself, whose token may end."""
         self._answered = time.monotonic()
         self._quiet = QuietLog()
 
     @property
     def well(self) -> bool:
-        """Whether the coordinator above has answered lately."""
-        return time.monotonic() - self._answered < QUIET_SECONDS
+        """Whether the coordinator above has answered lately, and lets the relay in."""
+        return self.let_in and time.monotonic() - self._answered < QUIET_SECONDS
 
     def admit(self, connection: HTTPConnection) -> None:
         """Refuse pages of other origins, and other federations. Tokens are looked at above, each time."""
@@ -101,7 +104,11 @@ class Passing:
         above = urlsplit(url)
         port = above.port or (443 if above.scheme == "https" else 80)
         said = [*headers.items(), ("Host", above.netloc), ("Content-Length", str(len(body)))]
-        asked = h11.Request(method=method, target=f"{self.address.path}/{what}", headers=said)
+        as_bytes = [(key.encode(), value.encode("latin-1")) for key, value in said]  # as Starlette has read them
+        try:
+            asked = h11.Request(method=method, target=f"{self.address.path}/{what}", headers=as_bytes)
+        except h11.LocalProtocolError:
+            raise Refusal("malformed", "A header has characters that no relay can pass on.") from None
 
         async def parts() -> AsyncIterator[bytes]:
             yield body
@@ -120,9 +127,17 @@ class Passing:
         kind = dict(head.headers).get(b"content-type", _BYTES.encode()).decode("latin-1")
         return Answer(head.status_code, kind, data)
 
+    async def _ask_itself(self, method: str, what: str, body: bytes = b"") -> Answer:
+        """What is answered to the relay under its own name."""
+        answer = await self.ask(method, what, {**self.address.headers, "Content-Type": _BYTES}, body)
+        self.let_in = answer.status not in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+        if not self.let_in and self._quiet.says("itself"):
+            log.warning("the relay is not let in above", extra={"reason": answer.body[:500].decode(errors="replace")})
+        return answer
+
     async def _send_bundle(self, data: bytes) -> bytes:
         """The answer to clients' steps, which the relay sends under its own name."""
-        status, _, body = await self.ask("POST", "sums/many", {**self.address.headers, "Content-Type": _BYTES}, data)
+        status, _, body = await self._ask_itself("POST", "sums/many", data)
         if status != HTTPStatus.OK:
             if self._quiet.says(f"bundle/{status}"):
                 log.warning("steps are refused above", extra={"reason": body[:500].decode(errors="replace")})
@@ -208,12 +223,11 @@ class Passing:
                     log.warning("the certificate cannot be renewed", extra={"reason": str(error)})
 
     async def keep_asking(self) -> None:
-        """See whether the coordinator above is there, and is the owner, also while no client asks."""
+        """See whether the coordinator above is there, is the owner and lets the relay in, also while no client asks."""
         while True:
             await asyncio.sleep(ASK_SECONDS)
-            if time.monotonic() - self._answered >= ASK_SECONDS:
-                with contextlib.suppress(Refusal):
-                    await self.ask("GET", "terms", self.address.headers)
+            with contextlib.suppress(Refusal):
+                await self._ask_itself("GET", "terms")
 
     async def finish(self) -> None:
         """Nothing: what is under way is the coordinator's above, and its clients'."""
