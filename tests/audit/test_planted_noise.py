@@ -14,6 +14,7 @@ import pytest
 import fedbandit as fb
 from fedbandit.audit import audit_system
 from fedbandit.machines.client import ClientMachine
+from fedbandit.network.coordinator import recorded
 from fedbandit.privacy import PrivateStatistics, sum_terms
 from fedbandit.privacy.noise import Kind, Source, perturb
 from fedbandit.privacy.secure import SecureSource
@@ -134,6 +135,12 @@ def first_published_bare(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Pool, "_publish", planted)
 
 
+def numpy_at_the_coordinator(patch: pytest.MonkeyPatch) -> None:
+    """A trusted coordinator on a network draws noise from the seed in its terms."""
+    right = recorded.coordinator_of
+    patch.setattr(recorded, "coordinator_of", lambda agreement, _: right(agreement, None))
+
+
 class Fault(NamedTuple):
     """How a fault is planted, and the check that must find it."""
 
@@ -143,7 +150,7 @@ class Fault(NamedTuple):
     client: type[ClientMachine] = ClientMachine
 
 
-NOBODY, SUMS = fb.feducb(), fb.feducb(trust="sums")
+NOBODY, SUMS, TRUSTED = fb.feducb(), fb.feducb(trust="sums"), fb.feducb(trust="coordinator")
 SECURE, MEMBERS, MANY = "secure noise, scale", "members, independent noise", "sums, shares of noise, N = 40"
 FAULTS = {
     "one number of noise for a whole row": Fault("client, contents", NOBODY, client=altered(one_for_a_row)),
@@ -160,7 +167,10 @@ FAULTS = {
     "shares of noise that reckon with those who collude": Fault(MANY, SUMS, colluders_counted),
     "excess noise that tells what is left": Fault(MANY, SUMS, told_and_kept),
     "a first publication of a trusted coordinator without noise": Fault(
-        "coordinator, noise", fb.feducb(trust="coordinator"), first_published_bare
+        "coordinator, noise", TRUSTED, first_published_bare
+    ),
+    "noise of its seed at a trusted coordinator on a network": Fault(
+        "network coordinator, noise", TRUSTED, numpy_at_the_coordinator
     ),
 }  # fmt: skip
 
@@ -177,7 +187,7 @@ def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.parametrize("system", [NOBODY, SUMS, fb.feducb(trust="coordinator"), fb.dp_linucb()], ids=str)
+@pytest.mark.parametrize("system", [NOBODY, SUMS, TRUSTED, fb.dp_linucb()], ids=str)
 def test_without_a_fault_they_pass(system: fb.System, seed: int) -> None:
     """Whatever the seed: none of these checks fails by chance."""
     found = audit_system(system, trials=6_000, rounds=60, seed=seed)

@@ -290,14 +290,15 @@ def _bare_downloads(pooled: Pooled) -> str:
 
 def _coordinator_on_a_network(pooled: Pooled, mechanism: Mechanism) -> Iterator[Check]:
     """Secure noise of its scale, which clients do not draw; and uploads that are stored before they are sent."""
-    from fedbandit.audit.copy_attack import stored_check, told_copies_check
+    from fedbandit.audit.copy_attack import coordinators_check, stored_check, told_copies_check
 
     secure = secure_source()
     yield skip("secure noise, scale", secure) if isinstance(secure, str) else source_check(mechanism, secure, "secure")
     yield skip("members, independent noise", "not attacked: clients draw none; see coordinator, noise")
-    yield skip("network client, noise", "not attacked: clients draw none, their coordinator does")
+    yield skip("network client, noise", "not attacked: clients draw none; see network coordinator, noise")
     yield stored_check(pooled.system, pooled.world, mechanism, pooled.limits)
     try:
+        yield coordinators_check(pooled.system, pooled.world)
         yield told_copies_check(pooled.system, pooled.world, mechanism, pooled.limits)
     except FedbanditError as error:  # without the extra `secure`
         yield skip("client, copies", str(error))
