@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.audit import test_planted, test_planted_network, test_planted_totals
+from tests.audit import test_planted, test_planted_network, test_planted_noise, test_planted_totals
 
 PAGE = Path(__file__).parents[2] / "docs" / "privacy-faults.md"
 NAMED = (
@@ -25,7 +25,8 @@ def planted() -> dict[str, str]:
     """Every planted fault, and the check that its test demands to fail."""
     faults = {name: fault.check for name, fault in test_planted.FAULTS.items()}
     faults |= {name: check for name, (_, check) in test_planted.SUMS.items()}
-    faults |= {name: fault.check for name, fault in test_planted_totals.FAULTS.items()}
+    for module in (test_planted_totals, test_planted_noise):
+        faults |= {name: fault.check for name, fault in module.FAULTS.items()}
     return faults | {name: check for name, (check, *_) in test_planted_network.FAULTS.items()}
 
 

@@ -13,7 +13,15 @@ from itertools import product
 
 import numpy as np
 
-from fedbandit.audit.likelihood import Handed, clopper_pearson, epsilon_of_shift, scale_interval, whiten
+from fedbandit.audit.likelihood import (
+    Handed,
+    clopper_pearson,
+    epsilon_of_shift,
+    independent_numbers,
+    irregular,
+    scale_interval,
+    whiten,
+)
 from fedbandit.audit.mechanism_attack import increments_of
 from fedbandit.audit.neighbours import History, RecordLimits, pairs_of, some_history, unrewarded, with_first
 from fedbandit.audit.observer import MakeMachine, Seen, noised_rewards, observe_client
@@ -62,6 +70,11 @@ def contents_check(
     moved = whiten(mechanism, np.zeros_like(portions), shifts[:, :1])
     z = whiten(mechanism, portions, np.stack([released_sums(mechanism, a) for a, _ in seen], axis=1))
     low, high = released_scale(mechanism, z)
+    if records == 1 and mechanism.noise != "gamma":  # otherwise releases may have been passed over
+        numbers = independent_numbers(mechanism, z)
+        wrong = irregular(mechanism.noise, numbers[:, :-1] if mechanism.noise == "symmetric" else numbers)
+        if wrong:
+            return Check(name, False, math.inf, f"of the noise of a release: {wrong}")
     stated = replace(mechanism, delta=claim.delta)
     exact, bound = (epsilon_of_shift(stated, moved / scale) for scale in (1.0, high))
     return Check(
@@ -91,13 +104,13 @@ def portions_of(mechanism: Mechanism, history: History, seen: Seen) -> Array:
     return np.stack([increments_of(mechanism, history[i:j]) for i, j in zip(starts, ends, strict=True)])
 
 
-def released_scale(mechanism: Mechanism, z: Array) -> tuple[float, float]:
+def released_scale(mechanism: Mechanism, z: Array, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Of the numbers that were released, without the corner of a matrix."""
     if mechanism.noise == "symmetric":
         rows, columns = (index[:-1] for index in np.triu_indices(mechanism.dim + 1))
         normals = z[..., rows, columns] / np.where(rows == columns, math.sqrt(2), 1.0)
-        return scale_interval(replace(mechanism, noise="vector"), normals, CONFIDENCE)
-    return scale_interval(mechanism, z, CONFIDENCE)
+        return scale_interval(replace(mechanism, noise="vector"), normals, confidence)
+    return scale_interval(mechanism, z, confidence)
 
 
 def timing_check(

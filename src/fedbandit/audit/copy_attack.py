@@ -27,6 +27,8 @@ from fedbandit.network.stores import MemoryStore
 from fedbandit.privacy.calibration import gaussian_epsilon
 from fedbandit.privacy.guarantee import Guarantee
 from fedbandit.privacy.mechanism import Mechanism, distance
+from fedbandit.privacy.published_total import PublishedTotal
+from fedbandit.sums import Sums
 from fedbandit.system import System
 from fedbandit.world import World
 
@@ -185,6 +187,22 @@ def sum_stored_check(
     if isinstance(again, Contribution):
         return Check(STORED, False, math.inf, "after a crash a client contributes to an epoch again, with other noise")
     return Check(STORED, True, 0.0, "a contribution is in the store, as spent, before it is sent")
+
+
+def coordinators_check(system: System, world: World, make: MakeFederation = Federation) -> Check:
+    """Whether two trusted coordinators on a network with the same terms and the same data draw different noise."""
+    name, terms, published = "network coordinator, noise", agreement_of(system, world), list[Sums]()
+    for _ in range(2):
+        pool = make("audit", terms, MemoryStore()).machine.pool
+        total = None if pool is None else pool.total
+        assert isinstance(total, PublishedTotal)
+        total.add(Sums(np.zeros((world.dim, world.dim)), np.zeros(world.dim), 1))
+        noisy = total.publish()
+        assert noisy is not None
+        published.append(Sums(noisy.V, noisy.b, 1))
+    if (published[0].b == published[1].b).any():
+        return Check(name, False, math.inf, "the noise follows from the terms: whoever knows them knows it")
+    return Check(name, True, 0.0, "two coordinators with the same terms and data publish different totals")
 
 
 def told_copies_check(

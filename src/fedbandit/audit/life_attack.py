@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedbandit.audit.client_attack import first_stream, portions_of, released_sums
+from fedbandit.audit.client_attack import portions_of, released_scale, released_sums
 from fedbandit.audit.likelihood import Handed, epsilon_of_shift, whiten
-from fedbandit.audit.neighbours import Record, RecordLimits, pairs_of, some_history, with_first
-from fedbandit.audit.observer import MakeMachine, observe_client
-from fedbandit.audit.report import TOLERANCE, Check, skip
+from fedbandit.audit.neighbours import History, Record, RecordLimits, pairs_of, some_history, with_first
+from fedbandit.audit.observer import MakeMachine, Seen, observe_client
+from fedbandit.audit.report import SURE, TOLERANCE, Check, skip
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.client import ClientMachine
 from fedbandit.messages import Collect, Contribution, Download, Request, Upload
@@ -132,31 +132,60 @@ def independence_check(
     runs: int,
     calls: Collection[int] = (),
 ) -> Check:
-    """Whether noise is drawn anew: for each release, for each of two members, whatever the seed."""
+    """Whether noise is drawn anew, with its scale: for each release, for each of two members, whatever the seed.
+
+    Also where a mechanism has made all its releases, and another follows.
+    """
     name, history = "members, independent noise", some_history(limits, rounds, rng)
-    noise = []
+    noise: list[list[Array]] = []
     for seed in range(runs):
         rows = []
         for make, mechanism in members:
             seen = observe_client(make(seed), history, calls=calls)
             if sum(seen.n) > rounds:
                 return Check(name, False, 0.0, f"{sum(seen.n)} interactions were released, but there were {rounds}")
-            seen = first_stream(mechanism, seen)
-            exact = portions_of(mechanism, history, seen)
-            rows.append(whiten(mechanism, exact, released_sums(mechanism, seen)[:, None])[:, 0])
+            rows.append(_stream_noise(mechanism, history, seen, 0))
         fewest = min(len(row) for row in rows)
         noise.append([row[:fewest] for row in rows])
+    for k, (_, mechanism) in enumerate(members):
+        low, high = released_scale(mechanism, np.array([rows[k] for rows in noise]), SURE)
+        if high < 1:
+            which = ("one member", "another member")[k]
+            return Check(name, False, 0.0, f"the noise of {which} has {low:.2f}–{high:.2f} of its scale")
     z = _numbers(members[0][1], np.array(noise))  # runs × 2 × releases × numbers
     pairs = {"two members": (z[:, 0], z[:, 1])}
     if z.shape[2] > 1:
         pairs["two releases"] = z[:, :, :-1], z[:, :, 1:]
     if runs > 1:
         pairs["two runs"] = z[:-1], z[1:]
+    make, mechanism = members[0]
+    streams = [_two_streams(make(seed), mechanism, history, bool(calls)) for seed in range(min(runs, 5))]
+    if all(len(second) for _, second in streams):
+        first, second = (_numbers(mechanism, np.array(rows)) for rows in zip(*streams, strict=True))
+        pairs["two streams"] = first, second
     for what, (a, b) in pairs.items():
         found = float((a * b).mean() / math.sqrt(float((a * a).mean() * (b * b).mean())))
         if abs(found) > INDEPENDENT / math.sqrt(a.size):
             return Check(name, False, 0.0, f"the noise of {what} has a correlation of {found:.2f}")
     return Check(name, True, 0.0, f"{z.size:,} numbers: no correlation between members, releases or runs")
+
+
+def _stream_noise(mechanism: Mechanism, history: History, seen: Seen, first: int) -> Array:
+    """The noise of the stream that begins with this release, whitened: one row for each of its releases."""
+    part, before = slice(first, first + mechanism.n_max), max(first - 1, 0)
+    V, b = (numbers[part] - (numbers[before] if first else 0.0) for numbers in (seen.V, seen.b))
+    one = seen._replace(V=V, b=b, n=seen.n[part])
+    exact = portions_of(mechanism, history[sum(seen.n[:first]) :], one)
+    return whiten(mechanism, exact, released_sums(mechanism, one)[:, None])[:, 0]
+
+
+def _two_streams(client: ClientMachine, mechanism: Mechanism, history: History, called: bool) -> tuple[Array, Array]:
+    """The noise of a mechanism's releases, and of those that follow when it has made all; nothing if none do."""
+    n, made = mechanism.n_max, observe_client(client, history, ask=called or client.protocol.says == "request")
+    if len(made.n) <= n or sum(made.n) > len(history):  # padded counts do not say what was released when
+        return np.empty(0), np.empty(0)
+    first, second = (_stream_noise(mechanism, history, made, k) for k in (0, n))
+    return first[: len(second)], second
 
 
 def _numbers(mechanism: Mechanism, z: Array) -> Array:

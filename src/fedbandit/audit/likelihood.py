@@ -194,6 +194,15 @@ def _entries(mechanism: Mechanism, values: Array) -> Array:
     return np.asarray(values[..., rows[:-1], columns[:-1]])
 
 
+def independent_numbers(mechanism: Mechanism, z: Array) -> Array:
+    """Whitened noise with a row for each draw and a column for each number that was drawn by itself, of one scale."""
+    if mechanism.noise != "symmetric":
+        return z.reshape(-1, z.shape[-1])
+    rows, columns = np.triu_indices(z.shape[-1])
+    numbers = z[..., rows, columns] / np.where(rows == columns, math.sqrt(2), 1.0)
+    return np.asarray(numbers.reshape(-1, rows.size))
+
+
 def scale_interval(mechanism: Mechanism, z: Array, confidence: float = 0.99) -> tuple[float, float]:
     """A confidence interval for actual scale / claimed scale, from whitened noise (`whiten`). Right if 1 is inside.
 
@@ -210,6 +219,36 @@ def scale_interval(mechanism: Mechanism, z: Array, confidence: float = 0.99) -> 
     gammaincinv = special_functions().gammaincinv
     low, high = energy / float(gammaincinv(shape, 1 - tail)), energy / float(gammaincinv(shape, tail))
     return (math.sqrt(low), math.sqrt(high)) if gaussian else (low, high)
+
+
+def irregular(kind: Kind, z: Array, chance: float = 1e-9) -> str:
+    """What is wrong with draws of unit noise, but for its scale: z has a row for each draw; "" if nothing is.
+
+    Numbers of one draw must not tell each other, and their distribution must be that of their kind, whatever its scale:
+    by the inequality of Dvoretzky, Kiefer, Wolfowitz and Massart, and by all correlations of two columns.
+
+    >>> draws = np.random.default_rng(0).standard_normal((4000, 3))
+    >>> irregular("vector", draws), irregular("vector", draws[:, [0, 1, 0]])
+    ('', 'two numbers of one draw have a correlation of 1.00')
+    >>> irregular("laplace", draws)
+    'their distribution is not that of laplace noise'
+    """
+    (n, p), special = z.shape, special_functions()
+    with np.errstate(over="ignore"):
+        y = np.sort(z, axis=None) / (np.abs(z).mean() if kind == "laplace" else math.sqrt(float((z * z).mean())))
+        below = special.ndtr(y) if kind != "laplace" else np.where(y < 0, np.exp(y) / 2, 1 - np.exp(-y) / 2)
+    rank = np.arange(1, y.size + 1) / y.size
+    if max(float((rank - below).max()), float((below - rank).max()) + 1 / y.size) > math.sqrt(
+        math.log(2 / chance) / (2 * y.size)
+    ):
+        return f"their distribution is not that of {'laplace' if kind == 'laplace' else 'Gaussian'} noise"
+    products = z.T @ z
+    length = np.sqrt(products.diagonal())
+    found = float(np.abs(products / np.outer(length, length) - np.eye(p)).max())
+    limit = math.sqrt(1 - (chance / p**2) ** (2 / max(n - 1, 1)))  # r² has a beta distribution, if they are normal
+    if found > min((1.5 if kind == "laplace" else 1.0) * limit, 1 - 1e-9):
+        return f"two numbers of one draw have a correlation of {found:.2f}"
+    return ""
 
 
 def attack(

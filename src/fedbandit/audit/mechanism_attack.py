@@ -8,9 +8,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedbandit.audit.likelihood import Audit, Sampler, attack, handed_epsilon, released_epsilon, scale_interval
+from fedbandit.audit.likelihood import (
+    Audit,
+    Sampler,
+    attack,
+    handed_epsilon,
+    independent_numbers,
+    irregular,
+    released_epsilon,
+    scale_interval,
+)
 from fedbandit.audit.neighbours import Record, RecordLimits, pairs_of
-from fedbandit.audit.report import CONFIDENCE, TOLERANCE, Check, skip
+from fedbandit.audit.report import CONFIDENCE, SURE, TOLERANCE, Check, skip
 from fedbandit.errors import FedbanditError
 from fedbandit.privacy.blt import independent
 from fedbandit.privacy.guarantee import Guarantee
@@ -27,8 +36,10 @@ MOST_NUMBERS = 30_000_000
 """Numbers that are drawn for likelihood ratios in each world: at large dimensions there are fewer streams."""
 SAMPLES = 40_000
 """Numbers drawn from a source: they show its scale to 3 %."""
-SURE = 1 - 1e-9
-"""Confidence where randomness cannot be repeated: an audit must not fail by chance."""
+LEAST_DRAWS = 300
+"""Draws of all numbers at large dimensions: they show whether one number is a copy of another."""
+BITS = 2_000
+"""Numbers whose last bits are looked at."""
 
 
 def reward_noise(rule: RewardRule, claim: Guarantee) -> tuple[Mechanism, Sampler]:
@@ -128,17 +139,39 @@ def exact_check(
 
 
 def source_check(mechanism: Mechanism, source: Source, noisy_label: str) -> Check:
-    """Whether a source adds noise of the scale that it is asked for, at the mechanism's dimension, and says so."""
+    """Whether a source adds noise of the scale that it is asked for, at the mechanism's dimension, and says so.
+
+    Of the right distribution, too, each number of a draw by itself, with last bits that do not depend on the data.
+    """
     name = f"{noisy_label} noise, scale"
     shape = mechanism.shape
-    copies = max(SAMPLES // math.prod(shape), 1)
+    copies = max(SAMPLES // math.prod(shape), LEAST_DRAWS)
     if mechanism.noise == "gamma" and label_of(source) == "secure" and noisy_label == "secure":
         return skip(name, "gamma noise is not float-safe, and not called secure")
     z = np.stack([perturb(source, mechanism.noise, np.zeros(shape), mechanism.scale) for _ in range(copies)])
     low, high = scale_interval(mechanism, z / mechanism.scale, SURE)
     if high < 1:
         return Check(name, False, 0.0, f"only {low:.3f}–{high:.3f} of the scale that was asked for")
+    wrong = "" if mechanism.noise == "gamma" else irregular(mechanism.noise, independent_numbers(mechanism, z))
+    wrong = wrong or _last_bits(mechanism, source)
+    if wrong:
+        return Check(name, False, math.inf, wrong)
     return Check(name, True, 0.0, f"{z.size:,} numbers of the scale that was asked for")
+
+
+def _last_bits(mechanism: Mechanism, source: Source) -> str:
+    """What the last bits of noised numbers tell of the data: there must be one grid for all; "" if there is."""
+    scale, d = mechanism.scale, mechanism.shape[-1]
+    off = np.triu_indices(d, 1) if mechanism.noise == "symmetric" else (slice(None),)  # the diagonal has another scale
+    grids = []
+    for value in (0.0, scale / 3):
+        values = np.full(mechanism.shape, value)
+        draws = [perturb(source, mechanism.noise, values, scale)[off] for _ in range(max(BITS // values.size, 1))]
+        mantissa, exponent = np.frexp(np.concatenate(draws))
+        whole = (mantissa * 2.0**53).astype(np.int64)
+        last = exponent + np.log2(np.where(whole == 0, 1, whole & -whole))
+        grids.append(float(last[whole != 0].min()))
+    return "" if grids[0] == grids[1] else "the last bits of what is noised depend on the data"
 
 
 def secure_source() -> Source | str:

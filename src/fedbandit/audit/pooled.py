@@ -11,7 +11,7 @@ import numpy as np
 
 from fedbandit.audit.client_attack import retry_check, timing_check
 from fedbandit.audit.life_attack import choices_check, downloads_of, restart_check, wild_records
-from fedbandit.audit.likelihood import scale_interval, whiten
+from fedbandit.audit.likelihood import independent_numbers, scale_interval, whiten
 from fedbandit.audit.mechanism_attack import (
     exact_check,
     likelihood_attack,
@@ -21,20 +21,29 @@ from fedbandit.audit.mechanism_attack import (
 )
 from fedbandit.audit.neighbours import History, RecordLimits, pairs_of, some_history, with_first
 from fedbandit.audit.observer import MakeMachine, uploads_of
-from fedbandit.audit.report import CONFIDENCE, TOLERANCE, Check, skip
+from fedbandit.audit.report import CONFIDENCE, SURE, TOLERANCE, Check, skip
 from fedbandit.audit.sum_client_attack import sum_client_checks, sum_twin_check
 from fedbandit.audit.total_attack import contributions_check, make_sums, published_epsilon, shares_check, total_checks
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.client import ClientMachine
+from fedbandit.machines.link import Link
+from fedbandit.messages import Download, Message, Upload
+from fedbandit.privacy.calibration import special_functions
 from fedbandit.privacy.mechanism import Mechanism, stack
 from fedbandit.privacy.private_statistics import PrivateStatistics
 from fedbandit.privacy.published_total import PublishedTotal
 from fedbandit.privacy.sum_stream import SumStream
 from fedbandit.privacy.sum_terms import SumTerms
 from fedbandit.streams import Purpose, generator
-from fedbandit.sums import Sums
+from fedbandit.sums import Sums, add, zero_sums
 from fedbandit.system import System
+from fedbandit.types import Array
 from fedbandit.world import World
+
+FEWEST = 200
+"""Numbers of each publication that are looked at, at least."""
+MANY = 40
+"""Clients of a federation in which some may collude (N/20)."""
 
 
 @dataclass(frozen=True)
@@ -104,11 +113,24 @@ def _larger(pooled: Pooled) -> Iterator[Check]:
     claim = told.guarantee
     if privacy.trust == "sums":
         yield contributions_check(privacy.sum_terms, limits, claim, make_sums, name)
+        yield _shares_among_many(pooled)
     else:
         yield exact_check(privacy.mechanisms[0], limits, 1, claim.epsilon, claim.delta, name)
 
 
 # Secure sums
+
+
+def _shares_among_many(pooled: Pooled) -> Check:
+    """Shares of noise where there are enough clients for some to collude, and for excess noise to be told."""
+    N = max(MANY, pooled.world.n_clients)
+    name, rounds = f"sums, shares of noise, N = {N}", pooled.world.horizon // pooled.world.per_round
+    try:
+        told = pooled.system.told(replace(pooled.world, n_clients=N, per_round=N, horizon=rounds * N, graph=None))
+    except FedbanditError as error:
+        return skip(name, str(error))
+    assert isinstance(told.privacy, PrivateStatistics)
+    return shares_check(told.privacy.sum_terms, make_sums, name=name)
 
 
 def _sums_on_a_network(pooled: Pooled, terms: SumTerms, rng: np.random.Generator) -> Iterator[Check]:
@@ -211,20 +233,72 @@ def _publications_noise(pooled: Pooled, mechanism: Mechanism) -> Check:
         found = float((a * b).mean() / (z * z).mean())
         if abs(found) > 5 / math.sqrt(a.size):
             return Check(name, False, 0.0, f"the noise of two publications has a correlation of {found:.2f}")
+    if high >= 1 and (bare := _bare_downloads(pooled)):
+        return Check(name, False, math.inf, bare)
     detail = f"{z.size:,} numbers: {low:.2f}–{high:.2f} of the stated scale, none of which is used twice"
     return Check(name, high >= 1, 0.0, detail)
 
 
+class _Overheard(Link):
+    """A federation whose messages are looked at: the noise in what members are sent of each publication."""
+
+    def __init__(self, system: System, world: World, seed: int) -> None:
+        self.told, self.noise = zero_sums(world.dim), dict[int, Array]()
+        self._at, self._exact = 0, self.told
+        super().__init__(system, world, seed)
+
+    def carry(self, message: Message) -> Message:
+        """One message, as it arrives."""
+        assert self.coordinator is not None
+        assert self.coordinator.pool is not None
+        total = self.coordinator.pool.total
+        assert isinstance(total, PublishedTotal)
+        if total.epoch > self._at:
+            self._at, self._exact = total.epoch, self.told
+        if isinstance(message, Upload):
+            self.told = add(self.told, message.sums)
+        if isinstance(message, Download) and message.sums.n and self._at and self._at not in self.noise:
+            mechanism, exact, std = total.stream.mechanism, self._exact, math.sqrt(total.variance or 0.0)
+            N = stack(message.sums.V - exact.V, message.sums.b - exact.b, mechanism.reward_weight) / std
+            self.noise[self._at] = independent_numbers(mechanism, N)[0, :-1]
+        return super().carry(message)
+
+
+def _bare_downloads(pooled: Pooled) -> str:
+    """Of a whole federation: the publication of which members are sent numbers with too little noise; "" if none."""
+    noise: dict[int, list[Array]] = {}
+    rng = np.random.default_rng(0)
+    words = (pooled.world.dim + 1) * (pooled.world.dim + 2) // 2
+    for seed in range(max(FEWEST // words, 3)):
+        link = _Overheard(pooled.system, pooled.world, seed)
+        for t in range(min(pooled.rounds, 50)):
+            for i in range(pooled.world.n_clients):
+                (record,) = some_history(pooled.limits, 1, rng)
+                link.observe(i, link.select(i, record.x[None]).number, record.y)
+            if link.next_wake(t) == t + 1:
+                link.end_round(t + 1)
+        for epoch, numbers in link.noise.items():
+            noise.setdefault(epoch, []).append(numbers)
+    for epoch, rows in sorted(noise.items()):
+        z = np.concatenate(rows)
+        least = 2 * float(special_functions().gammaincinv(z.size / 2, (1 - SURE) / len(noise)))
+        if float((z * z).sum()) < least:
+            seen = math.sqrt(float((z * z).mean()))
+            return f"what members are sent of publication {epoch} has {seen:.2f} of its noise"
+    return ""
+
+
 def _coordinator_on_a_network(pooled: Pooled, mechanism: Mechanism) -> Iterator[Check]:
     """Secure noise of its scale, which clients do not draw; and uploads that are stored before they are sent."""
-    from fedbandit.audit.copy_attack import stored_check, told_copies_check
+    from fedbandit.audit.copy_attack import coordinators_check, stored_check, told_copies_check
 
     secure = secure_source()
     yield skip("secure noise, scale", secure) if isinstance(secure, str) else source_check(mechanism, secure, "secure")
     yield skip("members, independent noise", "not attacked: clients draw none; see coordinator, noise")
-    yield skip("network client, noise", "not attacked: clients draw none, their coordinator does")
+    yield skip("network client, noise", "not attacked: clients draw none; see network coordinator, noise")
     yield stored_check(pooled.system, pooled.world, mechanism, pooled.limits)
     try:
+        yield coordinators_check(pooled.system, pooled.world)
         yield told_copies_check(pooled.system, pooled.world, mechanism, pooled.limits)
     except FedbanditError as error:  # without the extra `secure`
         yield skip("client, copies", str(error))

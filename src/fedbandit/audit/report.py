@@ -15,6 +15,8 @@ from fedbandit.world import World
 
 CONFIDENCE = 0.99
 """With which each lower bound holds."""
+SURE = 1 - 1e-9
+"""Confidence where randomness cannot be repeated: an audit must not fail by chance."""
 TOLERANCE = 1 + 1e-6
 """Of comparisons with the claim: rounding, far below what matters."""
 

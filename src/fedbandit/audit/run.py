@@ -201,9 +201,9 @@ def _noised_rewards(
 
 
 def _calls(told: System, world: World, rounds: int) -> frozenset[int]:
-    """After which rounds a coordinator that knows its members calls them, whatever they have seen."""
-    by_member = told.structure.separate and told.knows_members(world)
-    coordinator, found = told.coordinator(world) if by_member else None, set[int]()
+    """After which rounds a coordinator that knows its members, or has a total of them, calls them, come what may."""
+    calls = told.structure.separate and (told.knows_members(world) or told.privacy.pooled)
+    coordinator, found = told.coordinator(world) if calls else None, set[int]()
     done = 0 if coordinator is None else coordinator.next_wake(0)
     while coordinator is not None and done <= rounds:
         found.add(done)

@@ -231,7 +231,7 @@ def _ledger_check(make: MakeMachine, terms: SumTerms, claim: Guarantee, pair: Pa
 def _independence_check(
     make: MakeMachine, other: MakeMachine, terms: SumTerms, rest: History, live: Live, runs: int
 ) -> Check:
-    """Whether noise is drawn anew: for each epoch, for each member, whatever the seed."""
+    """Whether noise is drawn anew, with its scale: for each epoch, for each of two members, whatever the seed."""
     name = "members, independent noise"
     exact = [words_of(live(member(0, Silent()), rest)[1]) for member in (make, other)]
     z = np.array(
@@ -243,6 +243,10 @@ def _independence_check(
             for seed in range(max(runs, 2))
         ]
     )  # runs × 2 × epochs × numbers
+    for k, which in enumerate(("one member", "another member")):
+        seen, least = _scale(z[:, k])
+        if seen < least:
+            return Check(name, False, 0.0, f"the noise of {which} has {seen:.2f} of its scale")
     pairs = {"two members": (z[:, 0], z[:, 1]), "two runs": (z[:-1], z[1:])}
     if z.shape[2] > 1:
         pairs["two epochs"] = z[:, :, :-1], z[:, :, 1:]

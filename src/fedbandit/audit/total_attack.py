@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.audit.likelihood import Handed, epsilon_of_shift
+from fedbandit.audit.likelihood import Handed, epsilon_of_shift, irregular
 from fedbandit.audit.mechanism_attack import exact_check
 from fedbandit.audit.neighbours import Record, RecordLimits, pairs_of
 from fedbandit.audit.report import TOLERANCE, Check, skip
@@ -101,24 +101,61 @@ def epsilon_of_words(terms: SumTerms, difference: Words, delta: float) -> float:
 
 
 def shares_check(terms: SumTerms, make: MakeSums, runs: int = 40, name: str = "sums, shares of noise") -> Check:
-    """Whether each share of noise has its scale, also after excess is taken back, and none is drawn twice."""
+    """Whether each share of noise has its scale, also after excess is taken back, and none is drawn twice.
+
+    And whether numbers of a share are Gaussian, each by itself, and what is told of it tells nothing of what is left.
+    """
     nothing = Sums(np.zeros((terms.mechanism.dim,) * 2), np.zeros(terms.mechanism.dim), 0)
+    if too_little := _asked_for(terms, make, nothing):
+        return Check(name, False, 0.0, too_little)
     drawn, left = list[NDArray[np.int64]](), list[Array]()
+    told: list[list[Array]] = [[] for _ in terms.portions[1:]]
     for seed in range(runs):
         stream = make(terms, seed)
         for e in range(1, min(terms.epochs, 8) + 1):
             drawn.append(stream.contribute(e, e - 1, nothing).view(np.int64))
             members = terms.levels[len(drawn) % len(terms.levels)]
-            back = stream.excess[: terms.taken_back(members)].view(np.int64).sum(axis=0)
-            left.append((drawn[-1] - back) / terms.unit_stds * math.sqrt(members - terms.colluding))
+            back = stream.excess[: terms.taken_back(members)].view(np.int64)
+            left.append((drawn[-1] - back.sum(axis=0)) / terms.unit_stds * math.sqrt(members - terms.colluding))
+            for portion, variance, seen in zip(back, terms.portions[1:], told, strict=False):
+                seen.append(left[-1] * portion / terms.unit_stds / math.sqrt(variance))
     z = np.array(left)
     most = float(special_functions().gammaincinv(z.size / 2, 1e-9))
-    seen = math.sqrt(float((z * z).sum()) / 2 / (z.size / 2))
+    scale = math.sqrt(float((z * z).sum()) / 2 / (z.size / 2))
     if float((z * z).sum()) / 2 < most:
-        return Check(name, False, 0.0, f"{seen:.3f} of the stated scale was seen in {z.size:,} numbers")
+        return Check(name, False, 0.0, f"{scale:.3f} of the stated scale was seen in {z.size:,} numbers")
+    wrong = irregular("vector", z)
+    for products in (np.array(one) for one in told if one):
+        if abs(float(products.mean())) > 6.5 / math.sqrt(products.size):
+            wrong = f"what is told of excess noise has a correlation of {float(products.mean()):.2f} with what is left"
+    if wrong:
+        return Check(name, False, math.inf, wrong)
     if len({row.tobytes() for row in drawn}) < len(drawn):
         return Check(name, False, math.inf, "the same noise was drawn twice: two sums would tell their difference")
     return Check(name, True, 0.0, f"{z.size:,} numbers of the stated scale, none drawn twice")
+
+
+class _Loud(Handed):
+    """A source whose every draw is its own standard deviation."""
+
+    def discrete_gaussian(self, std: float, size: int) -> NDArray[np.int64]:
+        """That number."""
+        return np.full(size, round(std), dtype=np.int64)
+
+
+def _asked_for(terms: SumTerms, make: MakeSums, nothing: Sums) -> str:
+    """In a sum over how many clients shares are too small for those who do not collude; "" if in none. Exact."""
+    stream = make(terms, 0)
+    stream.source = lambda _: _Loud()
+    words = stream.contribute(1, 0, nothing).view(np.int64)
+    told = stream.excess.view(np.int64)
+    portions = np.vstack([words - told.sum(axis=0), told]) / terms.unit_stds
+    for members in terms.levels:
+        kept = np.delete(portions, np.s_[1 : 1 + terms.taken_back(members)], axis=0)
+        scale = math.sqrt(float((kept**2).sum(axis=0).min()) * (members - terms.colluding))
+        if scale < 1 - 1e-3:  # draws are whole numbers of 2¹² or more
+            return f"{scale:.3f} of the stated scale is asked for in a sum over {members} clients"
+    return ""
 
 
 def published_check(privacy: PrivateStatistics, limits: RecordLimits, claim: Guarantee) -> Check:

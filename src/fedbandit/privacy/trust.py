@@ -15,7 +15,8 @@ ENOUGH = 30.0
 A total of N clients' data has noise in proportion to 1/ε, so N ε is what it is worth. Measured in FedUCB's world with
 secure sums (regret with own="released" over that with "exact", ε from 0.25 to 4, T = 250–1,000, one seed a run): from
 N ε = 30 on 1.0–1.5 at d = 10 and 20; at d = 5 0.9–1.7 (geometric mean of nine runs: 1.30), at d = 3 once 1.55. Below,
-1.3–4.7. The line was drawn on these very runs. Exceptions: some runs at d ≤ 5 above 1.5; and N = 20, ε = 1 has 1.3–1.4
+1.3–4.7. The line was drawn on these very runs; of twelve held-out means just above it eleven are 1.22–1.47, one is 1.65
+(docs/privacy.md). Exceptions: some runs at d ≤ 5 above 1.5; and N = 20, ε = 1 has 1.3–1.4
 at d = 10 and 20, though "exact" is the default there (with the same N ε, N = 40, ε = 0.5 has 1.7, and N = 10, ε = 2 has
 2.0, at d = 10)."""
 
