@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fedbandit.errors import FedbanditError
-from fedbandit.network.addresses import check_url, distrust
+from fedbandit.network.addresses import check_url, distrust, open_url
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.resolved import accept, accept_terms
 
@@ -130,8 +130,6 @@ class Address:
                 time.sleep(PAUSE)
 
     def _ask(self, method: str, path: str, timeout: float) -> Any:
-        from fedbandit.network.addresses import open_url
-
         request = urllib.request.Request(f"{self.url}{self.path}{path}", headers=self.headers, method=method)
         what = {"/invitation": "an invitation", "/terms": "its terms"}.get(path, "that")
         several = len(self.urls) > 1 or self.url not in self.urls
