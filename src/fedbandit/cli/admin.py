@@ -28,14 +28,14 @@ def ask(options: argparse.Namespace, path: str, wish: dict[str, Any] | None = No
 
     One that does not own the federation says who does, and that one is asked.
     """
-    from fedbandit.network.addresses import open_url
-
     headers = {"X-Fedbandit-Name": "fedbandit"}
     if options.token_file is not None:
         headers = {"Authorization": f"Bearer {options.token_file.read_text().strip()}"}
     if wish is not None:
         headers["Content-Type"] = "application/json"
     body = None if wish is None else json.dumps(wish).encode()
+    from fedbandit.network.client.address import open_url  # here: it takes long
+
     try:
         context = ssl.create_default_context(cafile=options.ca) if options.url.startswith("https") else None
         request = urllib.request.Request(options.url.rstrip("/") + path, body, headers, method=method)

@@ -136,8 +136,6 @@ class Address:
                 time.sleep(PAUSE)
 
     def _ask(self, method: str, path: str, timeout: float) -> Any:
-        from fedbandit.network.addresses import open_url
-
         request = urllib.request.Request(f"{self.url}{self.path}{path}", headers=self.headers, method=method)
         what = {"/invitation": "an invitation", "/terms": "its terms"}.get(path, "that")
         several = len(self.urls) > 1 or self.url not in self.urls
@@ -195,3 +193,18 @@ def sentence_in(body: bytes) -> str:
         return str(json.loads(body)["error"])
     except (ValueError, KeyError, TypeError):
         return "without a reason."
+
+
+def open_url(
+    request: urllib.request.Request, timeout: float, context: ssl.SSLContext | None, *, proxies: bool = False
+) -> Any:
+    """The answer to a request. Proxies of the environment are asked if that is wanted, and never for loopback.
+
+    By default they are not: a client's stream goes directly, too, and without that the rest is of no use.
+    """
+    from fedbandit.network.addresses import is_loopback
+
+    wanted = proxies and not is_loopback(request.host.rpartition(":")[0] or request.host)
+    handlers = [] if wanted else [urllib.request.ProxyHandler({})]
+    opener = urllib.request.build_opener(*handlers, urllib.request.HTTPSHandler(context=context))
+    return opener.open(request, timeout=timeout)
