@@ -45,7 +45,7 @@ def test_a_token_follows_owners_with_tls_and_not_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("fedbandit.network.addresses.open_url", owned_by(owners, asked))
+    monkeypatch.setattr("fedbandit.network.client.address.open_url", owned_by(owners, asked))
     (tmp_path / "token").write_text("fb-secret")
     words = ["--url", next(iter(owners)), "--token-file", str(tmp_path / "token")]
     assert sentence in refusal(capsys, "erase", "shops", "c0", *words)

@@ -40,7 +40,8 @@ def ask(
     One that does not own the federation says who does, and that one is asked. A token is not sent in the clear, and
     from one with TLS to none without.
     """
-    from fedbandit.network.addresses import check_url, open_url
+    from fedbandit.network.addresses import check_url
+    from fedbandit.network.client.address import open_url  # here: it takes long
 
     check_url(options.url, token=options.token_file is not None)
     headers = {"X-Fedbandit-Name": "fedbandit"}

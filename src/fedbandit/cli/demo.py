@@ -160,7 +160,7 @@ def _address(coordinator: subprocess.Popen[bytes], log: Path) -> str:
 
 
 def _overview(url: str) -> dict[str, Any]:
-    from fedbandit.network.addresses import open_url
+    from fedbandit.network.client.address import open_url
 
     with open_url(urllib.request.Request(f"{url}/api/overview"), 10.0, None) as answer:
         federation: dict[str, Any] = json.load(answer)["federations"][0]

@@ -5,13 +5,9 @@ from __future__ import annotations
 import ipaddress
 import socket
 import ssl
-from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from fedbandit.errors import FedbanditError
-
-if TYPE_CHECKING:
-    from urllib.request import Request
 
 
 def is_loopback(host: str) -> bool:
@@ -77,16 +73,3 @@ def bind(host: str, port: int) -> socket.socket:
         raise FedbanditError(f"Port {port} on {host} cannot be used: {error.strerror or error}.") from None
     listener.set_inheritable(True)
     return listener
-
-
-def open_url(request: Request, timeout: float, context: ssl.SSLContext | None, *, proxies: bool = False) -> Any:
-    """The answer to a request. Proxies of the environment are asked if that is wanted, and never for loopback.
-
-    By default they are not: a client's stream goes directly, too, and without that the rest is of no use.
-    """
-    import urllib.request  # here: most who need an address need no HTTP
-
-    wanted = proxies and not is_loopback(request.host.rpartition(":")[0] or request.host)
-    handlers = [] if wanted else [urllib.request.ProxyHandler({})]
-    opener = urllib.request.build_opener(*handlers, urllib.request.HTTPSHandler(context=context))
-    return opener.open(request, timeout=timeout)

@@ -24,9 +24,9 @@ import pytest
 import fedbandit as fb
 from fedbandit.cli.main import main
 from fedbandit.errors import FedbanditError
-from fedbandit.network.addresses import open_url
 from fedbandit.network.certificates import init_keys
 from fedbandit.network.client import client as client_module
+from fedbandit.network.client.address import open_url
 from fedbandit.network.client.client import Client
 from fedbandit.network.coordinator.config import FederationConfig, ServerConfig, on_a_network
 from fedbandit.network.coordinator.host import Host

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fedbandit.errors import FedbanditError
-from fedbandit.network.addresses import check_url, distrust, open_url
+from fedbandit.network.addresses import check_url, distrust, is_loopback
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.resolved import accept, accept_terms
 
@@ -187,3 +187,16 @@ def sentence_in(body: bytes) -> str:
         return str(json.loads(body)["error"])
     except (ValueError, KeyError, TypeError):
         return "without a reason."
+
+
+def open_url(
+    request: urllib.request.Request, timeout: float, context: ssl.SSLContext | None, *, proxies: bool = False
+) -> Any:
+    """The answer to a request. Proxies of the environment are asked if that is wanted, and never for loopback.
+
+    By default they are not: a client's stream goes directly, too, and without that the rest is of no use.
+    """
+    wanted = proxies and not is_loopback(request.host.rpartition(":")[0] or request.host)
+    handlers = [] if wanted else [urllib.request.ProxyHandler({})]
+    opener = urllib.request.build_opener(*handlers, urllib.request.HTTPSHandler(context=context))
+    return opener.open(request, timeout=timeout)

@@ -24,9 +24,8 @@ from fedbandit.machines.sums.masks import Identity
 from fedbandit.machines.sums.messages import SumMessage, decode_step, encode_step
 from fedbandit.machines.sums.terms import NO_CERTIFICATE, Acquaintances
 from fedbandit.messages import Contribution
-from fedbandit.network.addresses import open_url
 from fedbandit.network.certified import Certificate, read_authority
-from fedbandit.network.client.address import Address
+from fedbandit.network.client.address import Address, open_url
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.sums import SESSION_HEADER, STEP_SECONDS, mask_terms, session_of
 
