@@ -34,12 +34,10 @@ def ask(options: argparse.Namespace, path: str, wish: dict[str, Any] | None = No
     if wish is not None:
         headers["Content-Type"] = "application/json"
     body = None if wish is None else json.dumps(wish).encode()
-    from fedbandit.network.client.address import open_url  # here: it takes long
-
     try:
         context = ssl.create_default_context(cafile=options.ca) if options.url.startswith("https") else None
         request = urllib.request.Request(options.url.rstrip("/") + path, body, headers, method=method)
-        with open_url(request, 60.0, context, proxies=True) as answer:
+        with urllib.request.urlopen(request, timeout=60, context=context) as answer:
             data: bytes = answer.read()
             return data
     except urllib.error.HTTPError as error:
