@@ -16,14 +16,14 @@ from tests.network.servers import cut_off
 
 
 def owned_by(owners: dict[str, str], asked: list[str]) -> Any:
-    """In the place of `open_url`: each address names its owner, as coordinators do that do not own a federation."""
+    """In the place of urlopen: each address names its owner, as coordinators do that do not own a federation."""
 
-    def open_url(request: Any, *_: Any, **__: Any) -> None:
+    def urlopen(request: Any, **_: Any) -> None:
         asked.append(request.full_url.rpartition("/v1/")[0])
         body = json.dumps({"error": f"{asked[-1]} is not the owner.", "owner": owners[asked[-1]]}).encode()
         raise urllib.error.HTTPError(request.full_url, 421, "", Message(), io.BytesIO(body))
 
-    return open_url
+    return urlopen
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_token_follows_owners_with_tls_and_not_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("fedbandit.network.client.address.open_url", owned_by(owners, asked))
+    monkeypatch.setattr("urllib.request.urlopen", owned_by(owners, asked))
     (tmp_path / "token").write_text("fb-secret")
     words = ["--url", next(iter(owners)), "--token-file", str(tmp_path / "token")]
     assert sentence in refusal(capsys, "erase", "shops", "c0", *words)

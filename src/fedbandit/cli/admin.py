@@ -41,7 +41,6 @@ def ask(
     from one with TLS to none without.
     """
     from fedbandit.network.addresses import check_url
-    from fedbandit.network.client.address import open_url  # here: it takes long
 
     check_url(options.url, token=options.token_file is not None)
     headers = {"X-Fedbandit-Name": "fedbandit"}
@@ -53,7 +52,7 @@ def ask(
     try:
         context = ssl.create_default_context(cafile=options.ca) if options.url.startswith("https") else None
         request = urllib.request.Request(options.url.rstrip("/") + path, body, headers, method=method)
-        with open_url(request, 60.0, context, proxies=True) as answer:
+        with urllib.request.urlopen(request, timeout=60, context=context) as answer:
             data: bytes = answer.read()
             return data
     except urllib.error.HTTPError as error:

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fedbandit.errors import FedbanditError
-from fedbandit.network.addresses import check_url, distrust, is_loopback
+from fedbandit.network.addresses import check_url, distrust
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.resolved import accept, accept_terms
 
@@ -189,14 +189,9 @@ def sentence_in(body: bytes) -> str:
         return "without a reason."
 
 
-def open_url(
-    request: urllib.request.Request, timeout: float, context: ssl.SSLContext | None, *, proxies: bool = False
-) -> Any:
-    """The answer to a request. Proxies of the environment are asked if that is wanted, and never for loopback.
-
-    By default they are not: a client's stream goes directly, too, and without that the rest is of no use.
+def open_url(request: urllib.request.Request, timeout: float, context: ssl.SSLContext | None) -> Any:
+    """The answer to a request. No proxy of the environment is asked: a client's stream goes directly, too, and without
+    that the rest is of no use.
     """
-    wanted = proxies and not is_loopback(request.host.rpartition(":")[0] or request.host)
-    handlers = [] if wanted else [urllib.request.ProxyHandler({})]
-    opener = urllib.request.build_opener(*handlers, urllib.request.HTTPSHandler(context=context))
-    return opener.open(request, timeout=timeout)
+    handlers = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+    return urllib.request.build_opener(*handlers).open(request, timeout=timeout)
