@@ -125,7 +125,7 @@ def _client_1(state: State) -> State:
 
 
 def _unnamed(state: State) -> State:
-    """States did not say which federation they belong to: the next one that is named is taken for it."""
+    """States did not say which federation they belong to: the one that answers next is taken for it."""
     return State({"federation": "", **state.header}, state.arrays)
 
 
