@@ -16,7 +16,8 @@ again tells the last one it has, and is sent its share anew if that is not the l
 
 Calls. `collect` asks members for what they have; when the last one has answered, `collected` goes on. One that joins
 again while its answer is awaited is called again, so that a lost call blocks nobody. Whoever does not answer can be
-excused: it owes the answer, which is taken when it comes, but nobody waits for it.
+excused: it owes the answer, which is taken when it comes, but nobody waits for it. An upload that nobody asked for is
+taken as well: it answers a call that a coordinator made before its store was restored from a backup.
 
 Contributions. A coordinator that keeps each member's sums too (`keep_contributions`) can set a member's aside and take
 them back, let a member go, and be told what all uploads of a member amount to, if it has lost some (`restate`).
@@ -189,13 +190,6 @@ class Coordinator(Contributing):
     def is_asked(self, member: int) -> bool:
         """Whether a member has been called and not answered, excused or not."""
         return member in self.owed or self.is_awaited(member)
-
-    def require_asked(self, upload: Upload) -> None:
-        """Refuse what nobody asked for; not retries, nor empty answers to a call of a state that was lost."""
-        self.check_member(upload.member)
-        retry = upload.sequence <= self.applied.get(upload.member, 0)
-        if not (retry or upload.sums.n == 0 or self.is_asked(upload.member)):
-            raise FedbanditError(f"Client {upload.member} sent upload {upload.sequence}, but was not asked for one.")
 
     def add(self, upload: Upload) -> bool:
         """Add an upload to what its member has released; False if it was a retry."""

@@ -241,7 +241,6 @@ class QueueCoordinator(Coordinator):
                 self.growth[member] = max(self.growth[member], growth)
                 return self._asked_by(member)
             case Upload(member, sequence, sums, known):
-                self.require_asked(message)
                 if not self.add(message):
                     return [Receipt(member, self.applied[member])]
                 self.fresh[member] += sums.n

@@ -128,7 +128,7 @@ class SynchronousCoordinator(Coordinator):
 
     | a group is | on Request            | on Upload                                                        |
     |------------|-----------------------|------------------------------------------------------------------|
-    | idle       | Collect to the group  | refused: nobody was asked                                        |
+    | idle       | Collect to the group  | added: the answer to a call that was lost with the store         |
     | called     | ignored: under way    | added; the last one is answered by a Download to all it concerns |
 
     Groups that do not overlap may be called at the same time. When the sharing wakes, everybody is called, and groups
@@ -158,7 +158,6 @@ class SynchronousCoordinator(Coordinator):
                 busy = any(not group.isdisjoint(call.members) for call in self.calls.values())
                 return [] if busy else self.collect(group)
             case Upload(member, sequence):
-                self.require_asked(message)
                 if not self.add(message):
                     return [Receipt(member, self.applied[member])]
                 return [Receipt(member, sequence), *self.answered(member)]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit.messages import Recall, Receipt, Upload, decode, encode
+from fedbandit.messages import Collect, Recall, Receipt, Upload, decode, encode
 from fedbandit.network.client.client import Client
 from fedbandit.network.client.conversation import Conversation
 from fedbandit.network.client.durable import DurableClient
@@ -216,6 +216,34 @@ def test_a_store_restored_from_a_backup_asks_for_what_it_misses(system: str, bac
     assert_complete(restored, clients)
     again = Federation("f", agreement, backup)
     assert again.machine.gathered().n == restored.machine.gathered().n
+
+
+@pytest.mark.parametrize("system", ["sync-linucb", "hetofedbandit", "clustered-linucb"])
+def test_the_answer_to_a_call_that_a_restored_store_lacks_is_taken(system: str) -> None:
+    """The backup was made before the call, and the answer had not come when the store was lost."""
+    keywords = {"sync-linucb": {"threshold": 0.1}, "hetofedbandit": {"exploration": 2}}.get(system, {})
+    agreement = on_a_network(Agreement(system, keywords, WORLD))
+    store = MemoryStore()
+    federation = Federation("f", agreement, store)
+    clients = make_clients(federation)
+    run(federation, clients, 0)
+    backup = store.copy()
+    rng, calls = np.random.default_rng(1), []
+    while not calls:
+        for i, client in enumerate(clients):
+            client.observe(client.select(rng.uniform(-0.5, 0.5, (4, WORLD.dim))).number, 0.5)
+            calls += [answer for frame in client.outgoing() for answer in send(federation, i, frame.data)]
+        calls += federation.tick(0.0)
+        calls = [message for message in calls if isinstance(message, Collect)]
+    for call in calls:
+        clients[call.member].receive(call)
+    made = sum(upload.sums.n for client in clients for upload in client.machine.outbox.values())
+    assert made > 0
+    restored = Federation("f", agreement, backup)
+    run(restored, clients, 0)
+    assert restored.machine.gathered().n == made
+    run(restored, clients, 20)
+    assert_complete(restored, clients)
 
 
 def assert_complete(federation: Federation, clients: Sequence[DurableClient]) -> None:
