@@ -2,6 +2,9 @@
 
     magic "FBS1" · length of the head (u32) · head (JSON) · the arrays' bytes, one after the other · BLAKE2b (16 bytes)
 
+A long state's head is filled up with blanks to a multiple of `BLOCK`: a store that writes only blocks that have changed
+finds the arrays where they were.
+
 The head names the *kind* of thing, the *number* of its format and the version of fedbandit that wrote it. Kinds are
 `KINDS`; the numbers that can be read are the keys of `READERS`.
 
@@ -38,6 +41,8 @@ MAGIC = b"FBS1"
 _START = struct.Struct("<4sI")
 _ENTRY = struct.Struct("<BI")  # format number, CRC-32 of it and the rest
 _DIGEST = 16
+BLOCK, LONG = 2**16, 2**20
+"""Bytes of a block, and above how many a state is long."""
 _TYPES = ("<f8", "<i8", "<u8", "|u1", "|b1")
 
 
@@ -180,7 +185,10 @@ def pack(kind: str, state: State) -> bytes:
     for name, (dtype, _) in types.items():
         assert dtype in _TYPES, f"{name} is {dtype}, which is not stored"
     head = json.dumps({**stamp(kind), "header": state.header, "arrays": types}).encode()
-    parts = [_START.pack(MAGIC, len(head)), head, *(array.tobytes() for array in arrays.values())]
+    if sum(array.nbytes for array in arrays.values()) > LONG:
+        head += b" " * (-(_START.size + len(head)) % BLOCK)
+    contents = (array.reshape(-1).view(np.uint8).data for array in arrays.values())
+    parts: list[bytes | memoryview] = [_START.pack(MAGIC, len(head)), head, *contents]
     digest = hashlib.blake2b(digest_size=_DIGEST)
     for part in parts:
         digest.update(part)

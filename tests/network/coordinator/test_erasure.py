@@ -23,7 +23,7 @@ from fedbandit.network.coordinator.service import make_app
 from fedbandit.network.credentials import add_credential, make_table
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
-from fedbandit.network.stores import MemoryStore, StoreError, open_store
+from fedbandit.network.stores import MemoryStore, StoreError, blocks, open_store
 from fedbandit.sums import Sums
 from tests.cli.command_line import refusal, report
 from tests.network.in_process import send
@@ -149,7 +149,17 @@ def test_a_federation_goes_on_after_it(store_url: str) -> None:
     store.close()
 
 
-def test_the_bytes_are_gone(store_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("snapshots", ["whole", "in blocks"])
+def test_the_bytes_are_gone(
+    snapshots: str,
+    store_url: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if snapshots == "in blocks":
+        monkeypatch.setattr(blocks, "BLOCK", 1024)
+        monkeypatch.setattr(blocks, "LONG", 1024)
     store = open_store(store_url)
     life = Life(Federation("f", AGREEMENT, store, rules=RULES))
     life.join(0, 3)
@@ -176,7 +186,10 @@ def test_the_bytes_are_gone(store_url: str, tmp_path: Path, request: pytest.Fixt
 
     assert in_files() > 0
     V, _, _ = life.federation.machine.contributions.sums_of(3)  # type: ignore[union-attr]
-    uploads.append(V.tobytes()[:48])
+    life.federation.journal.snapshot(life.federation.state())
+    sent, uploads = uploads, [V.tobytes()[:48]]
+    assert in_files() == 1 or snapshots == "whole", "PostgreSQL compresses whole ones"
+    uploads += sent
     life.federation.erase("client-3", 0.0)
     compact(life.federation)
     assert in_files() == 0

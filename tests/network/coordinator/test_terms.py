@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit.messages import Collect, Recall, Receipt, Upload, decode, encode
+from fedbandit.messages import Collect, Message, Recall, Receipt, Upload, decode, encode
 from fedbandit.network.client.client import Client
 from fedbandit.network.client.conversation import Conversation
 from fedbandit.network.client.durable import DurableClient
@@ -221,14 +221,19 @@ def test_a_store_restored_from_a_backup_asks_for_what_it_misses(system: str, bac
 @pytest.mark.parametrize("system", ["sync-linucb", "hetofedbandit", "clustered-linucb"])
 def test_the_answer_to_a_call_that_a_restored_store_lacks_is_taken(system: str) -> None:
     """The backup was made before the call, and the answer had not come when the store was lost."""
-    keywords = {"sync-linucb": {"threshold": 0.1}, "hetofedbandit": {"exploration": 2}}.get(system, {})
-    agreement = on_a_network(Agreement(system, keywords, WORLD))
+    keywords: dict[str, dict[str, Any]] = {
+        "sync-linucb": {"threshold": 0.1},
+        "hetofedbandit": {"exploration": 2},
+        "clustered-linucb": {},
+    }
+    agreement = on_a_network(Agreement(system, keywords[system], WORLD))
     store = MemoryStore()
     federation = Federation("f", agreement, store)
     clients = make_clients(federation)
     run(federation, clients, 0)
     backup = store.copy()
-    rng, calls = np.random.default_rng(1), []
+    rng = np.random.default_rng(1)
+    calls: list[Message] = []
     while not calls:
         for i, client in enumerate(clients):
             client.observe(client.select(rng.uniform(-0.5, 0.5, (4, WORLD.dim))).number, 0.5)

@@ -19,7 +19,7 @@ import pytest
 from fedbandit.errors import FedbanditError
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.stores import StoreError, open_store
-from fedbandit.network.stores.postgres import PostgresStore
+from fedbandit.network.stores.postgres import VERSION, PostgresStore
 from fedbandit.network.stores.sqlite import SQLiteStore
 from fedbandit.state import unpack, unpack_entry
 from tests.network.servers import AGREEMENT, act
@@ -149,7 +149,7 @@ def test_a_newer_store_is_refused(tmp_path: Path, postgres_url: str) -> None:
         other.commit()
         with pytest.raises(StoreError, match="of version 99, newer"):
             open_store(postgres_url)
-        other.execute("UPDATE fedbandit_about SET value = 2")
+        other.execute(f"UPDATE fedbandit_about SET value = {VERSION}")
 
 
 def test_a_connection_that_cannot_be_used_is_closed(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

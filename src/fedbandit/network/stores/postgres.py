@@ -12,15 +12,19 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from fedbandit.errors import needs
+from fedbandit.network.stores.blocks import in_blocks, of_blocks
 from fedbandit.network.stores.claims import CHECK, Claims
 from fedbandit.network.stores.store import NotOwner, Owner, StoredJournal, StoreError
 
-VERSION = 2
-"""Of the tables. 1 had no owners: one process held the whole database, by the lock `_FIRST_LOCK`."""
+VERSION = 3
+"""Of the tables. 1 had no owners: one process held the whole database, by the lock `_FIRST_LOCK`. 2 had no blocks."""
 _FIRST_LOCK = 0xFEDBA
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS fedbandit_about (key TEXT PRIMARY KEY, value BIGINT NOT NULL);
 CREATE TABLE IF NOT EXISTS fedbandit_snapshots (journal TEXT PRIMARY KEY, state BYTEA NOT NULL);
+CREATE TABLE IF NOT EXISTS fedbandit_blocks (journal TEXT NOT NULL, place INTEGER NOT NULL, digest BYTEA NOT NULL,
+    data BYTEA NOT NULL, PRIMARY KEY (journal, place));
+ALTER TABLE fedbandit_blocks ALTER COLUMN data SET STORAGE EXTERNAL;
 CREATE TABLE IF NOT EXISTS fedbandit_entries
     (position BIGSERIAL PRIMARY KEY, journal TEXT NOT NULL, entry BYTEA NOT NULL) WITH (toast_tuple_target = 8160);
 ALTER TABLE fedbandit_entries ALTER COLUMN entry SET STORAGE EXTERNAL;
@@ -34,7 +38,12 @@ _APPEND = f"""
 WITH owner AS ({CHECK}) INSERT INTO fedbandit_entries (journal, entry)
 SELECT %s, entry FROM owner, unnest(%b::bytea[]) WITH ORDINALITY AS given (entry, place) ORDER BY place
 """
-
+_WRITE_BLOCKS = """
+INSERT INTO fedbandit_blocks SELECT %s, * FROM unnest(%s::integer[], %b::bytea[], %b::bytea[])
+ON CONFLICT (journal, place) DO UPDATE SET digest = EXCLUDED.digest, data = EXCLUDED.data
+"""
+_AT_ONCE = 64
+"""Blocks in a statement."""
 
 _NOT_DURABLE = "SET LOCAL synchronous_commit = off"
 STATEMENT_SECONDS = 30
@@ -63,18 +72,26 @@ def dump(db: Any) -> list[StoredJournal]:
     """All journals, as one transaction sees them; for a backup no lock is needed."""
     with db.transaction():
         db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        snapshots = dict(db.execute("SELECT journal, state FROM fedbandit_snapshots").fetchall())
+        snapshots = snapshots_of(db, None)
         entries: dict[str, list[bytes]] = {}
         for name, entry in db.execute("SELECT journal, entry FROM fedbandit_entries ORDER BY position").fetchall():
             entries.setdefault(name, []).append(bytes(entry))
     names = sorted({*snapshots, *entries})
-    return [
-        StoredJournal(name, bytes(snapshots[name]) if name in snapshots else None, entries.get(name, []))
-        for name in names
-    ]
+    return [StoredJournal(name, snapshots.get(name), entries.get(name, [])) for name in names]
 
 
-TABLES = ("fedbandit_snapshots", "fedbandit_entries")
+def snapshots_of(db: Any, journal: str | None) -> dict[str, bytes]:
+    """The snapshot of this journal, or of all if it is None."""
+    chosen, which = ("", ()) if journal is None else ("WHERE journal = %s", (journal,))
+    begins = db.execute(f"SELECT journal, state FROM fedbandit_snapshots {chosen}", which).fetchall()
+    blocks: dict[str, list[bytes]] = {}
+    query = f"SELECT journal, data FROM fedbandit_blocks {chosen} ORDER BY journal, place"
+    for name, data in db.execute(query, which).fetchall():
+        blocks.setdefault(name, []).append(data)
+    return {name: of_blocks(bytes(begin), blocks.get(name, [])) for name, begin in begins}
+
+
+TABLES = ("fedbandit_snapshots", "fedbandit_blocks", "fedbandit_entries")
 LEASE = 5.0
 """Seconds after which an owner that shows no sign of life may be followed by another."""
 
@@ -104,10 +121,10 @@ class PostgresStore:
     def read(self, journal: str) -> tuple[bytes | None, list[bytes]]:
         """The snapshot and the entries since."""
         with self._transaction(journal, "read"):
-            found = self._db.execute("SELECT state FROM fedbandit_snapshots WHERE journal = %s", (journal,)).fetchone()
+            snapshot = snapshots_of(self._db, journal).get(journal)
             query = "SELECT entry FROM fedbandit_entries WHERE journal = %s ORDER BY position"
             rows = self._db.execute(query, (journal,)).fetchall()
-            return (None if found is None else bytes(found[0])), [bytes(entry) for (entry,) in rows]
+            return snapshot, [bytes(entry) for (entry,) in rows]
 
     def append(self, journal: str, entries: Sequence[bytes], *, durable: bool = True) -> None:
         """Add entries, all or none."""
@@ -124,12 +141,22 @@ class PostgresStore:
 
     def replace(self, journal: str, snapshot: bytes, *, durable: bool = True) -> None:
         """Put a snapshot in the place of everything."""
+        begin, blocks = in_blocks(snapshot)
         with self._transaction(journal, "written", durable):
             self._db.execute(
                 "INSERT INTO fedbandit_snapshots VALUES (%s, %s) "
                 "ON CONFLICT (journal) DO UPDATE SET state = EXCLUDED.state",
-                (journal, snapshot),
+                (journal, begin),
             )
+            query = "SELECT place, digest FROM fedbandit_blocks WHERE journal = %s"
+            known = {place: bytes(digest) for place, digest in self._db.execute(query, (journal,)).fetchall()}
+            changed = [block for block in blocks if known.get(block.place) != block.digest]
+            for start in range(0, len(changed), _AT_ONCE):
+                places, digests, data = zip(*changed[start : start + _AT_ONCE], strict=True)
+                self._db.execute(_WRITE_BLOCKS, (journal, list(places), list(digests), list(map(bytes, data))))
+            if len(known) > len(blocks):
+                query = "DELETE FROM fedbandit_blocks WHERE journal = %s AND place >= %s"
+                self._db.execute(query, (journal, len(blocks)))
             self._db.execute("DELETE FROM fedbandit_entries WHERE journal = %s", (journal,))
 
     # Owners
@@ -243,10 +270,17 @@ class PostgresStore:
         deadline = time.monotonic() + self._patience
         while (version := self._version()) < VERSION:
             if self._db.execute("SELECT pg_try_advisory_lock(%s)", (_FIRST_LOCK,)).fetchone()[0]:
-                with self._db.transaction():
-                    self._db.execute(_SCHEMA)
-                    values = "INSERT INTO fedbandit_about VALUES ('version', %s) "
-                    self._db.execute(values + "ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value", (VERSION,))
+                try:
+                    with self._db.transaction():
+                        self._db.execute(_SCHEMA)
+                        values = "INSERT INTO fedbandit_about VALUES ('version', %s) "
+                        self._db.execute(values + "ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value", (VERSION,))
+                except self._psycopg.errors.InsufficientPrivilege:
+                    there = f"its tables are of version {version}" if version else "it has no tables"
+                    raise StoreError(
+                        f"The PostgreSQL store cannot be opened: {there}, and this role may not make those of version "
+                        f"{VERSION}; let the role that owns the database start a coordinator once."
+                    ) from None
                 self._db.execute("SELECT pg_advisory_unlock(%s)", (_FIRST_LOCK,))
             elif time.monotonic() > deadline:
                 raise StoreError("The PostgreSQL store cannot be opened: an older version has it open.")

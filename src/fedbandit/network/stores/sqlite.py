@@ -9,11 +9,14 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from fedbandit.network.stores.store import VERSION, InUse, OneProcess, StoredJournal, StoreError
+from fedbandit.network.stores.blocks import in_blocks, of_blocks
+from fedbandit.network.stores.store import FIRST_VERSION, VERSION, InUse, OneProcess, StoredJournal, StoreError
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS snapshots (journal TEXT PRIMARY KEY, state BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS blocks (journal TEXT NOT NULL, place INTEGER NOT NULL, digest BLOB NOT NULL,
+    data BLOB NOT NULL, PRIMARY KEY (journal, place));
 CREATE TABLE IF NOT EXISTS entries (position INTEGER PRIMARY KEY, journal TEXT NOT NULL, entry BLOB NOT NULL);
 """
 
@@ -63,7 +66,7 @@ class SQLiteStore(OneProcess):
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.executescript("BEGIN IMMEDIATE;" + _SCHEMA + "COMMIT;")
-            self._db.execute("INSERT OR IGNORE INTO about VALUES ('version', ?)", (VERSION,))
+            self._db.execute("INSERT OR IGNORE INTO about VALUES ('version', ?)", (FIRST_VERSION,))
             (version,) = self._db.execute("SELECT value FROM about WHERE key = 'version'").fetchone()
         if version > VERSION:
             keep = _KEEP.format(remedy="install a version of fedbandit that reads it")
@@ -77,12 +80,13 @@ class SQLiteStore(OneProcess):
 
         What is stored has checksums, but to which journal it belongs, and its place there, has none.
         """
-        stray = "SELECT journal FROM entries WHERE journal NOT IN (SELECT journal FROM snapshots) LIMIT 1"
+        named = "SELECT journal FROM entries UNION SELECT journal FROM blocks"
+        stray = f"SELECT journal FROM ({named}) WHERE journal NOT IN (SELECT journal FROM snapshots) LIMIT 1"
         with self._explained("read"):
             (said,) = self._db.execute("PRAGMA integrity_check(1)").fetchone()
             of_none = self._db.execute(stray).fetchone()
         if said != "ok" or of_none is not None:
-            why = " ".join(said.split()) if of_none is None else f"an entry is of {of_none[0]!r}, which is not there"
+            why = " ".join(said.split()) if of_none is None else f"a part is of {of_none[0]!r}, which is not there"
             keep = _KEEP.format(remedy="restore its newest backup")
             raise StoreError(f"The store {self.where} is damaged: {why}; {keep}.")
 
@@ -90,8 +94,10 @@ class SQLiteStore(OneProcess):
         """The snapshot and the entries since."""
         with self._explained("read"):
             found = self._db.execute("SELECT state FROM snapshots WHERE journal = ?", (journal,)).fetchone()
+            blocks = self._db.execute("SELECT data FROM blocks WHERE journal = ? ORDER BY place", (journal,))
+            snapshot = None if found is None else of_blocks(found[0], (data for (data,) in blocks))
             rows = self._db.execute("SELECT entry FROM entries WHERE journal = ? ORDER BY position", (journal,))
-            return (None if found is None else found[0]), [entry for (entry,) in rows]
+            return snapshot, [entry for (entry,) in rows]
 
     def append(self, journal: str, entries: Sequence[bytes], *, durable: bool = True) -> None:
         """Add entries, all or none."""
@@ -102,8 +108,18 @@ class SQLiteStore(OneProcess):
 
     def replace(self, journal: str, snapshot: bytes, *, durable: bool = True) -> None:
         """Put a snapshot in the place of everything."""
+        begin, blocks = in_blocks(snapshot)
         with self._transaction(durable):
-            self._db.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?)", (journal, snapshot))
+            self._db.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?)", (journal, begin))
+            known = dict(self._db.execute("SELECT place, digest FROM blocks WHERE journal = ?", (journal,)).fetchall())
+            self._db.executemany(
+                "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?)",
+                ((journal, *block) for block in blocks if known.get(block.place) != block.digest),
+            )
+            if len(known) > len(blocks):
+                self._db.execute("DELETE FROM blocks WHERE journal = ? AND place >= ?", (journal, len(blocks)))
+            if blocks:
+                self._db.execute("UPDATE about SET value = ? WHERE key = 'version'", (VERSION,))
             self._db.execute("DELETE FROM entries WHERE journal = ?", (journal,))
 
     def compact(self) -> None:

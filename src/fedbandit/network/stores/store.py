@@ -17,8 +17,9 @@ from collections.abc import Sequence
 
 from fedbandit.errors import FedbanditError
 
-VERSION = 1
-"""Of the tables of a file; what they hold has format numbers of its own."""
+FIRST_VERSION, VERSION = 1, 2
+"""Of the tables of a file; what they hold has format numbers of its own. A file is of the first as long as no snapshot
+in it was so long that it is in blocks."""
 
 
 class StoreError(FedbanditError):
