@@ -38,6 +38,18 @@ def rewarded(reward: Any) -> object:
         (lambda: fb.sync_linucb(treshold=2), "did you mean 'threshold'?"),  # type: ignore[call-arg]
         (lambda: fb.uniform(ridge=1.0), "There is no keyword of uniform 'ridge'; there is none."),  # type: ignore[call-arg]
         (lambda: fb.sync_linucb(threshold=float("-inf")), "threshold is -inf"),
+        (
+            lambda: fb.feducb(as_printed=True, calibration="proven"),
+            "as_printed is True, but must be False, unless calibration is 'published'.",
+        ),
+        (
+            lambda: fb.environments.fclub(theta=np.eye(3), n_clients=2),
+            "n_clients is 2, but must be 3, as theta has so many users; `first` takes fewer of them.",
+        ),
+        (
+            lambda: fb.environments.fclub(theta=np.eye(3), dim=4),
+            "dim is 4, but must be 3, as theta has so many columns.",
+        ),
         (lambda: fb.sync_linucb(threshold=np.ones(2)), "threshold is array([1., 1.])"),  # type: ignore[arg-type]
         (lambda: fb.async_linucb(gamma_upload=[2.0] * 5000 + [0.5]), "gamma_upload of client 5000 is 0.5"),
         (lambda: fb.environments.recorded([0, [1], 2], X, Y, Y), "clients holds lists of different lengths"),  # type: ignore[arg-type]

@@ -69,6 +69,7 @@ SYSTEMS = {
     "shares": "what a served cluster is sent: models of all its members, or their buffers added (Alg. 2).",
     "requests": "for which of its clusters a client asks: the largest, or all.",
     "as_printed": "the paper to the letter instead of the tuned defaults.",
+    "feducb.calibration": "proven (tight noise with a proof; usual), or published (usual with as_printed).",
     "feducb.as_printed": "Alg. 1 to the letter: published noise, Theorem 1's D, V = Mρ_min I at first, line 12.",
     "feducb.width": "under published: Prop. 2 corrected (log det V), or printed (d log det V).",
     "retest": "≥ 1: DyClu looks at a pair again when observations have grown this many times.",

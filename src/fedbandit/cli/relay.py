@@ -60,11 +60,15 @@ def run(options: argparse.Namespace) -> int:
     seconds = 60.0 if options.seconds is None else options.seconds
     number(seconds, "--seconds", "a number of seconds ≥ 0", at_least=0.0)
     token, known = token_in(options.token_file), options.store is not None and Path(options.store).exists()
-    name = options.name or (None if token else "relay" if options.store is None else lasting_name(options.store))
-    upstream = Address(options.upstream, options.federation, token, name, options.ca)
+    named = options.name is not None or token is not None
+    upstream = Address(options.upstream, options.federation, token, options.name or "relay", options.ca)
     terms = None if known else upstream.terms(10.0)
     if terms is not None and passes(terms.build()):
         return _pass_on(options, upstream, terms)
+    if options.store is None:
+        raise FedbanditError("--store FILE is needed: this relay adds up what its clients send, and must not lose it.")
+    if not named:
+        upstream = Address(options.upstream, options.federation, None, lasting_name(options.store), options.ca)
     return _add_up(options, upstream, known=known, seconds=seconds)
 
 
@@ -74,8 +78,6 @@ def _add_up(options: argparse.Namespace, upstream: Address, *, known: bool, seco
     from fedbandit.network.relay.service import RelayConfig, RelayHost, agreed
     from fedbandit.network.stores import open_store
 
-    if options.store is None:
-        raise FedbanditError("--store FILE is needed: this relay adds up what its clients send, and must not lose it.")
     store = open_store(options.store)
     try:
         agreement, member = agreed(store, options.federation, upstream)
@@ -107,7 +109,7 @@ def _pass_on(options: argparse.Namespace, upstream: Address, terms: Agreement) -
     from fedbandit.network.relay.passing import Passing, make_app
     from fedbandit.network.stores import MemoryStore
 
-    for flag in ("forward", "seconds", "rate"):
+    for flag in ("store", "forward", "seconds", "rate"):
         if getattr(options, flag) is not None:
             raise FedbanditError(
                 f"--{flag} is for relays that add up; where trust='sums' a relay passes on what comes, at once, and "

@@ -36,8 +36,9 @@ class Fclub(Synthetic):
     placement: "mixed" (user i is in cluster i mod M, so that every server has all of them) or "blocks" (clusters are
         blocks of consecutive users too).
     gap: the least distance between parameters (they are at most √2 apart).
-    theta: the parameters (N, d) of all users instead, equal rows being a cluster: an array, a .npy file, or the name of
-        one of the authors' files ("m_theta", "ml_1000user_d10", …) in the folder `fclub` of $FEDBANDIT_DATA.
+    theta: the parameters (N, d) of all users instead, which say N and d, equal rows being a cluster: an array, a .npy
+        file, or the name of one of the authors' files ("m_theta", "ml_1000user_d10", …) in the folder `fclub` of
+        $FEDBANDIT_DATA.
     first: only so many users of `theta`, the first ones.
     rewards: "bernoulli", or "gaussian" with `noise`.
 
@@ -70,6 +71,11 @@ class Fclub(Synthetic):
             require(kept <= len(given), "first", self.first, f"at most the {len(given)} users of theta")
             object.__setattr__(self, "theta", given[:kept])
             users, dim = self.parameters_given.shape
+            for_all = (self.__dataclass_fields__["n_clients"].default, len(given), users)
+            some = f"{users}, as theta has so many users; `first` takes fewer of them"
+            require(self.n_clients in for_all, "n_clients", self.n_clients, some)
+            usual = self.__dataclass_fields__["dim"].default
+            require(self.dim in (usual, dim), "dim", self.dim, f"{dim}, as theta has so many columns")
             object.__setattr__(self, "n_clients", users)
             object.__setattr__(self, "dim", dim)
             object.__setattr__(self, "n_clusters", len(np.unique(self.parameters_given, axis=0)))

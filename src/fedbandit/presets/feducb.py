@@ -35,7 +35,7 @@ def feducb(
     ttl: int = 1,
     cliques: bool = False,
     subsample: bool = True,
-    calibration: Calibration = "proven",
+    calibration: Calibration | None = None,
     as_printed: bool = False,
     width: Width = "corrected",
     trust: Trust = "nobody",
@@ -74,10 +74,12 @@ def feducb(
             synchronisations is fixed beforehand: no agent's budget is spent before the end.
         D6. With `trust` other than "nobody", where one agent's noise is in everybody's total, α is 0.6 by default.
     """
+    if calibration is None:
+        calibration = "published" if as_printed else "proven"
     if calibration not in CALIBRATIONS:
         raise unknown("calibration", calibration, CALIBRATIONS)
-    if as_printed:
-        calibration, threshold = "published", "theorem" if threshold is None else threshold
+    if as_printed and threshold is None:
+        threshold = "theorem"
     failure = common.get("confidence", 0.1) if calibration == "published" else 0.05  # the paper has one α
     private = PrivateStatistics(
         epsilon, delta, calibration, as_printed=as_printed, width=width, failure=failure, trust=trust, own=own

@@ -440,12 +440,14 @@ def test_what_no_relay_can_do_is_refused_and_takes_no_place(
     assert not (tmp_path / "r.db").exists()
 
 
-def test_flags_of_relays_that_add_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_flags_of_relays_that_add_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--federation", "shops", "--port", "0"]
     with served(root_of(3)) as url:
-        for flag in (["--forward", "trigger"], ["--seconds", "1"], ["--rate", "10"]):
+        store = ["--store", str(tmp_path / "relay.db")]
+        for flag in (["--forward", "trigger"], ["--seconds", "1"], ["--rate", "10"], store):
             said = refusal(capsys, "relay", "--upstream", url, *words, *flag)
             assert f"{flag[0]} is for relays that add up" in said
+    assert not list(tmp_path.iterdir()), "no file of a name either"
     with served(any_root(Agreement("async-linucb", {}, WORLD))) as url:
         assert "--store FILE is needed" in refusal(capsys, "relay", "--upstream", url, *words)
 
