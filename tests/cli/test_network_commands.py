@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import signal
 import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -44,6 +47,30 @@ def test_the_line_that_serve_begins_with(tmp_path: Path) -> None:
         line = process.stdout.readline()
         process.terminate()
     assert re.fullmatch(r"Serving shops on http://127\.0\.0\.1:\d+\n", line)
+
+
+@pytest.mark.parametrize("command", ["serve", "gateway"])
+def test_who_is_told_twice_to_end_ends_in_order(command: str, tmp_path: Path) -> None:
+    path, where = tmp_path / "f.toml", str(tmp_path / "s.db")
+    path.write_text(GOOD.replace("s.db", where))
+    own = ["--config", str(path)] if command == "serve" else ["--port", "0", "--dim", "2", "--state", where]
+    as_in_a_terminal = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"{as_in_a_terminal}; from fedbandit.cli.main import main; main({[command, '--json', *own]})"
+    words = [sys.executable, "-c", program]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = json.loads(process.stdout.readline())["address"]
+        with urllib.request.urlopen(f"{address}/healthz", timeout=10) as answer:
+            assert answer.status == 200
+        for _ in range(3):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.01)  # signals that are still pending are one
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert "Traceback" not in said
+    assert not Path(f"{where}-wal").exists(), "its store is closed"
+    if command == "serve":
+        assert json.loads(said.splitlines()[-1])["event"] == "stop"
 
 
 def test_missing_keys_are_found_before_the_port_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

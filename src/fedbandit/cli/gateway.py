@@ -57,6 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
         from fedbandit.gateway.service import make_app
         from fedbandit.network.addresses import bind, is_loopback
+        from fedbandit.network.coordinator.serving import GRACE, Patient
         from fedbandit.network.logs import log_to_stderr
     except ImportError as error:
         raise FedbanditError(f"A gateway needs {error.name}: pip install 'fedbandit[server]'.") from None
@@ -80,10 +81,10 @@ def run(options: argparse.Namespace) -> int:
         make_app(gateway, token=token, workers=options.workers),
         log_config=None,
         access_log=False,
-        timeout_graceful_shutdown=5,
+        timeout_graceful_shutdown=GRACE,
         server_header=False,
     )
-    uvicorn.Server(serving).run(sockets=[listener])
+    Patient(serving).run(sockets=[listener])
     return 0
 
 

@@ -7,8 +7,10 @@ import logging
 import signal
 import socket
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from fedbandit.network.coordinator.config import ServerConfig
 
 log = logging.getLogger("fedbandit.coordinator")
+GRACE = 5
+"""Seconds that connections have to end, once a server has been told to."""
 
 
 def uvicorn_config(app: Starlette, most_bytes: int, tls: Mapping[str, Any], uds: str | None = None) -> uvicorn.Config:
@@ -35,7 +39,7 @@ def uvicorn_config(app: Starlette, most_bytes: int, tls: Mapping[str, Any], uds:
         ws="websockets-sansio",
         ws_max_size=max(most_bytes, 4096),
         ws_per_message_deflate=False,
-        timeout_graceful_shutdown=5,
+        timeout_graceful_shutdown=GRACE,
         server_header=False,
         **tls,
     )
@@ -43,7 +47,22 @@ def uvicorn_config(app: Starlette, most_bytes: int, tls: Mapping[str, Any], uds:
     return config
 
 
-class Server(uvicorn.Server):
+class Patient(uvicorn.Server):
+    """Told twice to end (Ctrl-C, again), it still ends in order, unless it has had the time for that."""
+
+    _told: float | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take the first signal, and what comes when connections should have ended."""
+        now = time.monotonic()
+        if self._told is None:
+            self._told = now
+        elif now < self._told + GRACE:
+            return
+        super().handle_exit(sig, frame)
+
+
+class Server(Patient):
     """Does something at SIGHUP, which ends no server, and something at its end before it waits for connections."""
 
     def __init__(
