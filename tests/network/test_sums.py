@@ -16,6 +16,7 @@ import pytest
 import fedbandit as fb
 from fedbandit.cli.main import main
 from fedbandit.errors import FedbanditError
+from fedbandit.machines.sums.messages import Step, SumMessage, decode_step
 from fedbandit.messages import Collect, Contribution, Message, encode
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.client.sums import SumKeys
@@ -25,6 +26,7 @@ from fedbandit.network.coordinator.host import Host
 from fedbandit.network.coordinator.ledger import claim_in_use, privacy_spent
 from fedbandit.network.coordinator.overview import problems
 from fedbandit.network.coordinator.rules import Rules
+from fedbandit.network.coordinator.sums import SumDesk
 from fedbandit.network.credentials import add_credentials
 from fedbandit.network.envelope import Envelope, seal
 from fedbandit.network.invitation import Agreement
@@ -86,6 +88,36 @@ def test_totals_reach_everybody(trust: str, tmp_path: Path) -> None:
     assert again.machine.pool is not None
     assert again.machine.pool.total.epoch == pool.total.epoch
     assert (again.machine.gathered().V == federation.machine.gathered().V).all()
+
+
+def test_a_coordinator_that_cannot_take_a_step_is_told_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody leaves the sum: every step, and what asks for steps, is refused once."""
+    host, refused = host_of(agreement("sums")), set[bytes]()
+    exchange = SumDesk.exchange
+
+    def later(desk: SumDesk, name: str, body: bytes, at: float, session: str = "") -> list[SumMessage]:
+        if body not in refused:
+            refused.add(body)
+            raise Refusal("unavailable", "The coordinator has more to do than it can; try again later.")
+        return exchange(desk, name, body, at, session)
+
+    monkeypatch.setattr(SumDesk, "exchange", later)
+    with served(host) as url, ExitStack() as stack:
+        clients = [
+            stack.enter_context(fb.Client(url, federation="shops", name=f"c{i}", state=tmp_path / f"c{i}.db"))
+            for i in range(N)
+        ]
+        eventually(lambda: all(client.connected for client in clients))
+        serve_users(clients, 4)
+        eventually(lambda: all(client._durable.machine.version >= 1 for client in clients))
+        pool = host.federations["shops"].federation.machine.pool
+        assert pool is not None
+        assert pool.unopened == ""
+        assert all(client.problem is None for client in clients)
+        steps = {Step.KEYS, Step.SHARES, Step.MASKED, Step.AGREE, Step.UNMASK}
+        assert {decode_step(body).step for body in refused if body} == steps
 
 
 def certified_keys(folder: Path, states: list[Path]) -> list[Path]:

@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -30,6 +31,7 @@ from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.sums import SESSION_HEADER, STEP_SECONDS, mask_terms, session_of
 
 POLL_SECONDS = 0.2
+UNAVAILABLE = 503
 _LENGTH = 4
 log = logging.getLogger("fedbandit.client")
 
@@ -91,6 +93,10 @@ def _digest(kept: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
+class _TryAgain(FedbanditError):
+    """The coordinator, or a relay, cannot take a step at this moment."""
+
+
 class SumTalk:
     """Takes part in every sum that the client is called to, in a thread of its own."""
 
@@ -136,7 +142,7 @@ class SumTalk:
         )
         to_send, waited = [session.begin()], 0.0
         while not session.over and not self._closing.is_set() and self.durable.called is None:
-            answers = self._post(to_send[0] if to_send else None)
+            answers = self._exchange(to_send[0] if to_send else None)
             to_send = [said for answer in answers for said in session.receive(answer)]
             if to_send:
                 self.keys.keep()
@@ -147,7 +153,7 @@ class SumTalk:
             if waited > 3 * STEP_SECONDS:
                 raise FedbanditError(f"The sum of epoch {epoch} does not go on.")
         if to_send:  # what unmasks
-            self._post(to_send[0])
+            self._exchange(to_send[0])
 
     def _contribution(self, epoch: int, included: int) -> Contribution:
         """What goes into the sum: in the store, as spent, before anything of it can leave."""
@@ -156,6 +162,16 @@ class SumTalk:
         if not isinstance(made, Contribution):
             raise FedbanditError(f"This client has nothing more to contribute in epoch {epoch}: its budget is spent.")
         return made
+
+    def _exchange(self, message: SumMessage | None) -> list[SumMessage]:
+        """Say this, again if the coordinator cannot take it, as long as it waits for the step; what it answers."""
+        until = time.monotonic() + STEP_SECONDS
+        while True:
+            try:
+                return self._post(message)
+            except _TryAgain:
+                if self._closing.wait(POLL_SECONDS) or self.durable.called is not None or time.monotonic() > until:
+                    raise
 
     def _post(self, message: SumMessage | None) -> list[SumMessage]:
         body = b"" if message is None else encode_step(message)
@@ -174,6 +190,8 @@ class SumTalk:
                     sentence = str(json.loads(error.read())["error"])
                 except (ValueError, KeyError, TypeError):
                     sentence = f"status {error.code}"
+            if error.code == UNAVAILABLE:
+                raise _TryAgain(f"The coordinator cannot take a step of a sum: {sentence}") from None
             raise FedbanditError(f"The coordinator refuses a step of a sum: {sentence}") from None
         answers = []
         while data:
