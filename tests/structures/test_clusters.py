@@ -362,7 +362,7 @@ def world(**options: Any) -> fb.environments.Fclub:
         (lambda: world(theta="no/such.npy"), "theta cannot be read from 'no/such.npy'"),
         (lambda: world(theta=[1.0, 2.0]), "the shape of theta is (2,)"),
         (lambda: world(theta=[["x"]]), "not a number"),
-        (lambda: world(theta=np.eye(3), drift=(5,)), "nothing to draw anew"),
+        (lambda: world(theta=np.eye(3), n_clients=3, drift=(5,)), "nothing to draw anew"),
         (lambda: fb.simulate(fb.fclub_dc(n_servers=9), world(), 10), "n_servers is 9, but must be at most 6"),
         (lambda: fb.World(3, 2, 9, server_of=(0, 2, 2)), "the number of users of server 1 is 0"),
         (lambda: fb.World(3, 2, 9, server_of=(0, 1)), "the length of server_of is 2"),
