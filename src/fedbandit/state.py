@@ -148,9 +148,10 @@ READERS: dict[tuple[str, int], Reader] = {
     ("client", 1): Reader(lambda state: _unnamed(_client_1(state))),
     ("client", 2): Reader(_unnamed),
     ("client", 3): Reader(),
-    ("coordinator", 1): Reader(),  # this and the next are converted by network/coordinator/register.py
+    ("coordinator", 1): Reader(),  # this and the next two are converted by network/coordinator/register.py
     ("coordinator", 2): Reader(),
     ("coordinator", 3): Reader(),
+    ("coordinator", 4): Reader(),
     ("local-server", 1): Reader(_unnamed),
     ("local-server", 2): Reader(),
     ("relay", 1): Reader(),

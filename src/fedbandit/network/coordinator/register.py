@@ -84,6 +84,8 @@ class MemberRecord:
     uploads: int = 0
     releases: int = 0
     """Uploads that carried something: what privacy is spent on."""
+    released_before: int = 0
+    """Those of them that were made before its present state began; a state has a budget of its own."""
     downloads: int = 0
     bytes_up: int = 0
     bytes_down: int = 0
@@ -155,7 +157,16 @@ class MemberRecord:
     def erase(self, at: float) -> None:
         """Nothing of it is left but what privacy it has spent. Its state is given up, so that it begins anew."""
         past = [*self.past[1 - MOST_INCARNATIONS :], (self.incarnation, at)] if self.joined else self.past
-        names = ("enrolled", "predecessors", "releases", "quarantined", "quarantined_by", "suspected", "trusted")
+        names = (
+            "enrolled",
+            "predecessors",
+            "releases",
+            "released_before",
+            "quarantined",
+            "quarantined_by",
+            "suspected",
+            "trusted",
+        )
         kept = {name: getattr(self, name) for name in names} | {"past": past}
         vars(self).update(vars(MemberRecord(self.member, self.name)) | kept)
 
@@ -181,7 +192,7 @@ class MemberRecord:
         """From now on only this session is accepted; one that is reborn has lost its history."""
         if reborn:
             self.past = [*self.past[1 - MOST_INCARNATIONS :], (self.incarnation, at)]
-            self.chain, self.recent = 0, []
+            self.chain, self.recent, self.released_before = 0, [], self.releases
         self.verified = envelope.sequence == applied or applied == 0
         self.incarnation, self.epoch, self.nonce = envelope.incarnation, envelope.epoch, envelope.nonce
 
@@ -278,7 +289,7 @@ def _read_first(state: State) -> State:
     header, arrays = state
     fresh = vars(MemberRecord(0, ""))
     members = [{**fresh, **kept, "past": [[i, 0.0] for i in kept["past"]]} for kept in header["members"]]
-    return State({**header, "members": members, "terms": []}, arrays)
+    return _read_third(State({**header, "members": members, "terms": []}, arrays))
 
 
 def _read_second(state: State) -> State:
@@ -288,8 +299,16 @@ def _read_second(state: State) -> State:
         {**kept, "predecessors": []} if kept["name"] else {**kept, "past": [], "predecessors": kept["past"]}
         for kept in header["members"]
     ]
-    return State({**header, "members": members}, arrays)
+    return _read_third(State({**header, "members": members}, arrays))
+
+
+def _read_third(state: State) -> State:
+    """Format 3: no migrations, no erasure whose compaction is owed, and releases of all states of a member together."""
+    header, arrays = state
+    members = [{**kept, "released_before": kept["releases"]} for kept in header["members"]]
+    return State({**header, "members": members, "migrated": {}, "owed": {}}, arrays)
 
 
 READERS["coordinator", 1] = Reader(snapshot=_read_first)
 READERS["coordinator", 2] = Reader(snapshot=_read_second)
+READERS["coordinator", 3] = Reader(snapshot=_read_third)
