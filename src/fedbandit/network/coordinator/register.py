@@ -157,17 +157,8 @@ class MemberRecord:
     def erase(self, at: float) -> None:
         """Nothing of it is left but what privacy it has spent. Its state is given up, so that it begins anew."""
         past = [*self.past[1 - MOST_INCARNATIONS :], (self.incarnation, at)] if self.joined else self.past
-        names = (
-            "enrolled",
-            "predecessors",
-            "releases",
-            "released_before",
-            "quarantined",
-            "quarantined_by",
-            "suspected",
-            "trusted",
-        )
-        kept = {name: getattr(self, name) for name in names} | {"past": past}
+        names = ("enrolled", "predecessors", "releases", "quarantined", "quarantined_by", "suspected", "trusted")
+        kept = {name: getattr(self, name) for name in names} | {"past": past, "released_before": self.releases}
         vars(self).update(vars(MemberRecord(self.member, self.name)) | kept)
 
     def note_upload(self, chain: int) -> None:
