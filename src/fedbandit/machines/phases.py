@@ -115,6 +115,7 @@ class ClusterCoordinator:
         self.within = self._new_phase()
         self.within.version = before.version  # local clusters of a server that is absent know those
         goes_on = [r for each in reports if each.absent for r in each.clusters]
+        self.within.ahead.by_member = {r: beyond for r, beyond in before.ahead.by_member.items() if r in goes_on}
         self.within.applied = {r: n for r, n in before.applied.items() if r in goes_on}
         downloads: dict[int, list[Download]] = {each.server: [] for each in reports}
         for message in self.within.begin(clusters):

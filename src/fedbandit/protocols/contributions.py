@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from fedbandit.errors import FedbanditError
 from fedbandit.forgetting import Forgetting
 from fedbandit.messages import Message, Restate, Upload
+from fedbandit.protocols.ahead import Ahead
+from fedbandit.protocols.pool import Pool
 from fedbandit.sharing import Groups, Members, Noise, Sharing, no_members
 from fedbandit.sums import Form, Sums, nothing, place
 from fedbandit.types import Ints
@@ -145,11 +147,13 @@ class Contributing(typing.Protocol):
     form: Form
     applied: dict[int, int]
     owed: dict[int, int]
+    ahead: Ahead
     joined: NDArray[np.bool_]
     mixed: NDArray[np.bool_]
     sent: Ints
     called_in: Ints
     contributions: Contributions | None
+    pool: Pool | None
     noise: Noise | None
     done: int
 
@@ -240,9 +244,12 @@ class Contributing(typing.Protocol):
 
     def _forget(self, member: int) -> list[Message]:
         """A member's history is over; what is to be sent to those who waited for it."""
+        if self.pool is not None:
+            self.pool.forget(member)
         answers = self.excuse([member])
         self.applied.pop(member, None)
         self.owed.pop(member, None)
+        self.ahead.forget(member)
         self.joined[member] = self.mixed[member] = False
         self.members.told.pop(member, None)
         self.sent[member] = self.called_in[member] = 0

@@ -12,7 +12,9 @@ grow with members; otherwise there is a slot a member.
 Exactly once. A client numbers its uploads 1, 2, …; each number is applied once, and a repeated one is acknowledged.
 
 Versions. Downloads have growing numbers, those of the same share at the same time the same one. A client that joins
-again tells the last one it has, and is sent its share anew if that is not the last one it was sent.
+again tells the last one it has, and is sent its share anew if that is not the last one it was sent. One that has seen
+later versions or calls than there were here knows a state of this coordinator that was lost, or lies: from then on it
+is *ahead* by so much, and what it is sent is numbered accordingly. No other member's numbers depend on what it says.
 
 Calls. `collect` asks members for what they have; when the last one has answered, `collected` goes on. One that joins
 again while its answer is awaited is called again, so that a lost call blocks nobody. Whoever does not answer can be
@@ -26,15 +28,17 @@ them back, let a member go, and be told what all uploads of a member amount to, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
-from fedbandit.messages import Collect, Contribution, Download, Join, Message, Upload
+from fedbandit.messages import Collect, Download, Join, Message, Upload
+from fedbandit.protocols.ahead import Ahead
 from fedbandit.protocols.contributions import Contributing, check_upload
 from fedbandit.protocols.pool import Pool, Privatiser
+from fedbandit.protocols.pooling import Call, Pooling
 from fedbandit.schedule import Wakes
 from fedbandit.sharing import NEVER, Groups, Noise, Share, Sharing, no_members
 from fedbandit.solving import LogDet
@@ -46,14 +50,7 @@ from fedbandit.world import World
 Messages = list[Message]
 
 
-class Call(NamedTuple):
-    """Members who were asked for what they have, and whose answers are still to come."""
-
-    members: list[int]
-    missing: set[int]
-
-
-class Coordinator(Contributing):
+class Coordinator(Contributing, Pooling):
     """What coordinators have in common: statistics, versions of downloads, uploads applied, and calls."""
 
     retracts: ClassVar[bool] = True  # whether each member's sums can be kept apart
@@ -70,6 +67,7 @@ class Coordinator(Contributing):
         self.version = self.epoch = self.done = 0  # of the last download, call and `end_round`
         self.calls: dict[int, Call] = {}  # epoch → the call, until it is answered
         self.called_in = np.zeros(N, dtype=np.int64)  # the epoch in which each was last called
+        self.ahead = Ahead()
         self.owed: dict[int, int] = {}  # member → answers to calls from which it was excused
         self.privatise: Callable[[int], Privatiser | None] | None = None  # of a trusted coordinator
         self.streams: dict[int, Privatiser] = {}
@@ -124,7 +122,7 @@ class Coordinator(Contributing):
             for i in sorted(gone if not self.secure_sums else ()):  # a sum that is over takes nobody
                 self.owed[i] = self.owed.get(i, 0) + 1
             call.missing.difference_update(gone)
-            sent += self._go_on(epoch) if gone else []
+            sent += self.go_on(epoch) if gone else []
         return sent
 
     def start_over(self, member: int) -> None:
@@ -133,6 +131,7 @@ class Coordinator(Contributing):
         What it had uploaded stays. When it joins, it is called, if calls have begun, and sent what there is.
         """
         self.applied.pop(member, None)
+        self.ahead.forget(member)  # what it had seen is lost with its state
         if self.contributions is not None:
             self.contributions.begin_anew(member)
         if self.secure_sums:
@@ -168,15 +167,28 @@ class Coordinator(Contributing):
         """A member joins, perhaps again: it is called if its answer is open, and sent what it has missed."""
         member = message.member
         self.check_member(member)
-        if message.version > self.version:  # it has seen later versions: this is an older state of this coordinator
-            self.version = message.version + 1
-            self.sent[member] = self.version  # whatever there is, it has something else
-        self.epoch = max(self.epoch, message.epoch)
+        self._catch_up(message)
         again: Messages = [self._call(member)] if self.is_asked(member) else []
         if self.sent[member] > message.version:
             return [*again, *self.send_shares([member])]
         first, self.joined[member] = not self.joined[member], True
         return [*again, *self.newcomer(member)] if first else again
+
+    def _catch_up(self, message: Join) -> None:
+        """A member that has seen what never was here: this is an older state of this coordinator."""
+        if self.pool is not None and self.pool.secure:  # all in a sum have one epoch, and versions are epochs
+            self.epoch = self.pool.believed(message.member, message.epoch, self.epoch)
+            return
+        member = message.member
+        asked_in = int(self.called_in[member]) if self.is_asked(member) else 0
+        version = self.version if self.pool is None else message.version  # publications are sealed, and nobody is ahead
+        if self.ahead.note(message, version, self.epoch, asked_in):
+            self.sent[member] = message.version + 1  # whatever there is, it has something else
+
+    def believes(self, member: int) -> tuple[int, ...]:
+        """What there is here by a member's word: how far it is ahead, and the last epoch."""
+        seen = 0 if self.pool is None else self.pool.seen_by(member)
+        return self.ahead.versions(member), self.ahead.calls(member), self.epoch, seen
 
     def check_member(self, member: int) -> None:
         """Refuse numbers that are none."""
@@ -225,55 +237,29 @@ class Coordinator(Contributing):
 
     def collect(self, who: Iterable[int]) -> Messages:
         """Call these members to send what they have; `collected` goes on when all have."""
-        if self.pool is not None and self.epoch >= self.pool.total.epochs:
-            return []  # the budget is spent
+        if self.pool is not None and self.pool.is_over(self.epoch):
+            return []
         self.epoch += 1
         members = sorted(who)
         self.calls[self.epoch] = Call(members, set(members))
         self.called_in[members] = self.epoch
-        return [self._call(i) for i in members] or self._go_on(self.epoch)
+        return [self._call(i) for i in members] or self.go_on(self.epoch)
 
     def _call(self, member: int) -> Collect:
         included = self.pool.included.get(member, 0) if self.pool is not None and self.pool.secure else 0
-        return Collect(member, int(self.called_in[member]), included)
-
-    def take_sum(self, epoch: int, words: NDArray[np.uint64], counts: Mapping[int, int], returned: int) -> Messages:
-        """The masked sum of an epoch has been opened, over these members, who have observed so much in all."""
-        if self.pool is None or epoch not in self.calls:
-            raise FedbanditError(f"The sum of epoch {epoch} is not under way.")
-        for member in counts:
-            self.check_member(member)
-        self.pool.take_sum(epoch, words, counts, returned, self.members)
-        return self.collected(self.calls.pop(epoch).members)
-
-    @property
-    def secure_sums(self) -> bool:
-        """Whether this coordinator sees opened sums only."""
-        return self.pool is not None and self.pool.secure
-
-    def contribute(self, message: Contribution) -> Messages:
-        """Take a member's part of the sum that is under way; the last one opens it."""
-        self.check_member(message.member)
-        call = self.calls.get(message.epoch)
-        if self.pool is None or call is None:
-            raise FedbanditError(
-                f"Client {message.member} contributed to the sum of epoch {message.epoch}, which is not under way."
-            )
-        if self.pool.contribute(message, member=message.member in call.members):
-            call.missing.discard(message.member)
-            return self._go_on(message.epoch)
-        return []
+        return Collect(member, int(self.called_in[member]) + self.ahead.calls(member), included)
 
     def answered(self, member: int) -> Messages:
         """A member has answered its call, or an earlier one that nobody waits for any more."""
         for epoch, call in self.calls.items():
             if member in call.missing:
                 call.missing.discard(member)
-                return self._go_on(epoch)
+                return self.go_on(epoch)
         self.owed = {i: n - (i == member) for i, n in self.owed.items() if n - (i == member) > 0}
         return []
 
-    def _go_on(self, epoch: int) -> Messages:
+    def go_on(self, epoch: int) -> Messages:
+        """What follows if everybody has answered a call."""
         if self.calls[epoch].missing:
             return []
         members = self.calls.pop(epoch).members
@@ -290,14 +276,17 @@ class Coordinator(Contributing):
         if len(who) == 0:
             return []
         at = np.asarray(who, dtype=np.int64)
-        self.version = self.version + 1 if self.pool is None else self.pool.total.epoch
+        self.version = self.version + 1 if self.pool is None else self.pool.version
         self.sent[at] = self.version
+        for i in self.ahead.by_member:
+            self.sent[i] += self.ahead.versions(i) if i in who else 0
         self.joined[at] = True  # whoever joins after it was sent something is sent that
         self.mixed[at] = self.has_others(at, share)
         sums, slack, own = share
         last = self.applied if self.pool is None else self.pool.included
         form = self.form.actions, self.date
-        return [Download(i, self.version, last.get(i, 0), sums, slack, own, *form) for i in at.tolist()]
+        versions = zip(at.tolist(), self.sent[at].tolist(), strict=True)
+        return [Download(i, version, last.get(i, 0), sums, slack, own, *form) for i, version in versions]
 
     def send_shares(self, who: Iterable[int]) -> Messages:
         """Send each of these members its share; those who get the same one, in the same version."""
@@ -341,6 +330,8 @@ class Coordinator(Contributing):
             "owed": {str(i): n for i, n in self.owed.items()},
             "sharing": self.sharing.state(),
         } | ({} if self.date is None else {"round": self.date})
+        if self.ahead.by_member:
+            header["ahead"] = self.ahead.state()
         arrays: dict[str, NDArray[Any]] = {
             name: array.astype(np.int64 if array.dtype == bool else array.dtype) for name, array in self.kept().items()
         }
@@ -373,6 +364,7 @@ class Coordinator(Contributing):
         self.applied = {int(i): n for i, n in header["applied"].items()}
         self.calls = {int(epoch): Call(who, set(missing)) for epoch, (who, missing) in header["calls"].items()}
         self.owed = {int(i): n for i, n in header["owed"].items()}
+        self.ahead.restore(header.get("ahead", {}))
         self.sharing.restore(header["sharing"])
         if self.pool is not None:
             pooled = {name.removeprefix("pool."): value for name, value in arrays.items() if name.startswith("pool.")}

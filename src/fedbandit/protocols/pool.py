@@ -4,10 +4,16 @@
 |------------|---------------|-------------------------------------------------------------------------------------|
 | Opening    | Contributions | the sum is opened, if a quorum is in it, and decoded into the running total         |
 | Publishing | Uploads       | the running total is noised, once, and published                                    |
+
+What members say that they have seen may be of a state of this coordinator that was lost, or a lie. Of secure sums an
+epoch is believed to be over that a quorum has seen: no sum is opened with fewer. Publications have versions with a seal
+that only this coordinator can make, so that one member can prove that there was a later one than the store knows: then
+no more is published, because the same records would be noised a second time.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
@@ -20,6 +26,9 @@ from fedbandit.sharing import Members
 from fedbandit.state import StateError, require_arrays_like
 from fedbandit.sums import Sums
 from fedbandit.types import Array
+
+_SEAL = 4
+"""Bytes: of 2³² guesses one is right."""
 
 
 class Noisy(Protocol):
@@ -128,8 +137,46 @@ class Pool:
         self._failures = 0  # sums not opened since the last one that was
         self.quiet = 0
         """Requests to ignore after those, less one."""
+        self.key = b""
+        """Of a trusted coordinator on a network: what it seals versions with."""
+        self.lost = 0
+        """A publication that a member has, and this coordinator has lost; 0 if there is none."""
+        self._seen: dict[int, int] = {}  # member → the last epoch that it has seen, if there was no such one here
         self._parts: dict[int, Contribution] = {}
         self._new: dict[int, tuple[int, int]] = {}  # member → upload and observations that are not published yet
+
+    def is_over(self, calls: int) -> bool:
+        """Whether there will be no more totals after so many calls: the budget is spent, or a publication was lost."""
+        return self.lost > 0 or (calls if self.secure else self.total.epoch) >= self.total.epochs
+
+    @property
+    def version(self) -> int:
+        """That of downloads of the last total: its epoch, with a seal if there is a key."""
+        return self._sealed(self.total.epoch) if self.key else self.total.epoch
+
+    def later(self, version: int) -> int:
+        """The number of a publication of this version that this coordinator has made and lost; 0 if it has not."""
+        epoch = version >> 8 * _SEAL
+        return epoch if self.key and epoch > self.total.epoch and version == self._sealed(epoch) else 0
+
+    def _sealed(self, epoch: int) -> int:
+        seal = hashlib.blake2b(epoch.to_bytes(8, "little"), key=self.key, digest_size=_SEAL).digest()
+        return epoch << 8 * _SEAL | int.from_bytes(seal, "little")
+
+    def believed(self, member: int, epoch: int, here: int) -> int:
+        """The last epoch of secure sums, now that this member has said which one it has seen: what a quorum has."""
+        assert isinstance(self.total, Opening)
+        self._seen = {i: seen for i, seen in {**self._seen, member: epoch}.items() if seen > here}
+        said = sorted(self._seen.values(), reverse=True)
+        return said[self.total.quorum - 1] if len(said) >= self.total.quorum else here
+
+    def seen_by(self, member: int) -> int:
+        """The last epoch that a member says it has seen, if there was no such one here; 0 otherwise."""
+        return self._seen.get(member, 0)
+
+    def forget(self, member: int) -> None:
+        """A member is gone, and what it has said."""
+        self._seen.pop(member, None)
 
     def add(self, member: int, sequence: int, sums: Sums) -> None:
         """A member has uploaded this to a coordinator that it trusts."""
@@ -202,6 +249,10 @@ class Pool:
         kept["new"] = np.array([(i, *new) for i, new in self._new.items()], dtype=np.int64).reshape(-1, 3)
         if self._failures or self.quiet:
             kept["failures"] = np.array([self._failures, self.quiet], dtype=np.int64)
+        if self._seen:
+            kept["seen"] = np.array(list(self._seen.items()), dtype=np.int64)
+        if self.key:
+            kept["key"], kept["lost"] = np.frombuffer(self.key, dtype=np.uint8), np.array(self.lost)
         for i, part in self._parts.items():
             kept[f"part.{i}"] = np.frombuffer(encode(part), dtype=np.uint8)
         return kept
@@ -215,6 +266,9 @@ class Pool:
         self.included = {int(i): int(epoch) for i, epoch in saved["included"]}
         self._new = {int(i): (int(sequence), int(n)) for i, sequence, n in saved["new"]}
         self._failures, self.quiet = (int(value) for value in saved.get("failures", (0, 0)))
+        self._seen = {int(i): int(epoch) for i, epoch in saved.get("seen", ())}
+        if "key" in saved:
+            self.key, self.lost = saved["key"].tobytes(), int(saved["lost"])
         self._parts = {}
         for name, value in saved.items():
             if name.startswith("part."):

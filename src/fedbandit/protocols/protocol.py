@@ -67,6 +67,10 @@ class MessageProtocol(Protocol):
         """The condition that clients check."""
         return Silence()
 
+    def had_reason(self, before: int, since: int) -> bool:  # noqa: ARG002 - nobody knows
+        """Whether a client may have asked for a call that had released `before` observations, and then `since`."""
+        return True
+
     def actions_by(self, world: World, calls: int) -> int:  # noqa: ARG002 - there is no clock
         """How often a client has acted by the last of so many calls, of a protocol that calls by a clock."""
         raise FedbanditError(f"{type(self).__name__} does not call by a clock.")

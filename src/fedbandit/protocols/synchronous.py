@@ -10,6 +10,7 @@ import numpy as np
 
 from fedbandit.errors import number, require, unknown, whole_number
 from fedbandit.messages import Contribution, Download, Join, Message, Receipt, Request, Upload
+from fedbandit.model import TIE
 from fedbandit.protocols.coordinator import Coordinator, Messages, not_taken
 from fedbandit.protocols.factors import count_portions, count_releases
 from fedbandit.protocols.protocol import MessageProtocol
@@ -102,6 +103,10 @@ class Synchronous(MessageProtocol):
         """Alg. 4 line 10, or counts."""
         return timed_or_counted(self.threshold, self.growth, self.batch)
 
+    def had_reason(self, before: int, since: int) -> bool:
+        """By counts: whether they have grown as the trigger says."""
+        return self.growth is None or since >= max(self.growth * before - TIE, before + self.batch)
+
     def releases(self, world: World) -> int:
         """By counts: as often as they grow. By determinants: up to every round (FedUCB, Remark 4 and Alg. 2 line 2).
 
@@ -188,8 +193,9 @@ class SynchronousCoordinator(Coordinator):
         sent = self.send_shares(i for i in members if self.joined[i])
         absent = (i for i in members if not self.joined[i])
         nothing = Sums(np.zeros_like(self.members.V[0]), np.zeros_like(self.members.b[0]), 0)
-        empty = Download(0, self.version, 0, nothing, actions=self.form.actions, round=self.date)
-        return sent + [replace(empty, member=i, acknowledged=self.applied.get(i, 0)) for i in absent]
+        empty = Download(0, 0, 0, nothing, actions=self.form.actions, round=self.date)
+        at = [(i, self.version + self.ahead.versions(i), self.applied.get(i, 0)) for i in absent]
+        return sent + [replace(empty, member=i, version=version, acknowledged=n) for i, version, n in at]
 
     def state(self) -> State:
         """Also what the call is for."""

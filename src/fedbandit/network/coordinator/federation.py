@@ -29,8 +29,10 @@ from fedbandit.network.coordinator import journal as kinds
 from fedbandit.network.coordinator import places
 from fedbandit.network.coordinator.compared import ComparedFederation
 from fedbandit.network.coordinator.erasure import erase
+from fedbandit.network.coordinator.hearing import ONCE, is_heard
+from fedbandit.network.coordinator.inside import uploads_in
 from fedbandit.network.coordinator.journal import Entry, numbers
-from fedbandit.network.coordinator.recorded import Event, uploads_in
+from fedbandit.network.coordinator.recorded import Event
 from fedbandit.network.coordinator.register import MemberRecord
 from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.envelope import UNSAID, Envelope, unseal
@@ -43,8 +45,8 @@ from fedbandit.server_messages import FromServer
 ROUNDS_TO_ANSWER = 30
 """How many rounds an answer is awaited unless configured otherwise."""
 
-LARGEST = 2**53
-"""Versions and calls that a client may say it has seen."""
+LARGEST = 2**62
+"""Versions and calls that a client may say it has seen: they move its own numbers only, and stay below 2⁶³."""
 
 
 class Refused(NamedTuple):
@@ -79,6 +81,7 @@ class Federation(ComparedFederation):
         self.patience = whole_number("patience", patience)
         self.refused: deque[Refused] = deque(maxlen=50)
         self.refusals: Counter[str] = Counter()
+        self._requested: dict[int, float] = {}  # member → when it last asked, while no sums are made
         self._counted: int | None = None  # everybody's observations, while uploads are all that comes
         super().__init__(name, agreement, store, snapshot_every, Rules() if rules is None else rules)
 
@@ -255,6 +258,8 @@ class Federation(ComparedFederation):
             wrong = f"is member {record.member} and cannot speak for member {message.member}; its state is another's."
             raise Refusal("identity", f"Client {name!r} {wrong}")
         self._check_terms(name, envelope, message)
+        if isinstance(message, Join):
+            self._check_lost(name, message, at, entries)
         applied = self.machine.applied.get(record.member, 0)
         try:
             self._check(record, read, applied, at)
@@ -266,6 +271,9 @@ class Federation(ComparedFederation):
             record.verified = record.verified or message.sequence == applied
             record.last_heard = at
             return [Receipt(record.member, message.sequence)], False  # and no more: later ones are unknown here
+        if isinstance(message, Request) and not self._hears(record, at):
+            record.last_heard = at
+            return [Receipt(record.member, 0)], False
         if isinstance(message, Upload) and message.sums.n > 0:
             self.compare(record, message.sums, at, entries)
         session = (record.incarnation, record.epoch, record.nonce, record.absent)
@@ -280,6 +288,14 @@ class Federation(ComparedFederation):
         except FedbanditError as error:
             raise Refusal("malformed" if isinstance(message, Join | Request) else "statistics", str(error)) from None
         return answers, moved or session != (record.incarnation, record.epoch, record.nonce, record.absent)
+
+    def _hears(self, record: MemberRecord, at: float) -> bool:
+        """Whether a Request counts. While no sums are made, as the last was not opened, the Requests of all do."""
+        pool = self.machine.pool
+        if pool is not None and pool.quiet > 0:
+            last, self._requested[record.member] = self._requested.get(record.member, -ONCE), at
+            return not 0 <= at - last < ONCE
+        return not self.private or is_heard(record, self.system.protocol, self.machine, at)
 
     def _note_copy(self, record: MemberRecord, envelope: Envelope, at: float, entries: list[Entry]) -> None:
         """A release was refused, and seen: where noise hides records, they have been released once more."""
@@ -356,6 +372,22 @@ class Federation(ComparedFederation):
                 self._check_sums(record, message.sums.n, stays, fault, at)
             case _:
                 raise Refusal("malformed", f"A coordinator does not take a {type(message).__name__}.")
+
+    def _check_lost(self, name: str, message: Join, at: float, entries: list[Entry]) -> None:
+        """Refuse whoever joins after a publication has been lost: what it had would be noised once more."""
+        pool = self.machine.pool
+        if pool is None:
+            return
+        if pool.later(message.version) > pool.lost:
+            pool.lost = pool.later(message.version)
+            entries.append(Entry(kinds.LOST, at, name, numbers(pool.lost)))
+            self.events.append(Event("a publication was lost", {"client": name, "publication": pool.lost}))
+        if pool.lost:
+            raise Refusal(
+                "session",
+                f"The coordinator's store has {pool.total.epoch} publications, but {pool.lost} were made: to go on "
+                "from here would noise the same records twice; restore a newer backup, or begin a new federation.",
+            )
 
     def _check_clock(self, name: str, message: Message, at: float) -> None:
         """Refuse statistics of a round that is far from having begun: taking them would forget everybody's."""

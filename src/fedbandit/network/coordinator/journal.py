@@ -25,6 +25,9 @@ OTHERS, CALLED, FORWARDED = range(14, 17)
 GIVEN_UP = 17
 """A secure sum was not opened: nobody waits for these members, who are not absent for that."""
 
+LOST = 18
+"""A member has shown that it has a publication of a trusted coordinator that is not in this store."""
+
 
 class Entry(NamedTuple):
     """Something that was accepted: when, from whom, and what."""

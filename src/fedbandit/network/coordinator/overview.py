@@ -92,8 +92,12 @@ def problems(hosted: HostedFederation, at: float) -> list[str]:
     horizon, n = federation.agreement.world.horizon, int(federation.machine.members.n.sum())
     if n > 0.9 * horizon:
         found.append(f"{n:,} of {horizon:,} observations are in: beyond the horizon uploads are refused; raise it.")
-    if federation.machine.pool is not None and federation.machine.pool.unopened:
-        found.append(f"Secure sums: {federation.machine.pool.unopened}")
+    pool = federation.machine.pool
+    if pool is not None and pool.unopened:
+        found.append(f"Secure sums: {pool.unopened}")
+    if pool is not None and pool.lost:
+        made = f"{pool.lost} publications were made, but the store has {pool.total.epoch}"
+        found.append(f"{made}: nothing is published any more; restore a newer backup, or begin a new federation.")
     quarantined = [f"{r.name} ({r.quarantined})" for r in records if r.quarantined]
     if quarantined:
         found.append(f"{len(quarantined)} in quarantine: {_some(quarantined)}.")

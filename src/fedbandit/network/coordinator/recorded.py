@@ -8,16 +8,14 @@ recovered under the old one first; then, if the change is sound, it takes effect
 from __future__ import annotations
 
 import json
+import secrets
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from fedbandit.encoded_sums import count_blocks
 from fedbandit.errors import FedbanditError, shown
 from fedbandit.machines.servers_coordinator import ServersCoordinator
 from fedbandit.machines.sums.server import OpenedSum
 from fedbandit.messages import (
-    RELAYED_SIZE,
     Collect,
     Download,
     Join,
@@ -32,6 +30,8 @@ from fedbandit.messages import (
 )
 from fedbandit.network.coordinator import journal as kinds
 from fedbandit.network.coordinator.activity import Activity
+from fedbandit.network.coordinator.hearing import is_free, note_call
+from fedbandit.network.coordinator.inside import downloads_in, most_bytes
 from fedbandit.network.coordinator.journal import KIND, Entry, Journal, numbers
 from fedbandit.network.coordinator.limits import Limits
 from fedbandit.network.coordinator.register import MemberRecord, Register, fit_places
@@ -43,7 +43,7 @@ from fedbandit.network.sums import opened_of
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.secure import SecureSource
 from fedbandit.protocols.coordinator import Coordinator
-from fedbandit.server_messages import FromServer, ToServer
+from fedbandit.server_messages import FromServer
 from fedbandit.sharing import Groups, Others
 from fedbandit.state import State, StateError, require_like, restoring
 from fedbandit.structures.held import HeldByCoordinator
@@ -93,6 +93,8 @@ class RecordedFederation:
             raise FedbanditError(f"{self.agreement.system} has no coordinator: its clients exchange nothing.")
         if self._retracts(machine):
             machine.keep_contributions()
+        if trusted and machine.pool is not None:
+            machine.pool.key = secrets.token_bytes(16)
         return machine
 
     def _retracts(self, machine: Coordinator) -> bool:
@@ -214,6 +216,9 @@ class RecordedFederation:
             self.mark_absent(entry.numbers(), at)
         elif entry.kind == kinds.GIVEN_UP:
             self._go_on(self.machine.excuse(entry.numbers()), at)
+        elif entry.kind == kinds.LOST:
+            assert self.machine.pool is not None
+            (self.machine.pool.lost,) = entry.numbers()
         elif entry.kind == kinds.SUM:
             self.take_sum(opened_of(entry.numbers()), at)
         elif entry.kind == kinds.COPY:
@@ -260,15 +265,21 @@ class RecordedFederation:
         if reborn:
             machine.start_over(record.member)
         before, had = machine.applied.get(record.member, 0), self.credited(record.member)
+        believed, epoch = machine.believes(record.member), machine.epoch
+        pressed = isinstance(message, Request) and not is_free(record, self.system.protocol, machine)
         counts = machine.clocked or (machine.pool is not None and machine.pool.quiet > 0)
         answers = machine.restate(message) if isinstance(message, Restate) else machine.receive(message)
         moved = bool(answers) or isinstance(message, Restate | FromServer) or (counts and isinstance(message, Request))
+        moved = moved or machine.believes(record.member) != believed
         record.last_heard = at
         record.absent = False
         if isinstance(message, Join):
             record.open_session(envelope, reborn, before, at)
             if record.verified:
                 answers = [Receipt(record.member, before), *answers]
+        elif isinstance(message, Request):
+            if machine.epoch > epoch:
+                note_call(record, machine.epoch, at, pressed=pressed)
         elif isinstance(message, Restate):
             n, releases = self.credited(record.member)
             record.note_restatement(envelope, n - had[0], releases - had[1])
@@ -292,7 +303,7 @@ class RecordedFederation:
             record.bytes_up += len(data)
             self.activity.add(at, uploads=len(message.messages), bytes=len(data))
         addressed = self._go_on(answers, at) or [Receipt(record.member, 0)]  # there is always an answer
-        if isinstance(message, Join) and envelope.sequence > before and machine.contributions is not None:
+        if isinstance(message, Join) and envelope.sequence > before:
             addressed.insert(0, Recall(record.member, before))  # first: after a receipt the client goes on
         return addressed, moved
 
@@ -376,24 +387,3 @@ def coordinator_of(agreement: Agreement, source: Source | None = None) -> Coordi
     if isinstance(system.structure, HeldByCoordinator):
         system.structure.require_at_hand()
     return system.coordinator(world, source=None if source is None else (lambda _: source))
-
-
-def most_bytes(agreement: Agreement, dim: int) -> int:
-    """Of the longest message: an upload, or a report of so many local clusters as a local server has users."""
-    system, servers = agreement.build(), agreement.servers
-    blocks = system.forgetting(agreement.world).slots or agreement.world.actions or None
-    size = encoded_size(Upload, dim, blocks, dated=system.forgets) + RELAYED_SIZE
-    return size if servers is None else encoded_size(Join, 0) + int(np.bincount(servers).max()) * (size + 4)
-
-
-def uploads_in(message: Message) -> list[Upload | Restate]:
-    """The statistics that a message carries."""
-    if isinstance(message, FromServer):
-        return [inner for inner in message.messages if isinstance(inner, Upload)]
-    return [message] if isinstance(message, Upload | Restate) else []
-
-
-def downloads_in(message: Message) -> list[tuple[int, Download]]:
-    """The downloads that a message is, or has in it, with the node that they go to."""
-    inside = message.messages if isinstance(message, ToServer) else [message]
-    return [(message.member, inner) for inner in inside if isinstance(inner, Download)]

@@ -90,6 +90,12 @@ class MemberRecord:
     bytes_up: int = 0
     bytes_down: int = 0
     refusals: int = 0
+    asked: int = -1
+    """How many observations it had when its last Request led to a call; −1 if none has (`hearing.py`)."""
+    asked_in: int = 0
+    asked_at: float = 0.0
+    pressed: int = 0
+    """How often in a row it was heard only because it had waited."""
 
     @property
     def joined(self) -> bool:
@@ -294,9 +300,12 @@ def _read_second(state: State) -> State:
 
 
 def _read_third(state: State) -> State:
-    """Format 3: no migrations, no erasure whose compaction is owed, and releases of all states of a member together."""
+    """Format 3: no migrations, no erasure whose compaction is owed, releases of all states of a member together, and
+    nothing about its Requests.
+    """
     header, arrays = state
-    members = [{**kept, "released_before": kept["releases"]} for kept in header["members"]]
+    fresh = vars(MemberRecord(0, ""))
+    members = [{**fresh, **kept, "released_before": kept["releases"]} for kept in header["members"]]
     return State({**header, "members": members, "migrated": {}, "owed": {}}, arrays)
 
 

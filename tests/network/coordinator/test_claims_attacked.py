@@ -1,0 +1,197 @@
+"""What a client says that it has seen, and what it asks for, costs the others nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedbandit as fb
+from fedbandit.messages import Collect, Message, Request, decode, encode
+from fedbandit.network.client.durable import DurableClient
+from fedbandit.network.coordinator.config import on_a_network
+from fedbandit.network.coordinator.federation import LARGEST, Federation
+from fedbandit.network.invitation import Agreement
+from fedbandit.network.refusal import Refusal
+from fedbandit.network.stores import MemoryStore
+from fedbandit.protocols.pool import Opening
+from tests.network.hostile import Hostile
+from tests.network.in_process import assert_same, make_clients, run, send
+
+WORLD = fb.World(n_clients=5, dim=3, horizon=5000)
+PRIVATE = {"epsilon": 5.0, "delta": 1e-4}
+SYSTEMS: list[tuple[str, dict[str, Any]]] = [
+    ("async-linucb", {"gamma_upload": 1.3, "gamma_download": 1.3}),
+    ("sync-linucb", {"threshold": 0.5}),
+    ("hetofedbandit", {"exploration": 2}),
+    ("hetofedbandit-async", {"gamma_upload": 1.3, "gamma_download": 1.3}),
+    ("clustered-linucb", {}),
+    ("feducb", PRIVATE),
+    ("feducb", {**PRIVATE, "trust": "coordinator"}),
+]
+
+
+def federation_of(system: str, keywords: dict[str, Any], store: MemoryStore | None = None) -> Federation:
+    return Federation("f", on_a_network(Agreement(system, keywords, WORLD)), store or MemoryStore())
+
+
+def publishing(store: MemoryStore | None = None) -> Federation:
+    """A coordinator that is trusted with everybody's statistics."""
+    return federation_of("feducb", {**PRIVATE, "trust": "coordinator"}, store)
+
+
+def versions(clients: list[DurableClient]) -> list[int]:
+    return [client.machine.version for client in clients]
+
+
+@pytest.mark.parametrize(("system", "keywords"), SYSTEMS)
+def test_numbers_that_one_client_has_seen_are_its_own(system: str, keywords: dict[str, Any]) -> None:
+    """It says that it has version and call 2⁶² − 1: the others go on, at once and after a restart."""
+    store = MemoryStore()
+    federation = federation_of(system, keywords, store)
+    clients = make_clients(federation, 3)
+    run(federation, clients, 4)
+    before, hostile = federation.machine.version, Hostile(federation)
+    assert not isinstance(hostile.join(LARGEST - 1, LARGEST - 1), Refusal)
+    assert federation.machine.version <= before + 2**33, "a seal, perhaps"
+    assert isinstance(hostile.join(LARGEST, 0), Refusal)
+    federation.quarantine(hostile.name, "so that nobody waits for it", 0.0)
+    for _ in range(2):
+        seen = versions(clients)
+        run(federation, clients, 60)
+        assert all(now > then for now, then in zip(versions(clients), seen, strict=True))
+        again = Federation("f", federation.agreement, store)
+        assert_same(again.machine.state(), federation.machine.state())
+        federation = again
+    newcomers = [DurableClient(MemoryStore(), federation.agreement, 4, iter(range(700, 999)).__next__)]
+    federation.invite("client-4", 0.0)
+    for message in send(federation, 4, newcomers[0].greeting()):
+        newcomers[0].receive(decode(encode(message)))
+
+
+def test_whoever_has_seen_more_is_sent_later_numbers() -> None:
+    """A coordinator that was restored from a backup does not know what it had sent since."""
+    store = MemoryStore()
+    federation = federation_of(*SYSTEMS[0], store)
+    clients = make_clients(federation, 3)
+    run(federation, clients, 10)
+    backup = store.copy()
+    run(federation, clients, 100)
+    seen = versions(clients)
+    restored = Federation("f", federation.agreement, backup)
+    assert restored.machine.version < min(seen)
+    run(restored, clients, 3)
+    assert all(now > then for now, then in zip(versions(clients), seen, strict=True))
+
+
+def test_no_sum_is_called_off_by_one_client() -> None:
+    """That the last epoch of the budget is over is believed if a quorum says so: no sum is opened with fewer."""
+    store = MemoryStore()
+    federation = federation_of("feducb", {**PRIVATE, "trust": "sums"}, store)
+    pool = federation.machine.pool
+    assert pool is not None
+    assert isinstance(pool.total, Opening)
+    quorum = pool.total.quorum
+    liars = [Hostile(federation, f"liar-{i}") for i in range(quorum)]
+    for liar in liars[: quorum - 1]:
+        liar.join(epoch=pool.total.epochs)
+        assert federation.machine.epoch == 0
+    (asked, *_) = (liars[0].say(Request(liars[0].member)),)
+    assert not isinstance(asked, Refusal)
+    assert any(isinstance(answer, Collect) for answer in asked), "sums go on"
+    liars[-1].join(epoch=9)
+    assert federation.machine.epoch == 9, "which all of a quorum have seen"
+    again = Federation("f", federation.agreement, store)
+    assert_same(again.machine.state(), federation.machine.state())
+
+
+def deliver(federation: Federation, clients: list[DurableClient], messages: list[Message], at: float) -> None:
+    """What clients are told, and what they say to it."""
+    for message in messages:
+        if message.member < len(clients):
+            clients[message.member].receive(decode(encode(message)))
+            talk(federation, clients, message.member, at)
+
+
+def talk(federation: Federation, clients: list[DurableClient], i: int, at: float) -> None:
+    """What a client has to say."""
+    while frames := clients[i].outgoing():
+        deliver(federation, clients, send(federation, i, frames[0].data, at), at)
+
+
+@pytest.mark.parametrize("trust", ["coordinator", "nobody"])
+def test_one_client_cannot_spend_what_all_have(trust: str) -> None:
+    """It asks after each observation, or says that it has twice as many each time; in a second, then for an hour."""
+    store = MemoryStore()
+    federation = federation_of("feducb", {**PRIVATE, "trust": trust}, store)
+    clients, hostile, rng = make_clients(federation, 3), Hostile(federation), np.random.default_rng(0)
+    for i, client in enumerate(clients):
+        deliver(federation, clients, send(federation, i, client.greeting()), 0.0)
+    hostile.join()
+
+    def press(n: int, at: float) -> None:
+        hostile.upload(1e-3 * np.eye(3), np.zeros(3), n, at)
+        answers = hostile.say(Request(hostile.member), at)
+        assert not isinstance(answers, Refusal)
+        deliver(federation, clients, answers, at)
+        hostile.upload(np.zeros((3, 3)), np.zeros(3), 0, at)
+
+    for k in range(40):
+        press(1, 0.01 * k)
+    assert federation.machine.epoch <= 1
+    for k in range(9):
+        press(2**k, 1 + 0.01 * k)
+    assert federation.machine.epoch <= 1
+    for k in range(600):
+        press(1, 2 + 6.0 * k)
+    assert federation.machine.epoch <= 7, "after 0, 1, 3, 7, 15, 31 minutes"
+    before = federation.machine.epoch
+    again = Federation("f", federation.agreement, store)
+    assert_same(again.state(), federation.state())
+    federation.quarantine(hostile.name, "so that nobody waits for it", 4000.0)
+    for _ in range(30):
+        for i, client in enumerate(clients):
+            choice = client.select(rng.uniform(-0.5, 0.5, (4, 3)))
+            client.observe(choice.number, 0.1)
+            talk(federation, clients, i, 4000.0)
+    assert federation.machine.epoch > before, "honest clients are heard"
+
+
+def test_a_lost_publication_is_not_made_twice() -> None:
+    """A member that has a later one proves it by its seal; then nobody joins, and nothing is published."""
+    store = MemoryStore()
+    federation = publishing(store)
+    clients = make_clients(federation, 3)
+    run(federation, clients, 10)
+    assert federation.machine.pool is not None
+    made = federation.machine.pool.total.epoch
+    backup = store.copy()
+    while federation.machine.pool.total.epoch < made + 2:
+        run(federation, clients, 5)
+    restored = Federation("f", federation.agreement, backup)
+    assert restored.machine.pool is not None
+    hostile = Hostile(restored)
+    for forged in (made + 5, (made + 5) << 32, versions(clients)[0] + (1 << 32), versions(clients)[0] ^ 1):
+        assert not isinstance(hostile.join(forged), Refusal)
+        assert restored.machine.pool.lost == 0
+    greeting = clients[1].greeting()
+    assert greeting is not None
+    (refused,) = restored.receive([("client-1", greeting)], 0.0)
+    assert isinstance(refused, Refusal)
+    assert f"has {made} publications, but {made + 2} were made" in str(refused)
+    assert restored.machine.collect(range(3)) == []
+    again = Federation("f", federation.agreement, backup)
+    assert_same(again.machine.state(), restored.machine.state())
+    assert isinstance(hostile.join(), Refusal)
+
+
+def test_a_backup_without_a_later_publication_goes_on() -> None:
+    store = MemoryStore()
+    federation = publishing(store)
+    clients = make_clients(federation, 3)
+    run(federation, clients, 10)
+    restored = Federation("f", federation.agreement, store.copy())
+    seen = versions(clients)
+    run(restored, clients, 30)
+    assert all(now > then for now, then in zip(versions(clients), seen, strict=True))
