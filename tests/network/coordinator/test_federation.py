@@ -16,6 +16,7 @@ from fedbandit.network.coordinator.config import on_a_network
 from fedbandit.network.coordinator.federation import Federation, Read
 from fedbandit.network.coordinator.journal import Entry
 from fedbandit.network.invitation import Agreement
+from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import MemoryStore, StoreError, open_store
 from fedbandit.presets import PRESETS
 from fedbandit.state import pack
@@ -97,9 +98,13 @@ def test_snapshots_keep_members_and_quarantines(snapshot_every: int) -> None:
     assert again.invite("c", 0.0).member == 2
 
 
-def test_a_fault_in_the_middle_of_a_batch_takes_back_what_was_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not in the store is never acknowledged, whatever goes wrong."""
-    federation = Federation("f", AGREEMENT, MemoryStore())
+@pytest.mark.parametrize("fault", [np.linalg.LinAlgError, OverflowError, SystemExit])
+def test_a_fault_in_one_frame_of_a_batch_costs_no_other(
+    fault: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not in the store is never acknowledged, whatever goes wrong; and what comes with it is taken."""
+    store = MemoryStore()
+    federation = Federation("f", AGREEMENT, store)
     clients = make_clients(federation, 2)
     run(federation, clients, 0)
     choice = clients[0].select(np.eye(3))
@@ -109,15 +114,29 @@ def test_a_fault_in_the_middle_of_a_batch_takes_back_what_was_not_written(monkey
 
     def faulty(self: Federation, name: str, read: Read, at: float, entries: list[Entry]) -> object:
         if name == "client-1":
-            raise np.linalg.LinAlgError
+            self.machine.applied[0] = 7  # half of what it would have done
+            raise fault
         return honest(self, name, read, at, entries)
 
     monkeypatch.setattr(Federation, "_take", faulty)
-    with pytest.raises(np.linalg.LinAlgError):
-        federation.receive([("client-0", frame.data), ("client-1", b"")], 0.0)
+    stranger = clients[1].greeting()
+    assert stranger is not None
+    batch = [("client-1", stranger), ("client-0", frame.data), ("client-1", stranger)]
+    if fault is SystemExit:
+        with pytest.raises(SystemExit):
+            federation.receive(batch, 0.0)
+    else:
+        first, taken, last = federation.receive(batch, 0.0)
+        assert not isinstance(taken, Refusal)
+        for refusal in (first, last):
+            assert isinstance(refusal, Refusal)
+            assert "fault" in str(refusal)
+        told = [event.facts["fault"] for event in federation.events if "could not be taken" in event.what]
+        assert told == [fault.__name__] * 2
+        assert federation.refusals == {"unavailable": 2}
+        assert Federation("f", AGREEMENT, store).machine.applied == federation.machine.applied == {0: 1}
     monkeypatch.undo()
     federation.invite("client-0", 0.0)
-    assert federation.machine.applied == {}
     send(federation, 0, frame.data)
     assert federation.machine.applied == {0: 1}
 
