@@ -13,7 +13,8 @@ import pytest
 import fedbandit as fb
 from fedbandit.errors import FedbanditError
 from fedbandit.network.coordinator.config import on_a_network
-from fedbandit.network.coordinator.federation import Federation, Read
+from fedbandit.network.coordinator.checked import Read
+from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.journal import Entry
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
