@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
+from fedbandit import messages
 from fedbandit.errors import FedbanditError
-from fedbandit.network.coordinator.config import on_a_network
+from fedbandit.messages import Message, Upload
 from fedbandit.network.coordinator.checked import Read
+from fedbandit.network.coordinator.config import on_a_network
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.journal import Entry
+from fedbandit.network.coordinator.limits import Limits
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import MemoryStore, StoreError, open_store
@@ -140,6 +143,37 @@ def test_a_fault_in_one_frame_of_a_batch_costs_no_other(
     federation.invite("client-0", 0.0)
     send(federation, 0, frame.data)
     assert federation.machine.applied == {0: 1}
+
+
+@pytest.mark.parametrize("where", ["decode", "faults"])
+def test_a_fault_in_reading_one_frame_costs_no_other(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where all statistics of a batch are looked at together."""
+    federation = Federation("f", AGREEMENT, MemoryStore())
+    clients = make_clients(federation, 2)
+    run(federation, clients, 0)
+    for client in clients:
+        client.observe(client.select(np.eye(3)).number, 1.0)
+    batch = [(f"client-{i}", client.outgoing()[0].data) for i, client in enumerate(clients)]
+    sound, look = messages.decode, Limits.faults
+
+    def decode(data: bytes) -> Message:
+        if where == "decode" and sound(data).member == 1:
+            raise RecursionError
+        return sound(data)
+
+    def faults(self: Limits, uploads: Sequence[Upload]) -> list[Refusal | None]:
+        if where == "faults" and any(upload.member == 1 for upload in uploads):
+            raise np.linalg.LinAlgError
+        return look(self, uploads)
+
+    monkeypatch.setattr("fedbandit.network.coordinator.federation.decode", decode)
+    monkeypatch.setattr(Limits, "faults", faults)
+    taken, refusal = federation.receive(batch, 0.0)
+    assert not isinstance(taken, Refusal)
+    assert isinstance(refusal, Refusal)
+    assert refusal.kind == "unavailable"
+    assert federation.machine.applied == {0: 1}
+    assert "could not be taken" in federation.events[-1].what
 
 
 def test_a_history_that_cannot_be_read_to_its_end_is_not_gone_on_with() -> None:

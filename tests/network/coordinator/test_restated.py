@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit.messages import Collect, Recall, Request, Upload
+from fedbandit.machines.servers_coordinator import ServersCoordinator
+from fedbandit.messages import Collect, Join, Recall, Request, Upload
 from fedbandit.network.coordinator.config import on_a_network
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.rules import Robust, Rules
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import MemoryStore
+from fedbandit.server_messages import FromServer
 from fedbandit.sums import Sums
 from tests.network.coordinator.hostile import Hostile
 from tests.network.in_process import assert_same, make_clients, run, send
@@ -251,3 +253,25 @@ def test_what_nobody_can_know_is_refused(known: float) -> None:
     assert not isinstance(liar.send(Request(liar.member, 100.0)), Refusal)
     assert not isinstance(liar.send(Upload(liar.member, 1, liar.some(2), 3.0)), Refusal)
     assert np.isfinite(federation.machine.growth).all()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("system", ["fclub", "fclub-dc"])
+def test_what_local_servers_say_is_held_to_the_same_bounds(system: str) -> None:
+    """What travels inside a server's message, too: otherwise one Join would take versions to their end for all."""
+    world = fb.World(n_clients=6, dim=3, horizon=20_000)
+    federation = made(system, {"n_servers": 3}, world=world)
+    liar, machine = Hostile(federation), federation.machine
+    liar.join()
+    assert isinstance(machine, ServersCoordinator)
+    (user, *_) = machine.models_of(liar.member)
+    sums, version = liar.some(1), machine.inner.version
+    for inner, sequence, sentence in (
+        (Join(user, 2**63 - 3), 0, "says that it has version"),
+        (Join(user, 0, 2**53), 0, "says that it has version"),
+        (Request(user, 1e308), 0, "The growth is"),
+        (Upload(user, 2**60, sums, 1.0), 1, "says that it has made"),
+        (Upload(user, 1, sums, 1e308), 1, "What is known is"),
+    ):
+        assert refused(liar.send(FromServer(liar.member, sequence, 0, (inner,), False)), sentence)
+    assert machine.inner.version == version
+    assert not isinstance(liar.send(FromServer(liar.member, 0, 0, (Join(user),), False)), Refusal)
