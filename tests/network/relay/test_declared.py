@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
+from fedbandit.network.relay.federation import RULES
+from fedbandit.network.relay.service import RelayConfig
 from fedbandit.network.stores import MemoryStore
 from fedbandit.sums import Relayed, Sums
 from tests.network.coordinator.hostile import Hostile
@@ -106,6 +109,16 @@ def test_whoever_was_taken_for_a_relay_before_there_was_a_list_still_is() -> Non
     liar.incarnation = 5
     liar.join()
     assert isinstance(liar.upload(relayed=Relayed(1.0, 1)), Refusal)
+
+
+def test_a_relay_names_those_below_it() -> None:
+    agreement = on_a_network(Agreement("count-linucb", PRIVATE["count-linucb"], WORLD))
+    entry = RelayConfig(agreement, rules=replace(RULES, relays=("beyond",)), member=0)
+    federation = entry.open("f", MemoryStore())
+    for name, taken in (("beyond", True), ("client", False)):
+        below = Hostile(federation, name)
+        below.join()
+        assert isinstance(below.upload(relayed=Relayed(1.0, 1)), Refusal) != taken
 
 
 def test_relays_are_named_in_the_configuration(tmp_path: Path) -> None:
