@@ -6,6 +6,7 @@ Where sums are secure it is no member, and passes on what clients say.
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,9 @@ def add_flags(command: argparse.ArgumentParser) -> None:
         help="when the protocol's trigger says so, or whatever comes from below at once (default: trigger)",
     )
     command.add_argument(
+        "--relays", metavar="NAMES", help="A,B: relays below, where clients noise what leaves them (default: none)"
+    )
+    command.add_argument(
         "--seconds", type=float, metavar="S", help="forward at the latest after (default: 60; 0: never)"
     )
 
@@ -75,6 +79,7 @@ def run(options: argparse.Namespace) -> int:
 def _add_up(options: argparse.Namespace, upstream: Address, *, known: bool, seconds: float) -> int:
     from fedbandit.cli.serve import listen
     from fedbandit.network.coordinator.config import ServerConfig
+    from fedbandit.network.relay.federation import RULES
     from fedbandit.network.relay.service import RelayConfig, RelayHost, agreed
     from fedbandit.network.stores import open_store
 
@@ -84,9 +89,11 @@ def _add_up(options: argparse.Namespace, upstream: Address, *, known: bool, seco
     except BaseException:
         store.close() if known else store.remove()
         raise
-    entry = RelayConfig(agreement, member=member, at_once=options.forward == "at-once", seconds=seconds)
+    names = tuple(name.strip() for name in (options.relays or "").split(",") if name.strip())
     where = {"host": options.host, "port": options.port, "store": options.store, "keys": options.keys}
     try:
+        forward = {"at_once": options.forward == "at-once", "seconds": seconds}
+        entry = RelayConfig(agreement, rules=replace(RULES, relays=names), member=member, **forward)
         config = ServerConfig({options.federation: entry}, rate=options.rate or 500.0, **where)
         return listen(
             config,
@@ -109,7 +116,7 @@ def _pass_on(options: argparse.Namespace, upstream: Address, terms: Agreement) -
     from fedbandit.network.relay.passing import Passing, make_app
     from fedbandit.network.stores import MemoryStore
 
-    for flag in ("store", "forward", "seconds", "rate"):
+    for flag in ("store", "forward", "seconds", "rate", "relays"):
         if getattr(options, flag) is not None:
             raise FedbanditError(
                 f"--{flag} is for relays that add up; where trust='sums' a relay passes on what comes, at once, and "

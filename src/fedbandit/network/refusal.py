@@ -31,7 +31,7 @@ again, after `elsewhere` it goes to the `owner`; the others need a person."""
 CAUSES = {
     "malformed": "frames that are no messages: another program, or another version of the client",
     "credentials": "no token that is valid here: look at fedbandit keys list",
-    "role": "a token for something else: look at fedbandit keys list",
+    "role": "a token for something else: look at fedbandit keys list; or a relay that is not named in relays",
     "identity": "no place is free, or the client's file is another member's: look at fedbandit members",
     "quarantined": "they are in quarantine",
     "unknown": "no such federation: look at their configuration",
@@ -43,11 +43,11 @@ CAUSES = {
     "erasure": "what they ask to erase cannot be erased here",
     "size": "longer messages than a client of this federation can have",
     "elsewhere": "another coordinator has the federation; they go there",
-    "statistics": "no observations can have led to what they say, or their clocks are ahead",
+    "statistics": "no observations can have led to what they say, no client releases so often, or clocks are ahead",
     "version": "a version of the client that is not spoken here: update it",
     "rate": "more observations, messages or connections than one client may have; they come again",
     "weight": "more of everything than weight allows one client; they come again",
-    "unavailable": "the store cannot be written",
+    "unavailable": "the store cannot be written, or there is a fault: look at the log",
 }
 """What an operator is told about each kind: no sentence that quotes a client's data."""
 

@@ -24,7 +24,7 @@ from fedbandit.messages import Message, Restate, Upload
 from fedbandit.protocols.ahead import Ahead
 from fedbandit.protocols.pool import Pool
 from fedbandit.sharing import Groups, Members, Noise, Sharing, no_members
-from fedbandit.sums import Form, Sums, nothing, place
+from fedbandit.sums import Form, Sums, add, nothing, place
 from fedbandit.types import Ints
 
 _NAMES = ("V", "b", "n", "releases")
@@ -69,6 +69,13 @@ class Contributions:
     def n_lost(self, member: int) -> int:
         """How many observations a member has uploaded from states that it has lost since."""
         return self._lost[member].n if member in self._lost else 0
+
+    def with_these(self, message: Upload | Restate) -> Sums:
+        """All that a member will have uploaded, when this is taken."""
+        if isinstance(message, Upload):
+            return add(self.sums_of(message.member), message.sums)
+        lost = self._lost.get(message.member)
+        return message.sums if lost is None else add(lost, message.sums)
 
     def restate(self, member: int, sums: Sums, releases: int) -> None:
         """All that a member has uploaded from its present state is this, in so many releases."""

@@ -19,7 +19,7 @@ from fedbandit.machines.relay import Relaying
 from fedbandit.messages import Message
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.coordinator.federation import Federation
-from fedbandit.network.coordinator.rules import Rules
+from fedbandit.network.coordinator.rules import Rules, says_noise
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.relay.durable import DurableRelay
 from fedbandit.network.relay.federation import RelayFederation
@@ -155,8 +155,6 @@ def _assert_same(one: Sums, other: Sums) -> None:
 class RelayedNetwork(TakeOvers):
     """Coordinators that take over from one another, clients of theirs, and as the last member a relay with clients."""
 
-    rules = Rules()
-
     def __init__(
         self,
         agreement: Agreement,
@@ -168,6 +166,8 @@ class RelayedNetwork(TakeOvers):
     ) -> None:
         self._seed, self._at_once = seed, at_once
         self.below: Below | None = None
+        noised = says_noise(agreement.build(), agreement.world)
+        self.rules = Rules(relays=(f"{self.called}-{agreement.places - 1}",) if noised else ())
         super().__init__(agreement, seed, faults, take_over)
 
     @property

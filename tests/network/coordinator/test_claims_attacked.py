@@ -10,8 +10,9 @@ import pytest
 import fedbandit as fb
 from fedbandit.messages import Collect, Message, Request, decode, encode
 from fedbandit.network.client.durable import DurableClient
+from fedbandit.network.coordinator.checked import SEEN
 from fedbandit.network.coordinator.config import on_a_network
-from fedbandit.network.coordinator.federation import LARGEST, Federation
+from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import MemoryStore
@@ -53,9 +54,9 @@ def test_numbers_that_one_client_has_seen_are_its_own(system: str, keywords: dic
     clients = make_clients(federation, 3)
     run(federation, clients, 4)
     before, hostile = federation.machine.version, Hostile(federation)
-    assert not isinstance(hostile.join(LARGEST - 1, LARGEST - 1), Refusal)
+    assert not isinstance(hostile.join(SEEN - 1, SEEN - 1), Refusal)
     assert federation.machine.version <= before + 2**33, "a seal, perhaps"
-    assert isinstance(hostile.join(LARGEST, 0), Refusal)
+    assert isinstance(hostile.join(SEEN, 0), Refusal)
     federation.quarantine(hostile.name, "so that nobody waits for it", 0.0)
     for _ in range(2):
         seen = versions(clients)
@@ -148,7 +149,9 @@ def test_one_client_cannot_spend_what_all_have(trust: str) -> None:
     assert federation.machine.epoch <= 7, "after 0, 1, 3, 7, 15, 31 minutes"
     before = federation.machine.epoch
     again = Federation("f", federation.agreement, store)
-    assert_same(again.state(), federation.state())
+    assert_same(again.machine.state(), federation.machine.state())
+    asked = [(r.asked, r.asked_in, r.asked_at, r.pressed) for r in federation.register.by_number]
+    assert [(r.asked, r.asked_in, r.asked_at, r.pressed) for r in again.register.by_number] == asked
     federation.quarantine(hostile.name, "so that nobody waits for it", 4000.0)
     for _ in range(30):
         for i, client in enumerate(clients):

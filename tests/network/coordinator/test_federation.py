@@ -11,11 +11,16 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
+from fedbandit import messages
 from fedbandit.errors import FedbanditError
+from fedbandit.messages import Message, Upload
+from fedbandit.network.coordinator.checked import Read
 from fedbandit.network.coordinator.config import on_a_network
-from fedbandit.network.coordinator.federation import Federation, Read
+from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.journal import Entry
+from fedbandit.network.coordinator.limits import Limits
 from fedbandit.network.invitation import Agreement
+from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import MemoryStore, StoreError, open_store
 from fedbandit.presets import PRESETS
 from fedbandit.state import pack
@@ -97,9 +102,13 @@ def test_snapshots_keep_members_and_quarantines(snapshot_every: int) -> None:
     assert again.invite("c", 0.0).member == 2
 
 
-def test_a_fault_in_the_middle_of_a_batch_takes_back_what_was_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not in the store is never acknowledged, whatever goes wrong."""
-    federation = Federation("f", AGREEMENT, MemoryStore())
+@pytest.mark.parametrize("fault", [np.linalg.LinAlgError, OverflowError, SystemExit])
+def test_a_fault_in_one_frame_of_a_batch_costs_no_other(
+    fault: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not in the store is never acknowledged, whatever goes wrong; and what comes with it is taken."""
+    store = MemoryStore()
+    federation = Federation("f", AGREEMENT, store)
     clients = make_clients(federation, 2)
     run(federation, clients, 0)
     choice = clients[0].select(np.eye(3))
@@ -109,17 +118,62 @@ def test_a_fault_in_the_middle_of_a_batch_takes_back_what_was_not_written(monkey
 
     def faulty(self: Federation, name: str, read: Read, at: float, entries: list[Entry]) -> object:
         if name == "client-1":
-            raise np.linalg.LinAlgError
+            self.machine.applied[0] = 7  # half of what it would have done
+            raise fault
         return honest(self, name, read, at, entries)
 
     monkeypatch.setattr(Federation, "_take", faulty)
-    with pytest.raises(np.linalg.LinAlgError):
-        federation.receive([("client-0", frame.data), ("client-1", b"")], 0.0)
+    stranger = clients[1].greeting()
+    assert stranger is not None
+    batch = [("client-1", stranger), ("client-0", frame.data), ("client-1", stranger)]
+    if fault is SystemExit:
+        with pytest.raises(SystemExit):
+            federation.receive(batch, 0.0)
+    else:
+        first, taken, last = federation.receive(batch, 0.0)
+        assert not isinstance(taken, Refusal)
+        for refusal in (first, last):
+            assert isinstance(refusal, Refusal)
+            assert "fault" in str(refusal)
+        told = [event.facts["fault"] for event in federation.events if "could not be taken" in event.what]
+        assert told == [fault.__name__] * 2
+        assert federation.refusals == {"unavailable": 2}
+        assert Federation("f", AGREEMENT, store).machine.applied == federation.machine.applied == {0: 1}
     monkeypatch.undo()
     federation.invite("client-0", 0.0)
-    assert federation.machine.applied == {}
     send(federation, 0, frame.data)
     assert federation.machine.applied == {0: 1}
+
+
+@pytest.mark.parametrize("where", ["decode", "faults"])
+def test_a_fault_in_reading_one_frame_costs_no_other(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where all statistics of a batch are looked at together."""
+    federation = Federation("f", AGREEMENT, MemoryStore())
+    clients = make_clients(federation, 2)
+    run(federation, clients, 0)
+    for client in clients:
+        client.observe(client.select(np.eye(3)).number, 1.0)
+    batch = [(f"client-{i}", client.outgoing()[0].data) for i, client in enumerate(clients)]
+    sound, look = messages.decode, Limits.faults
+
+    def decode(data: bytes) -> Message:
+        if where == "decode" and sound(data).member == 1:
+            raise RecursionError
+        return sound(data)
+
+    def faults(self: Limits, uploads: Sequence[Upload]) -> list[Refusal | None]:
+        if where == "faults" and any(upload.member == 1 for upload in uploads):
+            raise np.linalg.LinAlgError
+        return look(self, uploads)
+
+    monkeypatch.setattr("fedbandit.network.coordinator.federation.decode", decode)
+    monkeypatch.setattr(Limits, "faults", faults)
+    taken, refusal = federation.receive(batch, 0.0)
+    assert not isinstance(taken, Refusal)
+    assert isinstance(refusal, Refusal)
+    assert refusal.kind == "unavailable"
+    assert federation.machine.applied == {0: 1}
+    assert "could not be taken" in federation.events[-1].what
 
 
 def test_a_history_that_cannot_be_read_to_its_end_is_not_gone_on_with() -> None:

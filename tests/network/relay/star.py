@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from fedbandit.messages import Message, decode, encode
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.client.node import DurableNode
 from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.coordinator.rules import Rules, says_noise
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.relay.federation import RelayFederation
@@ -33,7 +34,9 @@ class Tree:
 
     def __init__(self, agreement: Agreement) -> None:
         self.agreement = agreement
-        self.root = Place(Federation("f", agreement, MemoryStore()))
+        noised = says_noise(agreement.build(), agreement.world)
+        self.rules = Rules(relays=("relay", "north", "south", "beyond") if noised else ())
+        self.root = Place(Federation("f", agreement, MemoryStore(), rules=self.rules))
         self.relays: list[Place] = []
         self.stores: list[MemoryStore] = []
         """Those of the relays."""
@@ -48,7 +51,8 @@ class Tree:
         entropy = lambda: next(_NUMBERS)  # noqa: E731
         store = MemoryStore()
         self.stores.append(store)
-        federation = RelayFederation("f", self.agreement, store, member, entropy, at_once=at_once)
+        rules = replace(self.rules, retract=False)
+        federation = RelayFederation("f", self.agreement, store, member, entropy, at_once=at_once, rules=rules)
         place = Place(federation)
         federation.deliver = lambda messages: self._waiting.extend((place, message) for message in messages)
         above.nodes[member] = name, federation.node

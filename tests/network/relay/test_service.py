@@ -26,8 +26,9 @@ from tests.waiting import eventually
 ALWAYS = Agreement("async-linucb", {"gamma_upload": 1.01, "gamma_download": 1.0}, WORLD)
 
 
-def root_of(agreement: Agreement) -> Host:
-    return Host(ServerConfig({"shops": FederationConfig(agreement)}, rate=1e6), MemoryStore())
+def root_of(agreement: Agreement, *relays: str) -> Host:
+    entry = FederationConfig(agreement, rules=Rules(relays=relays))
+    return Host(ServerConfig({"shops": entry}, rate=1e6), MemoryStore())
 
 
 def relay_of(url: str, *, at_once: bool = True, seconds: float = 0.0) -> RelayHost:
@@ -92,7 +93,7 @@ def test_what_is_pending_goes_up_after_a_while_and_at_the_end() -> None:
 
 def test_a_ledger_above_does_not_say_that_a_relays_clients_have_spent_less() -> None:
     noised = Agreement("count-linucb", {"privacy": {"noises": "statistics", "epsilon": 3.0}}, WORLD)
-    rng, root = np.random.default_rng(0), root_of(noised)
+    rng, root = np.random.default_rng(0), root_of(noised, "north")
     with served(root) as above:
         relay = relay_of(above, at_once=False)
         with served(relay) as url, fb.Client(url, federation="shops", name="below") as below:
@@ -149,8 +150,8 @@ def test_terms_are_told_without_a_place() -> None:
         assert Address(url, "shops", None, "north", None).terms(10.0) is None, "an older coordinator"
 
 
-def erasing(agreement: Agreement) -> Host:
-    entry = FederationConfig(agreement, rules=Rules(erasure=True))
+def erasing(agreement: Agreement, *relays: str) -> Host:
+    entry = FederationConfig(agreement, rules=Rules(erasure=True, relays=relays))
     return Host(ServerConfig({"shops": entry}, rate=1e6), MemoryStore())
 
 
@@ -178,7 +179,7 @@ def test_a_relay_that_was_erased_above_accepts_nothing() -> None:
 def test_a_relay_of_noised_sums_is_not_erased() -> None:
     """By its uploads the root knows it for one."""
     noised = Agreement("count-linucb", {"privacy": {"noises": "statistics", "epsilon": 3.0}}, WORLD)
-    rng, root = np.random.default_rng(0), erasing(noised)
+    rng, root = np.random.default_rng(0), erasing(noised, "north")
     with served(root) as above:
         relay = relay_of(above)
         with served(relay) as url, fb.Client(url, federation="shops", name="below") as below:

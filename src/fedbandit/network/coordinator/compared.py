@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit.messages import Message
+from fedbandit.messages import Message, Restate, Upload
 from fedbandit.network.coordinator import journal as kinds
 from fedbandit.network.coordinator.journal import Entry, numbers
 from fedbandit.network.coordinator.recorded import RecordedFederation
 from fedbandit.network.coordinator.register import MemberRecord
 from fedbandit.network.coordinator.robust import Comparison
 from fedbandit.network.refusal import Refusal
-from fedbandit.sums import Sums
 
 
 class ComparedFederation(RecordedFederation):
@@ -42,13 +41,17 @@ class ComparedFederation(RecordedFederation):
             if not record.quarantined:
                 self.comparison.note(record.member, contributions.sums_of(record.member))
 
-    def compare(self, record: MemberRecord, sums: Sums, at: float, entries: list[Entry]) -> None:
-        """Put whoever contradicts the others in quarantine, perhaps the one who sends these sums."""
+    def compare(self, record: MemberRecord, message: Upload | Restate, at: float, entries: list[Entry]) -> None:
+        """Put whoever contradicts the others in quarantine, perhaps the one who says this."""
         contributions = self.machine.contributions
         if self.comparison is None or contributions is None:
             return
-        V, b, n = contributions.sums_of(record.member)
-        for i in self.comparison.compare(record.member, Sums(V + sums.V, b + sums.b, n + sums.n)):
+        if isinstance(message, Restate):  # it takes the place of what was compared before, however much that was
+            self.comparison.forget(record.member)
+        elif message.sums.n == 0:
+            return
+        whole = contributions.with_these(message)
+        for i in self.comparison.compare(record.member, whole):
             accused = self.register.by_number[i]
             if not accused.trusted:
                 reason = self.comparison.reason(i)

@@ -65,7 +65,8 @@ _SAID: dict[type | tuple[type, ...], str] = {
 }  # fmt: skip
 _NEEDED = ("system", "clients", "dim", "horizon")
 _OPTIONAL = ("actions", "noise", "bound", "reward_bound", "seed", "round_seconds", "patience", "keywords", "schema",
-             "servers", "retract", "weight", "client_rate", "robust", "erasure", "certified", "period")  # fmt: skip
+             "servers", "retract", "weight", "client_rate", "robust", "erasure", "certified", "relays",
+             "period")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -207,6 +208,11 @@ def _rules(table: Mapping[str, Any]) -> Rules:
     for key in ("weight", "client_rate"):
         if key in given:
             given[key] = number(given[key], key, "a number > 0", at_least=0.0)
+    if "relays" in table:
+        names = table["relays"]
+        known = isinstance(names, list) and all(isinstance(name, str) for name in names)
+        require(known, "relays", names, "a list of names, of members that are relays")
+        given["relays"] = tuple(names)
     robust = table.get("robust", False)
     if isinstance(robust, dict):
         _known("key of robust", robust, ("liars", "false_alarm"))

@@ -18,8 +18,10 @@ is *absent*: it is not awaited until it sends something; what it owes is taken t
 from __future__ import annotations
 
 import json
+import traceback
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from fedbandit.errors import FedbanditError, whole_number
@@ -27,15 +29,14 @@ from fedbandit.machines.sums.server import OpenedSum
 from fedbandit.messages import Join, Message, Receipt, Request, Restate, Upload, decode
 from fedbandit.network.coordinator import journal as kinds
 from fedbandit.network.coordinator import places
-from fedbandit.network.coordinator.compared import ComparedFederation
+from fedbandit.network.coordinator.checked import LARGEST, CheckedFederation, Read
 from fedbandit.network.coordinator.erasure import erase
-from fedbandit.network.coordinator.hearing import ONCE, is_heard
 from fedbandit.network.coordinator.inside import uploads_in
 from fedbandit.network.coordinator.journal import Entry, numbers
 from fedbandit.network.coordinator.recorded import Event
 from fedbandit.network.coordinator.register import MemberRecord
 from fedbandit.network.coordinator.rules import Rules
-from fedbandit.network.envelope import UNSAID, Envelope, unseal
+from fedbandit.network.envelope import Envelope, unseal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import NotOwner, Store, StoreError
@@ -44,9 +45,6 @@ from fedbandit.server_messages import FromServer
 
 ROUNDS_TO_ANSWER = 30
 """How many rounds an answer is awaited unless configured otherwise."""
-
-LARGEST = 2**62
-"""Versions and calls that a client may say it has seen: they move its own numbers only, and stay below 2⁶³."""
 
 
 class Refused(NamedTuple):
@@ -57,16 +55,15 @@ class Refused(NamedTuple):
     kind: str
 
 
-class Read(NamedTuple):
-    """A frame that could be decoded, and why no observations can have led to its statistics, if so."""
+class FrameFault(Exception):
+    """A frame has led to an error that nobody expected."""
 
-    envelope: Envelope
-    data: bytes
-    message: Message
-    fault: Refusal | None = None
+    def __init__(self, index: int, error: Exception) -> None:
+        super().__init__(index)
+        self.index, self.error = index, error
 
 
-class Federation(ComparedFederation):
+class Federation(CheckedFederation):
     """A federation that goes on where its store left off."""
 
     def __init__(
@@ -81,8 +78,6 @@ class Federation(ComparedFederation):
         self.patience = whole_number("patience", patience)
         self.refused: deque[Refused] = deque(maxlen=50)
         self.refusals: Counter[str] = Counter()
-        self._requested: dict[int, float] = {}  # member → when it last asked, while no sums are made
-        self._counted: int | None = None  # everybody's observations, while uploads are all that comes
         super().__init__(name, agreement, store, snapshot_every, Rules() if rules is None else rules)
 
     # What the network asks
@@ -132,22 +127,19 @@ class Federation(ComparedFederation):
         All are written in one transaction.
         """
         self._catch_up_with_store()
-        outcomes: list[list[Message] | Refusal] = []
-        entries: list[Entry] = []
-        self._counted = None
-        for (name, frame), read in zip(frames, self._read(frame for _, frame in frames), strict=True):
+        read, unsent, told = self._read(frames), list(self.unsent), len(self.events)
+        while True:
             try:
-                answers, changed = self._take(name, read, at, entries)
-            except Refusal as refusal:
-                self.note_refusal(name, refusal, at)
-                outcomes.append(refusal)
-                continue
-            except BaseException:
-                self.journal.behind = True  # memory has what the store has not
-                raise
-            if changed:
-                entries.append(Entry(kinds.FRAME, at, name, frame))
-            outcomes.append(answers)
+                outcomes, entries = self._take_all(frames, read, at)
+                break
+            except FrameFault as fault:  # of one frame: what came with it is taken again, as if it had not come
+                self.unsent, self.events[told:] = list(unsent), []
+                self._catch_up_with_store()
+                read[fault.index] = self._unexpected(frames[fault.index][0], fault.error)
+                told = len(self.events)
+        for (name, _), outcome in zip(frames, outcomes, strict=True):
+            if isinstance(outcome, Refusal):
+                self.note_refusal(name, outcome, at)
         try:
             self.write(entries)
         except StoreError as error:
@@ -224,19 +216,59 @@ class Federation(ComparedFederation):
 
     # How it is done
 
-    def _read(self, frames: Iterable[bytes]) -> list[Read | Refusal]:
+    def _take_all(
+        self, frames: Sequence[tuple[str, bytes]], read: Sequence[Read | Refusal], at: float
+    ) -> tuple[list[list[Message] | Refusal], list[Entry]]:
+        """Take frames that were read: the answers to each, or why it was refused, and what is to be written."""
+        outcomes, entries = list[list[Message] | Refusal](), list[Entry]()
+        self._counted = None
+        for index, ((name, frame), one) in enumerate(zip(frames, read, strict=True)):
+            if isinstance(one, Refusal):
+                outcomes.append(one)
+                continue
+            try:
+                answers, changed = self._take(name, one, at, entries)
+            except Refusal as refusal:
+                outcomes.append(refusal)
+                continue
+            except BaseException as error:
+                self.journal.behind = True  # memory has what the store has not
+                if isinstance(error, StoreError) or not isinstance(error, Exception):
+                    raise
+                raise FrameFault(index, error) from error
+            if changed:
+                entries.append(Entry(kinds.FRAME, at, name, frame))
+            outcomes.append(answers)
+        return outcomes, entries
+
+    def _unexpected(self, name: str, error: Exception) -> Refusal:
+        """What a client is told whose message is beyond this program; an operator is told where that was."""
+        last = traceback.extract_tb(error.__traceback__)[-1:]
+        where = "".join(f"{PurePath(frame.filename).name}:{frame.lineno}" for frame in last)
+        self.events.append(Event("a message could not be taken", {"client": name, "fault": type(error).__name__,
+                                                                  "where": where}))  # fmt: skip
+        return Refusal("unavailable", "The coordinator has a fault, and cannot take this message; it has been logged.")
+
+    def _read(self, frames: Sequence[tuple[str, bytes]]) -> list[Read | Refusal]:
         """Decode frames, and look at all their statistics together: one factorisation of many matrices."""
-        read = [self._decode(frame) for frame in frames]
+        read = [self._decode(name, frame) for name, frame in frames]
         inside = [uploads_in(one.message) if isinstance(one, Read) else [] for one in read]
-        faults = iter(self.limits.faults([upload for uploads in inside for upload in uploads]))
-        for k, uploads in enumerate(inside):
-            found = [fault for fault in [next(faults) for _ in uploads] if fault is not None]
-            one = read[k]
-            if found and isinstance(one, Read):
-                read[k] = one._replace(fault=found[0])
+        try:
+            faults = iter(self.limits.faults([upload for uploads in inside for upload in uploads]))
+            found = [[next(faults) for _ in uploads] for uploads in inside]
+        except Exception:  # of one of them, which has to be found
+            found = [[] for _ in read]
+            for k, uploads in enumerate(inside):
+                try:
+                    found[k] = self.limits.faults(uploads)
+                except Exception as error:
+                    read[k] = self._unexpected(frames[k][0], error)
+        for k, one in enumerate(read):
+            if isinstance(one, Read):
+                read[k] = one._replace(fault=next((fault for fault in found[k] if fault is not None), None))
         return read
 
-    def _decode(self, frame: bytes) -> Read | Refusal:
+    def _decode(self, name: str, frame: bytes) -> Read | Refusal:
         if len(frame) > self.most_bytes:
             return Refusal("size", f"The frame has {len(frame)} bytes, but {self.most_bytes} are the most.")
         try:
@@ -244,12 +276,12 @@ class Federation(ComparedFederation):
             read = Read(envelope, data, decode(data))
         except FedbanditError as error:
             return Refusal("malformed", str(error))
+        except Exception as error:
+            return self._unexpected(name, error)
         # 0 stands for a member that has never joined (`register.py`)
         return read if envelope.incarnation else Refusal("malformed", "The incarnation is 0, which no state has.")
 
-    def _take(self, name: str, read: Read | Refusal, at: float, entries: list[Entry]) -> tuple[list[Message], bool]:
-        if isinstance(read, Refusal):
-            raise read
+    def _take(self, name: str, read: Read, at: float, entries: list[Entry]) -> tuple[list[Message], bool]:
         envelope, data, message, _ = read
         record = self._record(name, envelope, message, at, entries)
         if record.quarantined:
@@ -257,12 +289,12 @@ class Federation(ComparedFederation):
         if message.member != record.member:
             wrong = f"is member {record.member} and cannot speak for member {message.member}; its state is another's."
             raise Refusal("identity", f"Client {name!r} {wrong}")
-        self._check_terms(name, envelope, message)
+        self.check_terms(name, envelope, message)
         if isinstance(message, Join):
-            self._check_lost(name, message, at, entries)
+            self.check_lost(name, message, at, entries)
         applied = self.machine.applied.get(record.member, 0)
         try:
-            self._check(record, read, applied, at)
+            self.check(record, read, applied, at)
         except Refusal as refusal:
             if refusal.kind == "session" and isinstance(message, Upload) and message.sums.n > 0:
                 self._note_copy(record, envelope, at, entries)
@@ -271,11 +303,11 @@ class Federation(ComparedFederation):
             record.verified = record.verified or message.sequence == applied
             record.last_heard = at
             return [Receipt(record.member, message.sequence)], False  # and no more: later ones are unknown here
-        if isinstance(message, Request) and not self._hears(record, at):
+        if isinstance(message, Request) and not self.hears(record, at):
             record.last_heard = at
             return [Receipt(record.member, 0)], False
-        if isinstance(message, Upload) and message.sums.n > 0:
-            self.compare(record, message.sums, at, entries)
+        if isinstance(message, Upload | Restate):
+            self.compare(record, message, at, entries)
         session = (record.incarnation, record.epoch, record.nonce, record.absent)
         if isinstance(message, Upload) and self._counted is not None and self.comparison is None:
             self._counted += message.sums.n
@@ -289,14 +321,6 @@ class Federation(ComparedFederation):
             raise Refusal("malformed" if isinstance(message, Join | Request) else "statistics", str(error)) from None
         return answers, moved or session != (record.incarnation, record.epoch, record.nonce, record.absent)
 
-    def _hears(self, record: MemberRecord, at: float) -> bool:
-        """Whether a Request counts. While no sums are made, as the last was not opened, the Requests of all do."""
-        pool = self.machine.pool
-        if pool is not None and pool.quiet > 0:
-            last, self._requested[record.member] = self._requested.get(record.member, -ONCE), at
-            return not 0 <= at - last < ONCE
-        return not self.private or is_heard(record, self.system.protocol, self.machine, at)
-
     def _note_copy(self, record: MemberRecord, envelope: Envelope, at: float, entries: list[Entry]) -> None:
         """A release was refused, and seen: where noise hides records, they have been released once more."""
         if self.private and self.system.privacy.site == "client" and record.note_copy(envelope.nonce, at):
@@ -308,110 +332,11 @@ class Federation(ComparedFederation):
         known = name in self.register.by_name
         if known or not isinstance(message, Join) or envelope.sequence == 0 or message.member >= LARGEST:
             return self.register.record(name)
-        self._check_terms(name, envelope, message)
+        self.check_terms(name, envelope, message)
         record = self.register.readmit(name, message.member, at, envelope)
         entries.append(Entry(kinds.READMISSION, at, name, numbers(message.member)))
         self.events.append(Event("a client has its old number again", {"client": name}))
         return record
-
-    def _check_terms(self, name: str, envelope: Envelope, message: Message) -> None:
-        """Refuse what was made under other terms; in a private federation also what does not say under which."""
-        said = envelope.terms
-        if said == UNSAID:
-            if self.private:
-                raise Refusal(
-                    "terms", f"Client {name!r} does not say under which terms; a private federation needs that: update."
-                )
-        elif said != self.digest and (isinstance(message, Join) or said.hex() not in self.terms):
-            raise Refusal(
-                "terms",
-                f"Client {name!r} was invited under other terms ({said.hex()[:8]}) than those of the federation "
-                f"({self.digest.hex()[:8]}); it has to ask for an invitation again.",
-            )
-
-    def _check(self, record: MemberRecord, read: Read, applied: int, at: float) -> None:
-        """Refuse a message of another session, of another history, or with statistics that cannot be."""
-        name, (envelope, data, message, fault) = record.name, read
-        match message:
-            case Join():
-                if max(message.version, message.epoch) >= LARGEST:
-                    raise Refusal("malformed", f"Client {name!r} says that it has version {message.version}.")
-                reborn = record.check_join(envelope, applied, at) or (bool(record.given_up) and not record.joined)
-                if reborn and self.system.privacy.contribution:
-                    raise Refusal("session", f"Client {name!r} has lost its privacy ledger and may contribute no more.")
-                latest = self.last_sum_of(record.member)
-                if envelope.incarnation == record.incarnation and message.epoch < latest:
-                    raise Refusal(
-                        "session",
-                        f"Client {name!r} uses an old copy of its state: it has been in sums up to epoch "
-                        f"{message.epoch}, but contributed to that of epoch {latest}.",
-                    )
-            case Request() | FromServer(sequence=0):
-                record.check_session(envelope)
-            case Upload() | FromServer():
-                record.check_session(envelope)
-                if message.sequence > applied + 1 and not record.verified:
-                    raise Refusal(
-                        "session",
-                        f"The coordinator has {applied} uploads of client {name!r}, which goes on from "
-                        f"{message.sequence}: the coordinator's store is an old one; restore a newer backup of it.",
-                    )
-                record.check_history(envelope, message, data, applied)
-                if message.sequence > applied:
-                    self._check_clock(name, message, at)
-                    restated = isinstance(message, FromServer) and message.report
-                    n = sum(upload.sums.n for upload in uploads_in(message))
-                    self._check_sums(record, n, 0 if restated else record.observations, fault, at)
-            case Restate():
-                record.check_session(envelope)
-                if message.sequence != envelope.sequence or message.releases > message.sequence:
-                    raise Refusal("order", f"Client {name!r} states {message.sequence} of {envelope.sequence} uploads.")
-                self._check_clock(name, message, at)
-                contributions = self.machine.contributions
-                stays = 0 if contributions is None else contributions.n_lost(record.member)
-                self._check_sums(record, message.sums.n, stays, fault, at)
-            case _:
-                raise Refusal("malformed", f"A coordinator does not take a {type(message).__name__}.")
-
-    def _check_lost(self, name: str, message: Join, at: float, entries: list[Entry]) -> None:
-        """Refuse whoever joins after a publication has been lost: what it had would be noised once more."""
-        pool = self.machine.pool
-        if pool is None:
-            return
-        if pool.later(message.version) > pool.lost:
-            pool.lost = pool.later(message.version)
-            entries.append(Entry(kinds.LOST, at, name, numbers(pool.lost)))
-            self.events.append(Event("a publication was lost", {"client": name, "publication": pool.lost}))
-        if pool.lost:
-            raise Refusal(
-                "session",
-                f"The coordinator's store has {pool.total.epoch} publications, but {pool.lost} were made: to go on "
-                "from here would noise the same records twice; restore a newer backup, or begin a new federation.",
-            )
-
-    def _check_clock(self, name: str, message: Message, at: float) -> None:
-        """Refuse statistics of a round that is far from having begun: taking them would forget everybody's."""
-        here = self.agreement.round_at(at)
-        for upload in uploads_in(message):
-            if upload.round is not None and upload.round > here + 1:
-                raise Refusal(
-                    "statistics",
-                    f"Client {name!r} has statistics of round {upload.round}, but it is round {here} here; its clock "
-                    "is ahead, and what it has uploaded is taken when that round begins.",
-                )
-
-    def _check_sums(self, record: MemberRecord, n: int, own: int, fault: Refusal | None, at: float) -> None:
-        """Refuse statistics that cannot be, or are more than a member may contribute that has `own` observations."""
-        if fault is not None:
-            raise fault
-        self.limits.check_horizon(n, self._observations() - record.observations + own)
-        counts = self.machine.members.n[self.machine.joined] if self.rules.compares else None
-        self.rules.check(record.name, n, self.agreement.world.parameters, own, counts, at - record.enrolled)
-
-    def _observations(self) -> int:
-        """Of everybody who is heard; counted once for many uploads."""
-        self._counted = self.count_heard() if self._counted is None else self._counted
-        return self._counted
 
     def _catch_up_with_store(self) -> None:
         """After a write has failed: back to what the store has."""

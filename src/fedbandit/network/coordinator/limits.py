@@ -14,6 +14,7 @@ from fedbandit.messages import Restate, Upload
 from fedbandit.network.refusal import Refusal
 from fedbandit.privacy.bounds import chi_bound, gram_bound, reward_noise_bound
 from fedbandit.privacy.mechanism import Mechanism, noise_std
+from fedbandit.protocols.trigger import NOTHING_COUNTED
 from fedbandit.sums import BlockSums, FactoredSums, Form, Sums
 from fedbandit.system import System
 from fedbandit.types import Array
@@ -46,6 +47,10 @@ class Limits:
     accepted can be added up and sent. With a θ for each action, or blocks of time, the second holds for
     each block, the first for all of them together. Where counts are padded, the horizon takes the place of n.
     Where B is not finite, |b| ≤ `RESIDUALS` n L is all that is asked.
+
+    What a client says that it knows is a log-determinant, at most d log(1 + T L²/λ) for each block, or the log of a
+    count; `known` is twice as much, for what noise and other regularisers add. By how much a trigger is exceeded that
+    multiplies it by a count is at most T times that.
     """
 
     dim: int
@@ -58,6 +63,8 @@ class Limits:
     dated: bool = False
     ridge: float = 1.0
     padded: bool = False
+    known: float = math.inf
+    counting: bool = False
 
     @classmethod
     def of(cls, system: System, world: World, reward_bound: float) -> Limits:
@@ -76,7 +83,9 @@ class Limits:
         dim = system.structure.shared_dim(world)
         blocks, most, padded = system.forgetting(world).slots or world.actions, world.horizon, system.privacy.padded
         sizes = dim, world.bound, largest, gram, reward, most, blocks
-        return cls(*sizes, system.forgets, system.ridge, padded)
+        mass = (most * world.bound**2 + world.n_clients * gram) / system.ridge
+        known = 2 * dim * max(blocks, 1) * math.log1p(mass) + math.log1p(most) + 1
+        return cls(*sizes, system.forgets, system.ridge, padded, known, system.counts_only)
 
     def check(self, upload: Upload, before: int = 0) -> None:
         """Refuse an upload that no observations can have led to, or one too many after `before` of everybody."""
@@ -93,6 +102,12 @@ class Limits:
                 f"The federation has {before} observations and cannot take {n} more, because horizon = {self.horizon}; "
                 "its operator can raise that.",
             )
+
+    def check_growth(self, growth: float) -> None:
+        """Refuse a request that says of more growth than there can be."""
+        most = self.horizon * self.known
+        if not abs(growth) <= most:
+            raise Refusal("statistics", f"The growth is {growth:.6g}, but it can be {most:.6g} at most.")
 
     def faults(self, uploads: Sequence[Upload | Restate]) -> list[Refusal | None]:
         """Of each upload: why no observations can have led to it, if so. Their matrices are looked at together."""
@@ -120,6 +135,8 @@ class Limits:
             return f"The statistics are {'not dated' if self.dated else 'dated, but nothing is forgotten here'}."
         if not math.isfinite(upload.known):
             return _NOT_FINITE
+        if abs(upload.known) > self.known and not (self.counting and upload.known == NOTHING_COUNTED):
+            return f"What is known is {upload.known:.6g}, but it can be {self.known:.6g} at most."
         if n > self.horizon:
             return f"The statistics are of {n} observations, but horizon = {self.horizon}."
         if n == 0 and (V.any() or b.any()):
@@ -199,9 +216,12 @@ def _streams(upload: Upload | Restate) -> float:
     """How many times the noise of one client's upload can be in this one.
 
     Of k releases of a relay's clients √k times: those of different clients are independent, and those of one client
-    are differences of its noisy running sums, which add up to one such difference.
+    are differences of its noisy running sums, which add up to one such difference. A Restate does not say k, which is
+    at most the number of observations.
     """
-    return 1.0 if upload.relayed is None else math.sqrt(max(upload.relayed.releases, 1))
+    if upload.relayed is None:
+        return 1.0
+    return math.sqrt(max(upload.relayed.releases if isinstance(upload, Upload) else upload.sums.n, 1))
 
 
 def _blocks(sums: Sums) -> list[Sums]:
@@ -216,17 +236,20 @@ def declared_noise(system: System, world: World) -> tuple[float, float]:
 
     An upload is the difference of two noisy sums, hence the factor 2.
     """
-    if system.privacy.site != "client":
-        return 0.0, 0.0
     gram = reward = 0.0
-    for member in range(world.n_clients):
-        stream = system.privacy.stream(member, _no_source)
-        if stream is not None:
-            noise = _bounds(stream.mechanism, world.n_clients)
-            gram, reward = max(gram, noise[0]), max(reward, noise[1])
-        if not system.privacy.by_client:
-            break  # one mechanism for all
+    for mechanism in client_mechanisms(system, world):
+        noise = _bounds(mechanism, world.n_clients)
+        gram, reward = max(gram, noise[0]), max(reward, noise[1])
     return gram, reward
+
+
+def client_mechanisms(system: System, world: World) -> list[Mechanism]:
+    """What clients noise their uploads with: of each, or one for all; none if they do not."""
+    if system.privacy.site != "client":
+        return []
+    each = range(world.n_clients if system.privacy.by_client else 1)
+    streams = [system.privacy.stream(member, _no_source) for member in each]
+    return [stream.mechanism for stream in streams if stream is not None]
 
 
 def _bounds(mechanism: Mechanism, clients: int) -> tuple[float, float]:

@@ -85,7 +85,8 @@ class MemberRecord:
     releases: int = 0
     """Uploads that carried something: what privacy is spent on."""
     released_before: int = 0
-    """Those of them that were made before its present state began; a state has a budget of its own."""
+    """Those of them that do not count for its present state, which has a budget of its own (`released.py`): made in
+    earlier ones, or known by a restatement only."""
     downloads: int = 0
     bytes_up: int = 0
     bytes_down: int = 0
@@ -184,13 +185,14 @@ class MemberRecord:
         self.chain, self.recent, self.verified = envelope.chain, [envelope.chain], True
         self.observations += n
         self.releases += releases
+        self.released_before += releases
 
     def open_session(self, envelope: Envelope, reborn: bool, applied: int, at: float) -> None:
         """From now on only this session is accepted; one that is reborn has lost its history."""
         if reborn:
             self.past = [*self.past[1 - MOST_INCARNATIONS :], (self.incarnation, at)]
             self.chain, self.recent, self.released_before = 0, [], self.releases
-        self.verified = envelope.sequence == applied or applied == 0
+        self.verified = envelope.sequence == applied
         self.incarnation, self.epoch, self.nonce = envelope.incarnation, envelope.epoch, envelope.nonce
 
 

@@ -59,6 +59,7 @@ class Rules:
     robust: whether members that contradict the others are found.
     erasure: whether a client can be erased, exactly.
     certified: whether only clients whose keys the authority of `fedbandit keys` has certified are in secure sums.
+    relays: names of members that are relays, where clients noise what leaves them: they say how much noise there is.
     """
 
     retract: bool = True
@@ -67,6 +68,7 @@ class Rules:
     robust: Robust | None = None
     erasure: bool = False
     certified: bool = False
+    relays: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse rules that mean nothing."""
@@ -91,6 +93,8 @@ class Rules:
         secure = system.privacy.pooled and system.privacy.site == "client"
         if self.certified and not secure:
             raise FedbanditError("certified is refused: the keys that it is about are those of secure sums.")
+        if self.relays and not says_noise(system, world):
+            raise FedbanditError("relays is refused: here no relay says how much noise there is, so none is named.")
         if self.robust is None:
             return
         name = type(system.structure).__name__
@@ -150,3 +154,9 @@ class Rules:
                 f"Client {name!r} would have {own + n} observations, more than {AHEAD} times as many as most members, "
                 "with whom it has to be compared; it is taken when others have more.",
             )
+
+
+def says_noise(system: System, world: World) -> bool:
+    """Whether relays say how much noise there is in what they forward: that of their clients, which adds up."""
+    machine = None if system.privacy.pooled else system.told(world).coordinator(world)
+    return machine is not None and machine.noise is not None

@@ -62,6 +62,7 @@ class RelayFederation(Federation):
         patience: int = ROUNDS_TO_ANSWER,
         snapshot_every: int = 2000,
         clock: Callable[[], float] = lambda: 0.0,
+        rules: Rules = RULES,
     ) -> None:
         self.lock = threading.RLock()
         self.clock = clock
@@ -69,7 +70,7 @@ class RelayFederation(Federation):
         self.wake: Callable[[], None] = lambda: None
         self.given_up: Callable[[], str] = str  # why the coordinator above takes nothing of this state any more
         self.about: Callable[[], dict[str, Any]] = dict  # the connection to the coordinator above
-        super().__init__(name, agreement, store, patience, snapshot_every, RULES)
+        super().__init__(name, agreement, store, patience, snapshot_every, rules)
         self.node = DurableRelay(store, agreement, member, entropy, self, at_once=at_once)
         self.settle()
         self.look()

@@ -47,7 +47,8 @@ class RelayConfig(FederationConfig):
 
     def open(self, name: str, store: Store) -> RelayFederation:
         """Go on where the store is."""
-        settings: dict[str, Any] = {"at_once": self.at_once, "patience": self.patience, "clock": now}
+        settings: dict[str, Any] = {"at_once": self.at_once, "patience": self.patience, "clock": now,
+                                    "rules": self.rules}  # fmt: skip
         return RelayFederation(name, self.agreement, store, self.member, lambda: secrets.randbits(63), **settings)
 
 
