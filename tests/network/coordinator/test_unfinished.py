@@ -78,6 +78,8 @@ def test_the_receipt_is_given_to_whoever_asks_again(caplog: pytest.LogCaptureFix
         assert problems(http) == []
         assert gauge(http) == 0
         assert erase(http).json()["observations"] == 0, "it was handed out"
+    (said_of, *_) = (record for record in caplog.records if record.message == "an erasure is unfinished")
+    assert (said_of.client, said_of.count, said_of.reason) == ("client-2", 1, WHY)  # type: ignore[attr-defined]
     said = [record.message for record in caplog.records]
     assert said.count("an erasure is unfinished") == 2
     assert said.count("a client was erased") == 2

@@ -90,9 +90,9 @@ def compact(federation: Federation, name: str = "") -> None:
     except NotAllowed as error:  # somebody else may have done it, since this coordinator wrote there last
         now = store.files()
         if not all(_differ(federation.owed[one]["files"], now) for one in waiting):
-            raise _unavailable(federation, error, now) from None
+            raise _unavailable(federation, name, error, now) from None
     except StoreError as error:
-        raise _unavailable(federation, error, "") from None
+        raise _unavailable(federation, name, error, "") from None
     federation.hand_out(name)
 
 
@@ -106,8 +106,8 @@ def _differ(before: str, now: str) -> bool:
     return bool(before) and all(old != new for old, new in zip(before.split(), now.split(), strict=True))
 
 
-def _unavailable(federation: Federation, error: StoreError, files: str) -> Refusal:
+def _unavailable(federation: Federation, name: str, error: StoreError, files: str) -> Refusal:
     """Remember why it was not compacted, and these files, which somebody else has to rewrite, if any."""
-    federation.note_unfinished(str(error), files)
+    federation.note_unfinished(name, str(error), files)
     sentence = f"The client is erased, but the store's files may still have it; ask again. {error}"
     return Refusal("unavailable", sentence)

@@ -72,11 +72,11 @@ class OperatedFederation(ComparedFederation):
             self.compare_all()
             return answers, receipt
 
-    def note_unfinished(self, reason: str, files: str) -> None:
+    def note_unfinished(self, name: str, reason: str, files: str) -> None:
         """The store was not compacted, and why; somebody else may rewrite these files of it, if any are named."""
         self.unfinished = reason
         self._owe({name: {**one, "files": files and (one["files"] or files)} for name, one in self.owed.items()})
-        self.events.append(Event(UNFINISHED, {"clients": unfinished(self), "reason": reason}))
+        self.events.append(Event(UNFINISHED, {"client": name, "count": len(unfinished(self)), "reason": reason}))
 
     def hand_out(self, name: str) -> None:
         """The store was compacted, so that no erasure is unfinished; this client's receipt is handed out."""
