@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MOST_EARLIER = 16
 """Receipts of a client that a later one of it may quote."""
+OWED: dict[str, Any] = {"receipt": {}, "files": "", "compacted": False}
+"""What is kept of an erasure: in which files what was erased still is, if somebody else has to rewrite them."""
 UNFINISHED = "an erasure is unfinished"
 
 
@@ -68,7 +70,7 @@ def erase(federation: Federation, name: str, at: float, by: str) -> tuple[list[M
     answers = federation.erase_member(record, at)
     receipt["remaining"] = int(machine.members.n.sum())
     receipt["digest"] = digest(receipt)
-    federation.owed[name] = {"receipt": receipt, "files": "", "compacted": False}
+    federation.owed[name] = {**OWED, "receipt": receipt}
     federation.journal.snapshot(federation.state())
     federation.events.append(Event("a client was erased", {"client": name, "by": by}))
     federation.gone.append((record.member, name))

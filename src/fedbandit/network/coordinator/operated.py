@@ -18,12 +18,13 @@ from fedbandit.messages import Message
 from fedbandit.network.coordinator import journal as kinds
 from fedbandit.network.coordinator import places
 from fedbandit.network.coordinator.compared import ComparedFederation
-from fedbandit.network.coordinator.erasure import UNFINISHED, erase, unfinished
-from fedbandit.network.coordinator.journal import Entry, numbers
+from fedbandit.network.coordinator.erasure import OWED, UNFINISHED, erase, unfinished
+from fedbandit.network.coordinator.journal import KIND, Entry, numbers
 from fedbandit.network.coordinator.recorded import Event
 from fedbandit.network.coordinator.register import MemberRecord
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import NotOwner, StoreError
+from fedbandit.state import State, require_like, restoring
 
 
 class OperatedFederation(ComparedFederation):
@@ -140,6 +141,12 @@ class OperatedFederation(ComparedFederation):
         self.events += fresh.events
         fresh.events = before["events"]
         vars(self).update({name: value for name, value in vars(fresh).items() if value is not before.get(name, self)})
+
+    def _restore(self, state: State) -> None:
+        super()._restore(state)
+        with restoring(KIND, self.store.where):
+            for one in self.owed.values():
+                require_like(State({"owed": one}, {}), State({"owed": OWED}, {}))
 
     def _catch_up_with_store(self) -> None:
         """After a write has failed: back to what the store has."""
