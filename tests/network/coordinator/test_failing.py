@@ -228,6 +228,23 @@ def test_a_full_disk_is_not_forgotten_because_nobody_writes(monkeypatch: pytest.
         eventually(lambda: http.get("/healthz").status_code == 200)
 
 
+def test_what_is_shown_is_not_old_for_ever_where_rounds_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a fault whatever comes next reads the store; if nothing comes, the coordinator does it by itself."""
+    monkeypatch.setattr(upkeep, "AGAIN_SECONDS", 0.01)
+    store = FullStore()
+    lived(store)
+    host = Host(ServerConfig({"shops": FederationConfig(AGREEMENT, round_seconds=86_400.0)}), store)
+    hosted = host.federations["shops"]
+
+    def fault() -> None:
+        hosted.federation.journal.behind = True
+
+    with TestClient(make_app(host), base_url="http://127.0.0.1") as http:
+        http.portal.call(hosted.do, fault)  # type: ignore[union-attr]
+        eventually(lambda: not hosted.federation.journal.behind)
+        assert http.get("/v1/shops/clients").status_code == 200
+
+
 class Standby(MemoryStore):
     """Of one of two coordinators: the other has the federation until it is gone, and leaves what cannot be read."""
 

@@ -27,7 +27,7 @@ async def keep_up(hosted: HostedFederation) -> None:
         await _try(hosted, compact, federation)
     while True:
         await asyncio.sleep(AGAIN_SECONDS)
-        if hosted.health.failing is not None:
+        if hosted.health.failing is not None or federation.journal.behind:  # what is shown is old until it is read
             await _try(hosted, federation.prove)
 
 
