@@ -142,7 +142,13 @@ def test_one_compaction_is_for_all_and_each_is_handed_its_own_receipt() -> None:
     assert federation.owed == {}
 
 
-def test_a_role_that_may_not_compact_says_who_must_and_believes_it_when_it_was_done(postgres_url: str) -> None:
+def fail(_: object) -> None:
+    raise StoreError(WHY)
+
+
+def test_a_role_that_may_not_compact_says_who_must_and_believes_it_when_it_was_done(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     psycopg = pytest.importorskip("psycopg")
     open_store(postgres_url).close()
     with psycopg.connect(postgres_url, autocommit=True) as db:
@@ -155,6 +161,10 @@ def test_a_role_that_may_not_compact_says_who_must_and_believes_it_when_it_was_d
         _, receipt = federation.erase("client-2", 0.0)
         with pytest.raises(Refusal, match="VACUUM FULL fedbandit_snapshots, fedbandit_blocks, fedbandit_entries"):
             compact(federation, "client-2")
+        with monkeypatch.context() as patch:
+            patch.setattr(type(store), "compact", fail)  # for another reason: nothing was rewritten
+            with pytest.raises(Refusal, match="disk is full"):
+                compact(federation, "client-2")
         db.execute("VACUUM FULL fedbandit_snapshots, fedbandit_blocks")
         with pytest.raises(Refusal, match="may still have it"):
             compact(federation, "client-2")
@@ -176,10 +186,6 @@ def test_a_store_that_can_be_written_but_not_compacted(tmp_path: Path, monkeypat
     path = tmp_path / "s.db"
     store = open_store(path, many=True)
     federation = lived(store)
-
-    def fail(_: object) -> None:
-        raise StoreError(WHY)
-
     monkeypatch.setattr(type(store), "compact", fail)
     _, receipt = federation.erase("client-2", 0.0)
     with pytest.raises(Refusal, match="ask again"):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from fedbandit.messages import Message
 from fedbandit.network.coordinator.recorded import Event
 from fedbandit.network.refusal import Refusal
-from fedbandit.network.stores import NotAllowed, StoreError
+from fedbandit.network.stores import NotAllowed, Store, StoreError
 
 if TYPE_CHECKING:
     from fedbandit.network.coordinator.operated import OperatedFederation as Federation
@@ -85,16 +85,16 @@ def digest(receipt: dict[str, Any]) -> str:
 
 def compact(federation: Federation, name: str = "") -> None:
     """See that the store's files have nothing of what was erased; then the receipt of whoever asked is not owed."""
-    store, waiting = federation.store, unfinished(federation)
+    store, waiting, before = federation.store, unfinished(federation), ""
     try:
         if waiting:
+            before = store.files()
             store.compact()
     except NotAllowed as error:  # somebody else may have done it, since this coordinator wrote there last
-        now = store.files()
-        if not all(_differ(federation.owed[one]["files"], now) for one in waiting):
-            raise _unavailable(federation, name, error, now) from None
-    except StoreError as error:
-        raise _unavailable(federation, name, error, "") from None
+        if not all(_differ(federation.owed[one]["files"], before) for one in waiting):
+            raise _unavailable(federation, name, error, before) from None
+    except StoreError as error:  # this coordinator may have rewritten them, but not well
+        raise _unavailable(federation, name, error, "" if _rewritten(store, before) else before) from None
     federation.hand_out(name)
 
 
@@ -106,6 +106,13 @@ def unfinished(federation: Federation) -> list[str]:
 def _differ(before: str, now: str) -> bool:
     """Whether all files are others than they were."""
     return bool(before) and all(old != new for old, new in zip(before.split(), now.split(), strict=True))
+
+
+def _rewritten(store: Store, before: str) -> bool:
+    try:
+        return store.files() != before
+    except StoreError:
+        return True
 
 
 def _unavailable(federation: Federation, name: str, error: StoreError, files: str) -> Refusal:
