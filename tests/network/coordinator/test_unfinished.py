@@ -152,11 +152,10 @@ def test_a_role_that_may_not_compact_says_who_must_and_believes_it_when_it_was_d
     psycopg = pytest.importorskip("psycopg")
     open_store(postgres_url).close()
     with psycopg.connect(postgres_url, autocommit=True) as db:
-        db.execute("DROP ROLE IF EXISTS clerk")
-        db.execute("CREATE ROLE clerk LOGIN")
-        db.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO clerk")
-        db.execute("GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO clerk")
-        store = open_store(postgres_url.replace("fedbandit@", "clerk@"))
+        db.execute("CREATE ROLE janitor LOGIN")  # the server is this session's alone
+        db.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO janitor")
+        db.execute("GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO janitor")
+        store = open_store(postgres_url.replace("fedbandit@", "janitor@"))
         federation = lived(store)
         _, receipt = federation.erase("client-2", 0.0)
         with pytest.raises(Refusal, match="VACUUM FULL fedbandit_snapshots, fedbandit_blocks, fedbandit_entries"):
@@ -169,7 +168,7 @@ def test_a_role_that_may_not_compact_says_who_must_and_believes_it_when_it_was_d
         with pytest.raises(Refusal, match="may still have it"):
             compact(federation, "client-2")
         store.close()
-        store = open_store(postgres_url.replace("fedbandit@", "clerk@"))
+        store = open_store(postgres_url.replace("fedbandit@", "janitor@"))
         federation = Federation("shops", AGREEMENT, store, rules=RULES)
         db.execute("VACUUM FULL fedbandit_snapshots, fedbandit_blocks, fedbandit_entries")
         assert federation.erase("client-2", 0.0) == ([], receipt)
