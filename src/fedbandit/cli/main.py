@@ -18,7 +18,7 @@ from fedbandit.errors import FedbanditError, unknown
 COMMANDS = (
     *("list", "simulate", "compare", "data", "replay", "audit", "reproduce", "run"),
     *("serve", "client", "relay", "local-server", "gateway", "peer", "keys", "demo", "warm-up", "completion"),
-    *("quarantine", "members", "erase", "backup", "restore", "migrate"),
+    *("quarantine", "members", "erase", "remove", "backup", "restore", "migrate"),
 )
 ALIASES = {"seats": "members"}
 """What commands were called before: scripts of operators go on."""

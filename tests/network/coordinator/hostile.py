@@ -28,17 +28,17 @@ class Hostile:
         envelope = Envelope(self.incarnation, self.opening, 77, sequence, self.chain, self.federation.digest)
         return seal(envelope, encode(message))
 
-    def send(self, message: Message, sequence: int | None = None) -> list[Message] | Refusal:
+    def send(self, message: Message, sequence: int | None = None, at: float = 1e6) -> list[Message] | Refusal:
         """What it is answered."""
-        (outcome,) = self.federation.receive([(self.name, self.frame(message, sequence))], 1e6)
+        (outcome,) = self.federation.receive([(self.name, self.frame(message, sequence))], at)
         if isinstance(message, Upload) and not isinstance(outcome, Refusal):
             self.chain, self.sequence = extend(self.chain, encode(message)), message.sequence
         return outcome
 
-    def join(self, sequence: int | None = None) -> list[Message] | Refusal:
+    def join(self, sequence: int | None = None, version: int = 0, epoch: int = 0) -> list[Message] | Refusal:
         """Open the state again; with a larger number than was applied here, it is asked what all uploads amount to."""
         self.opening += 1
-        return self.send(Join(self.member), sequence)
+        return self.send(Join(self.member, version, epoch), sequence)
 
     def upload(self, n: int = 1, sums: Sums | None = None, known: float = 0.0, **more: Any) -> list[Message] | Refusal:
         """The next upload, of n observations."""

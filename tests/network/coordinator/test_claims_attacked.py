@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit.messages import Collect, Message, Request, decode, encode
+from fedbandit.messages import Collect, Message, Request, Upload, decode, encode
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.coordinator.checked import SEEN
 from fedbandit.network.coordinator.config import on_a_network
@@ -17,7 +17,8 @@ from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import MemoryStore
 from fedbandit.protocols.pool import Opening
-from tests.network.hostile import Hostile
+from fedbandit.sums import Sums
+from tests.network.coordinator.hostile import Hostile
 from tests.network.in_process import assert_same, make_clients, run, send
 
 WORLD = fb.World(n_clients=5, dim=3, horizon=5000)
@@ -54,9 +55,9 @@ def test_numbers_that_one_client_has_seen_are_its_own(system: str, keywords: dic
     clients = make_clients(federation, 3)
     run(federation, clients, 4)
     before, hostile = federation.machine.version, Hostile(federation)
-    assert not isinstance(hostile.join(SEEN - 1, SEEN - 1), Refusal)
+    assert not isinstance(hostile.join(version=SEEN - 1, epoch=SEEN - 1), Refusal)
     assert federation.machine.version <= before + 2**33, "a seal, perhaps"
-    assert isinstance(hostile.join(SEEN, 0), Refusal)
+    assert isinstance(hostile.join(version=SEEN), Refusal)
     federation.quarantine(hostile.name, "so that nobody waits for it", 0.0)
     for _ in range(2):
         seen = versions(clients)
@@ -98,7 +99,7 @@ def test_no_sum_is_called_off_by_one_client() -> None:
     for liar in liars[: quorum - 1]:
         liar.join(epoch=pool.total.epochs)
         assert federation.machine.epoch == 0
-    (asked, *_) = (liars[0].say(Request(liars[0].member)),)
+    (asked, *_) = (liars[0].send(Request(liars[0].member)),)
     assert not isinstance(asked, Refusal)
     assert any(isinstance(answer, Collect) for answer in asked), "sums go on"
     liars[-1].join(epoch=9)
@@ -132,11 +133,11 @@ def test_one_client_cannot_spend_what_all_have(trust: str) -> None:
     hostile.join()
 
     def press(n: int, at: float) -> None:
-        hostile.upload(1e-3 * np.eye(3), np.zeros(3), n, at)
-        answers = hostile.say(Request(hostile.member), at)
+        hostile.send(Upload(hostile.member, hostile.sequence + 1, Sums(1e-3 * np.eye(3), np.zeros(3), n), 0.0), at=at)
+        answers = hostile.send(Request(hostile.member), at=at)
         assert not isinstance(answers, Refusal)
         deliver(federation, clients, answers, at)
-        hostile.upload(np.zeros((3, 3)), np.zeros(3), 0, at)
+        hostile.send(Upload(hostile.member, hostile.sequence + 1, Sums(np.zeros((3, 3)), np.zeros(3), 0), 0.0), at=at)
 
     for k in range(40):
         press(1, 0.01 * k)
@@ -176,7 +177,7 @@ def test_a_lost_publication_is_not_made_twice() -> None:
     assert restored.machine.pool is not None
     hostile = Hostile(restored)
     for forged in (made + 5, (made + 5) << 32, versions(clients)[0] + (1 << 32), versions(clients)[0] ^ 1):
-        assert not isinstance(hostile.join(forged), Refusal)
+        assert not isinstance(hostile.join(version=forged), Refusal)
         assert restored.machine.pool.lost == 0
     greeting = clients[1].greeting()
     assert greeting is not None

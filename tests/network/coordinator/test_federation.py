@@ -191,12 +191,12 @@ def test_a_history_that_cannot_be_read_to_its_end_is_not_gone_on_with() -> None:
     federation = Federation("f", AGREEMENT, store)
     for name in ("a", "b"):
         federation.invite(name, 0.0)
+    snapshot, (first, second) = store.journals["f"]
+    store.journals["f"] = snapshot, [first, bytes([*second[:-1], second[-1] ^ 1])]
     store.fails = True
     with pytest.raises(StoreError):
         federation.invite("c", 0.0)
     store.fails = False
-    snapshot, (first, second) = store.journals["f"]
-    store.journals["f"] = snapshot, [first, bytes([*second[:-1], second[-1] ^ 1])]
     for _ in range(2):
         with pytest.raises(fb.FedbanditError, match="damaged"):
             federation.invite("d", 0.0)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from fedbandit.network.client.client import Client
+from fedbandit.network.stores import StoreError
 from tests.network.servers import make_host, served
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -60,6 +61,21 @@ def test_the_page_shows_what_the_metrics_say(tmp_path: Path) -> None:
             )
             assert picture.read_bytes().startswith(b"\x89PNG")
             assert picture.stat().st_size > 10_000
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+def test_nothing_is_called_well_while_the_coordinator_is_not(tmp_path: Path) -> None:
+    """Not even a federation that has not tried to write to a disk that is full."""
+    host = make_host()
+
+    def full() -> None:
+        raise StoreError("The disk is full.")
+
+    host.store.check = full  # type: ignore[method-assign]
+    with served(host) as url:
+        seen = browse(tmp_path, url + "/", "--dump-dom")
+    assert "The disk is full." in seen
+    assert "Nothing is wrong" not in re.sub(r"(?s)<script>.*</script>", "", seen)
 
 
 def test_the_page_needs_nothing_from_elsewhere() -> None:

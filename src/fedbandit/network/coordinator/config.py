@@ -27,7 +27,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from fedbandit.errors import FedbanditError, number, require, unknown, whole_number
@@ -77,6 +77,8 @@ class FederationConfig:
     round_seconds: float = 1.0
     patience: int = ROUNDS_TO_ANSWER
     rules: Rules = field(default_factory=Rules)
+    beside: ClassVar[tuple[str, ...]] = ()
+    """Journals beside its own that its store has."""
 
     @property
     def digest(self) -> str:

@@ -4,6 +4,10 @@ What the others have uploaded is added up anew, groups that were found are looke
 download is sent another. A snapshot takes the place of the journal, whose entries are the client's frames, and the
 store is compacted, so that the bytes are gone from its files. The client's state is given up: it begins anew, with a
 new file, or never. How much privacy it has spent is not forgotten (`releases`, `past`): what was seen was seen.
+
+A receipt is *owed* until the store is compacted and the receipt handed out: it is in the state, and is what whoever
+asks again is given. Until the store is compacted operators are told, and whoever begins to own the federation tries
+again.
 """
 
 from __future__ import annotations
@@ -16,14 +20,27 @@ from typing import TYPE_CHECKING, Any
 from fedbandit.messages import Message
 from fedbandit.network.coordinator.recorded import Event
 from fedbandit.network.refusal import Refusal
-from fedbandit.network.stores import StoreError
+from fedbandit.network.stores import NotAllowed, Store, StoreError
 
 if TYPE_CHECKING:
-    from fedbandit.network.coordinator.federation import Federation
+    from fedbandit.network.coordinator.operated import OperatedFederation as Federation
+
+MOST_EARLIER = 16
+"""Receipts of a client that a later one of it may quote."""
+OWED: dict[str, Any] = {"receipt": {}, "files": "", "compacted": False}
+"""What is kept of an erasure: in which files what was erased still is, if somebody else has to rewrite them."""
+UNFINISHED = "an erasure is unfinished"
 
 
 def erase(federation: Federation, name: str, at: float, by: str) -> tuple[list[Message], dict[str, Any]]:
-    """Erase a client, in memory and in the journal: what is to be sent, and a receipt of what there was."""
+    """Erase a client, in memory and in the journal: what is to be sent, and a receipt of what there was.
+
+    Of one that has uploaded nothing since, the receipt that is owed.
+    """
+    owed = federation.owed.get(name)
+    known = federation.register.by_name.get(name)
+    if owed is not None and (known is None or not (known.uploads or known.observations)):
+        return [], owed["receipt"]
     record, machine = federation.register.record(name), federation.machine
     contributions = machine.contributions
     if not federation.rules.erasure or contributions is None:
@@ -47,16 +64,17 @@ def erase(federation: Federation, name: str, at: float, by: str) -> tuple[list[M
         "statistics": hashlib.sha256(V.tobytes() + b.tobytes()).hexdigest(),
         "terms": federation.digest.hex(),
     }
-    try:
-        answers = federation.erase_member(record, at)
-        federation.journal.snapshot(federation.state())
-    except BaseException:
-        federation.journal.behind = True  # memory has what the store has not
-        raise
+    if owed is not None:
+        before = dict(owed["receipt"])
+        receipt["earlier"] = [*before.pop("earlier", []), before][-MOST_EARLIER:]
+    answers = federation.erase_member(record, at)
+    receipt["remaining"] = int(machine.members.n.sum())
+    receipt["digest"] = digest(receipt)
+    federation.owed[name] = {**OWED, "receipt": receipt}
+    federation.journal.snapshot(federation.state())
     federation.events.append(Event("a client was erased", {"client": name, "by": by}))
     federation.gone.append((record.member, name))
-    receipt["remaining"] = int(machine.members.n.sum())
-    return answers, {**receipt, "digest": digest(receipt)}
+    return answers, receipt
 
 
 def digest(receipt: dict[str, Any]) -> str:
@@ -65,11 +83,40 @@ def digest(receipt: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(told, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def compact(federation: Federation) -> None:
-    """See that the store's files have nothing of what was erased."""
+def compact(federation: Federation, name: str = "") -> None:
+    """See that the store's files have nothing of what was erased; then the receipt of whoever asked is not owed."""
+    store, waiting, before = federation.store, unfinished(federation), ""
     try:
-        federation.store.compact()
-    except StoreError as error:
-        raise Refusal(
-            "unavailable", f"The client is erased, but the store's files may still have it; ask again. {error}"
-        ) from None
+        if waiting:
+            before = store.files()
+            store.compact()
+    except NotAllowed as error:  # somebody else may have done it, since this coordinator wrote there last
+        if not all(_differ(federation.owed[one]["files"], before) for one in waiting):
+            raise _unavailable(federation, name, error, before) from None
+    except StoreError as error:  # this coordinator may have rewritten them, but not well
+        raise _unavailable(federation, name, error, "" if _rewritten(store, before) else before) from None
+    federation.hand_out(name)
+
+
+def unfinished(federation: Federation) -> list[str]:
+    """Clients that were erased, but perhaps not from the store's files."""
+    return sorted(name for name, owed in federation.owed.items() if not owed["compacted"])
+
+
+def _differ(before: str, now: str) -> bool:
+    """Whether all files are others than they were."""
+    return bool(before) and all(old != new for old, new in zip(before.split(), now.split(), strict=True))
+
+
+def _rewritten(store: Store, before: str) -> bool:
+    try:
+        return store.files() != before
+    except StoreError:
+        return True
+
+
+def _unavailable(federation: Federation, name: str, error: StoreError, files: str) -> Refusal:
+    """Remember why it was not compacted, and these files, which somebody else has to rewrite, if any."""
+    federation.note_unfinished(name, str(error), files)
+    sentence = f"The client is erased, but the store's files may still have it; ask again. {error}"
+    return Refusal("unavailable", sentence)

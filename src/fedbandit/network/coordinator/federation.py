@@ -17,29 +17,27 @@ is *absent*: it is not awaited until it sends something; what it owes is taken t
 
 from __future__ import annotations
 
-import json
 import traceback
 from collections import Counter, deque
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fedbandit.errors import FedbanditError, whole_number
 from fedbandit.machines.sums.server import OpenedSum
 from fedbandit.messages import Join, Message, Receipt, Request, Restate, Upload, decode
 from fedbandit.network.coordinator import journal as kinds
-from fedbandit.network.coordinator import places
-from fedbandit.network.coordinator.checked import LARGEST, CheckedFederation, Read
-from fedbandit.network.coordinator.erasure import erase
+from fedbandit.network.coordinator.checked import LARGEST, Read
 from fedbandit.network.coordinator.inside import uploads_in
 from fedbandit.network.coordinator.journal import Entry, numbers
+from fedbandit.network.coordinator.operated import OperatedFederation
 from fedbandit.network.coordinator.recorded import Event
 from fedbandit.network.coordinator.register import MemberRecord
 from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.envelope import Envelope, unseal
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
-from fedbandit.network.stores import NotOwner, Store, StoreError
+from fedbandit.network.stores import Store, StoreError
 from fedbandit.network.sums import numbers_of
 from fedbandit.server_messages import FromServer
 
@@ -63,7 +61,7 @@ class FrameFault(Exception):
         self.index, self.error = index, error
 
 
-class Federation(CheckedFederation):
+class Federation(OperatedFederation):
     """A federation that goes on where its store left off."""
 
     def __init__(
@@ -82,101 +80,69 @@ class Federation(CheckedFederation):
 
     # What the network asks
 
-    def invite(self, name: str, at: float) -> MemberRecord:
-        """The record of a client, which becomes a member if it is none."""
-        self._catch_up_with_store()
-        if name in self.register.by_name:
-            return self.register.by_name[name]
-        record = self.register.enrol(name, at)  # first, as the write may be a snapshot
-        self.write([Entry(kinds.ENROLMENT, at, name)])
-        return record
-
-    def decline(self, name: str, at: float) -> tuple[bool, list[Message]]:
-        """A client that was invited does not take part: whether its place is free, and what is to be sent."""
-        self._catch_up_with_store()
-        return places.decline(self, name, at)
-
-    def quarantine(self, name: str, reason: str, at: float, by: str = "") -> list[Message]:
-        """Refuse whatever a client sends from now on, and set aside what it has sent; an empty reason ends that.
-
-        What is to be sent: to whoever had been sent what is set aside.
-        """
-        self._catch_up_with_store()
-        record = self.register.record(name)
-        if record.quarantined and not reason:
-            self.limits.check_horizon(self.count_set_aside([record]), self.count_heard())
-        answers = self.suspend(record, reason, by, at)
-        self.write([Entry(kinds.SUSPENSION, at, name, json.dumps([reason, by]).encode())])
-        return answers
-
-    def free(self, name: str, at: float, by: str = "") -> list[Message]:
-        """Take a client's place from it, so that another can have it. What is to be sent."""
-        self._catch_up_with_store()
-        return places.free(self, name, at, by)
-
-    def erase(self, name: str, at: float, by: str = "") -> tuple[list[Message], dict[str, Any]]:
-        """Forget all that a client has uploaded: what is to be sent, and a receipt (`erasure.py`)."""
-        self._catch_up_with_store()
-        answers, receipt = erase(self, name, at, by)
-        self.compare_all()
-        return answers, receipt
-
     def receive(self, frames: Sequence[tuple[str, bytes]], at: float) -> list[list[Message] | Refusal]:
         """Take frames with the names of their senders; the answers to each, or why it was refused.
 
         All are written in one transaction.
         """
-        self._catch_up_with_store()
-        read, unsent, told = self._read(frames), list(self.unsent), len(self.events)
-        while True:
-            try:
-                outcomes, entries = self._take_all(frames, read, at)
-                break
-            except FrameFault as fault:  # of one frame: what came with it is taken again, as if it had not come
-                self.unsent, self.events[told:] = list(unsent), []
-                self._catch_up_with_store()
-                read[fault.index] = self._unexpected(frames[fault.index][0], fault.error)
-                told = len(self.events)
-        for (name, _), outcome in zip(frames, outcomes, strict=True):
-            if isinstance(outcome, Refusal):
-                self.note_refusal(name, outcome, at)
+        outcomes: list[list[Message] | Refusal] = []
         try:
-            self.write(entries)
+            with self.whole():
+                outcomes, entries = self._take_sound(frames, at)
+                self.write(entries)
         except StoreError as error:
-            self.unsent.clear()
             unavailable = self._unavailable(error)
             return [outcome if isinstance(outcome, Refusal) else unavailable for outcome in outcomes]
         return outcomes
 
+    def _take_sound(
+        self, frames: Sequence[tuple[str, bytes]], at: float
+    ) -> tuple[list[list[Message] | Refusal], list[Entry]]:
+        """Take frames; one that leads to a fault is as if it had not come, and what came with it is taken again."""
+        read = self._read(frames)
+        while True:
+            before = [(said, len(said)) for said in (self.events, self.gone, self.unsent)]
+            try:
+                outcomes, entries = self._take_all(frames, read, at)
+                break
+            except FrameFault as fault:
+                for said, known in before:
+                    del said[known:]
+                self._catch_up_with_store()
+                read[fault.index] = self._unexpected(frames[fault.index][0], fault.error)
+        for (name, _), outcome in zip(frames, outcomes, strict=True):
+            if isinstance(outcome, Refusal):
+                self.note_refusal(name, outcome, at)
+        return outcomes, entries
+
     def open_sum(self, opened: OpenedSum, at: float) -> list[Message]:
         """A secure sum has been opened: it is in the store before anybody is told."""
-        self._catch_up_with_store()
-        answers = self.take_sum(opened, at)
         try:
-            self.write([Entry(kinds.SUM, at, "", numbers(*numbers_of(opened)))])
+            with self.whole():
+                answers = self.take_sum(opened, at)
+                self.write([Entry(kinds.SUM, at, "", numbers(*numbers_of(opened)))])
+                return answers
         except StoreError as error:
             raise self._unavailable(error) from None
-        return answers
 
     def give_up_sum(self, reason: str, at: float) -> list[Message]:
         """A secure sum will never be opened: whoever was called waits for the next one."""
-        self._catch_up_with_store()
-        awaited = self.machine.awaits()
-        answers = self._go_on(self.machine.excuse(awaited), at)
-        self.write([Entry(kinds.GIVEN_UP, at, "", numbers(*awaited))])
-        if self.machine.pool is not None:
-            self.machine.pool.unopened = reason
-        self.events.append(Event("a sum was not opened", {"reason": reason}))
-        return answers
+        with self.whole():
+            awaited = self.machine.awaits()
+            answers = self._go_on(self.machine.excuse(awaited), at)
+            self.write([Entry(kinds.GIVEN_UP, at, "", numbers(*awaited))])
+            if self.machine.pool is not None:
+                self.machine.pool.unopened = reason
+            self.events.append(Event("a sum was not opened", {"reason": reason}))
+            return answers
 
     def tick(self, at: float) -> list[Message]:
         """The time of a round has passed; what is to be sent now. A client that is offline asks when it is back."""
-        self._catch_up_with_store()
         try:
-            return self._tick(at)
-        except BaseException:
-            self.journal.behind = True  # memory has what the store has not
-            raise
+            with self.whole():
+                return self._tick(at)
+        except StoreError as error:
+            raise self._unavailable(error) from None
 
     def _tick(self, at: float) -> list[Message]:
         awaited = self.machine.awaits()
@@ -201,10 +167,7 @@ class Federation(CheckedFederation):
             answers = self.end_this_round(self.rounds, at)
             self.rounds_kept = self.rounds
             entry = Entry(kinds.TICK, at, "", numbers(self.rounds))
-        try:
-            self.write([entry])
-        except StoreError as error:
-            raise self._unavailable(error) from None
+        self.write([entry])
         return answers
 
     def note_refusal(self, name: str, refusal: Refusal, at: float) -> None:
@@ -337,18 +300,3 @@ class Federation(CheckedFederation):
         entries.append(Entry(kinds.READMISSION, at, name, numbers(message.member)))
         self.events.append(Event("a client has its old number again", {"client": name}))
         return record
-
-    def _catch_up_with_store(self) -> None:
-        """After a write has failed: back to what the store has."""
-        try:
-            if self.journal.behind:
-                self.recover()
-        except StoreError as error:
-            raise self._unavailable(error) from None
-
-    def _unavailable(self, error: StoreError) -> Refusal:
-        """What clients are told: not why, which is an operator's to know; but where to go if another is the owner."""
-        if isinstance(error, NotOwner):
-            return Refusal("elsewhere", str(error), error.address)
-        self.events.append(Event("the store fails", {"reason": str(error)}))
-        return Refusal("unavailable", "The coordinator cannot write now; try again later.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
+from fedbandit.network.coordinator.erasure import UNFINISHED
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.pacing import QuietLog
 from fedbandit.network.coordinator.places import DECLINED
@@ -13,6 +14,7 @@ from fedbandit.network.coordinator.recorded import Event
 FAILING_SECONDS = 60.0
 """For how long a write that failed counts if none as long succeeds; clients try again within 30 s."""
 FAILS = "the store fails"
+SPENT = "The budget is spent: the last total there can be is out, and what clients learn from now on is theirs alone."
 log = logging.getLogger("fedbandit.coordinator")
 
 
@@ -29,6 +31,7 @@ class Health:
         self.failing: str | None = None
         """Why a write failed."""
         self._failed_at = 0.0
+        self._spent = False
 
     def say(self) -> None:
         """Log what has happened since the last time."""
@@ -39,9 +42,13 @@ class Health:
         elif self.failing and (not journal.unproven or time.monotonic() - self._failed_at > FAILING_SECONDS):
             self.failing = None
             log.info("the store is back", extra={"federation": name})
+        if not self._spent and is_spent(self._federation):
+            self._spent = True
+            log.warning("the budget is spent", extra={"federation": name, "reason": SPENT})
         for event in events:
             if self._is_said(event):
-                level = logging.WARNING if event.what in (FAILS, "quarantine") else logging.INFO
+                bad = event.what in (FAILS, UNFINISHED, "quarantine") or event.what.endswith(" refused")
+                level = logging.WARNING if bad else logging.INFO
                 log.log(level, event.what, extra={"federation": name, **event.facts})
 
     def _is_said(self, event: Event) -> bool:
@@ -49,3 +56,14 @@ class Health:
         if event.what == DECLINED:
             return self._quiet.says(f"{event.what}/{event.facts['client']}")
         return event.what != FAILS or self._quiet.says("store")
+
+
+def releases_left(federation: Federation) -> int | None:
+    """How many more totals a pooled federation can open or publish; None of one that is not."""
+    pool = federation.machine.pool
+    return None if pool is None else max(pool.total.epochs - pool.total.epoch, 0)
+
+
+def is_spent(federation: Federation) -> bool:
+    """Whether everybody's total will never change again."""
+    return releases_left(federation) == 0

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 from fedbandit._version import __version__
 from fedbandit.encoded_messages import is_a, readdressed
@@ -73,6 +73,7 @@ class HostedFederation:
         self.addresses: dict[str, str] = {}  # from where each client last joined
         self.versions: dict[str, str] = {}  # and with what
         self.timings = Timings()
+        self.seen: dict[str, Any] = {}  # what was shown of it last (`overview.py`)
         self.health = Health(federation)
         self._quiet = QuietLog()
         self.rate, self.round_seconds = rate, round_seconds

@@ -11,6 +11,8 @@ from prometheus_client.registry import Collector
 
 from fedbandit._version import __version__
 from fedbandit.network.coordinator.clock import now
+from fedbandit.network.coordinator.erasure import unfinished
+from fedbandit.network.coordinator.health import releases_left
 from fedbandit.network.coordinator.host import Host, HostedFederation
 from fedbandit.network.coordinator.overview import totals
 from fedbandit.network.relay.federation import RelayFederation
@@ -64,6 +66,8 @@ class HostCollector(Collector):
                     first.add_metric([role], expires)
                 gone.add_metric([role], without)
             yield from (first, gone)
+        yield GaugeMetricFamily("fedbandit_unconfigured_federations", "Those that only the store has.",
+                                value=len(host.owners.unconfigured))  # fmt: skip
         door = host.fronts or host.guard
         if door is not None:
             yield GaugeMetricFamily("fedbandit_connections", "Open connections.", value=door.n_open)
@@ -74,7 +78,7 @@ class HostCollector(Collector):
 
     def _federations(self) -> Iterator[Any]:
         hosted = self.host.federations
-        sums = {name: totals(one.federation) for name, one in hosted.items()}
+        sums = {name: one.seen.get("totals") or totals(one.federation) for name, one in hosted.items()}
 
         def family(kind: Any, name: str, text: str, value: Callable[[str, HostedFederation], float]) -> Any:
             found = kind(f"fedbandit_{name}", text, labels=["federation"])
@@ -105,6 +109,23 @@ class HostCollector(Collector):
         )
         yield family(GaugeMetricFamily, "snapshot_bytes", "Size of the last snapshot.",
                      lambda _, f: f.federation.journal.snapshot_bytes)  # fmt: skip
+        yield family(GaugeMetricFamily, "unfinished_erasures", "Clients erased, but not from the files.",
+                     lambda _, f: len(unfinished(f.federation)))  # fmt: skip
+        failing = GaugeMetricFamily(
+            "fedbandit_take_over_failing",
+            "Whether it has no owner, and could not be taken over.",
+            labels=["federation"],
+        )
+        for name in self.host.config.federations:
+            failing.add_metric([name], float(name in self.host.owners.failed))
+        yield failing
+        left = GaugeMetricFamily(
+            "fedbandit_releases_left", "Totals that the budget still allows.", labels=["federation"]
+        )
+        for name, one in hosted.items():
+            if (more := releases_left(one.federation)) is not None:
+                left.add_metric([name], more)
+        yield left
         relays = {n: f.federation.upstream() for n, f in hosted.items() if isinstance(f.federation, RelayFederation)}
         for kind, name, text, key in (
             (CounterMetricFamily, "relay_forwards", "Uploads to the coordinator above.", "forwards"),

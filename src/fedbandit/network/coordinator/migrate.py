@@ -52,7 +52,7 @@ def migrate(store: Store, name: str, carried: Carried, rules: Rules) -> Federati
     for slot in range(len(target.machine.members.V)):
         fresh.sum_up(target.machine.members, slot)
     target.activity, target.terms, target.machine.version = old.activity, [new.digest.hex()], old.machine.version
-    target.machine.epoch = old.machine.epoch
+    target.machine.epoch, target.owed = old.machine.epoch, old.owed
     store.replace(name, pack(KIND, target.state()))
     return target
 

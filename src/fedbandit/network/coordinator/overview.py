@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, ParamSpec, TypeVar
 
 from fedbandit._version import __version__
 from fedbandit.network.coordinator.activity import RECENT_WIDTH
 from fedbandit.network.coordinator.clock import now
+from fedbandit.network.coordinator.erasure import unfinished
 from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.coordinator.health import SPENT, is_spent
 from fedbandit.network.coordinator.host import Host, HostedFederation
 from fedbandit.network.coordinator.ledger import claim_in_use, privacy_spent
 from fedbandit.network.coordinator.register import MemberRecord
@@ -18,6 +23,36 @@ from fedbandit.network.relay.federation import RelayFederation
 SOON = 30 * 86_400.0
 """Seconds before its end at which a certificate is something to act on."""
 RECENTLY = 600.0
+LOOK_SECONDS = 1.0
+"""For how long whoever looks waits for a write."""
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def between_writes(
+    hosted: HostedFederation, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T | None:
+    """What a function finds while nothing is written; None if something takes long, or memory is not as the store is.
+
+    Shown meanwhile, what is not in the store might be gone again: a counter that falls is a restart for Prometheus.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LOOK_SECONDS), hosted.paused():
+            return None if hosted.federation.journal.behind else function(*args, **kwargs)
+    return None
+
+
+async def look(host: Host) -> None:
+    """Look at every federation; what is shown of one at which that cannot be done now is what was seen last."""
+
+    async def at(name: str, hosted: HostedFederation) -> None:
+        hosted.seen = await between_writes(hosted, _describe, name, hosted, now()) or hosted.seen
+
+    await asyncio.gather(*(at(name, hosted) for name, hosted in list(host.federations.items())))
+
+
+def _seen(name: str, hosted: HostedFederation) -> dict[str, Any]:
+    return hosted.seen or _describe(name, hosted, now())
 
 
 def overview(host: Host) -> dict[str, Any]:
@@ -35,8 +70,13 @@ def overview(host: Host) -> dict[str, Any]:
             "open": len(host.guard.open), "most": host.guard.most, "refused": host.guard.refused,
         },
         "problems": [*([] if expires is None or expires - at > SOON else [_expires(expires - at)]),
-                     *([host.owners.not_taken] if host.owners.not_taken else [])],
-        "federations": [_describe(name, hosted, at) for name, hosted in host.federations.items()],
+                     *host.owners.unowned(),
+                     *([host.owners.not_taken] if host.owners.not_taken else []),
+                     *([unconfigured(host.owners.unconfigured)] if host.owners.unconfigured else [])],
+        "federations": [
+            {**_seen(name, hosted), "connected": len(hosted.connections), "queue": hosted.queue.qsize()}
+            for name, hosted in host.federations.items()
+        ],
     }  # fmt: skip
 
 
@@ -59,8 +99,6 @@ def _describe(name: str, hosted: HostedFederation, at: float) -> dict[str, Any]:
         "places": federation.agreement.world.n_clients,
         "horizon": federation.agreement.world.horizon,
         "terms": federation.digest.hex(),
-        "connected": len(hosted.connections),
-        "queue": hosted.queue.qsize(),
         "guarantee": str(claim),
         "promise": claim.sentence(),
         "problems": problems(hosted, at),
@@ -98,6 +136,10 @@ def problems(hosted: HostedFederation, at: float) -> list[str]:
     if pool is not None and pool.lost:
         made = f"{pool.lost} publications were made, but the store has {pool.total.epoch}"
         found.append(f"{made}: nothing is published any more; restore a newer backup, or begin a new federation.")
+    if is_spent(federation):
+        found.append(SPENT)
+    if erased := unfinished(federation):
+        found.append(_unfinished(erased, federation.unfinished))
     quarantined = [f"{r.name} ({r.quarantined})" for r in records if r.quarantined]
     if quarantined:
         found.append(f"{len(quarantined)} in quarantine: {_some(quarantined)}.")
@@ -111,6 +153,15 @@ def problems(hosted: HostedFederation, at: float) -> list[str]:
     found += [f"Refused lately ({kind}): {_some([*names])}: {CAUSES[kind]}." for kind, names in sorted(kinds.items())]
     full = len(records) >= federation.agreement.world.n_clients
     return [*found, *(["All places are taken."] if full and hosted.federation.refusals["identity"] else [])]
+
+
+def _unfinished(erased: list[str], reason: str) -> str:
+    return f"The store's files may still have {_some(erased)}, erased: ask again. {reason}".strip()
+
+
+def unconfigured(names: list[str]) -> str:
+    """What is said of federations that are in the store alone."""
+    return f"In the store, but not configured: {_some(names)}. Configure them, or fedbandit remove NAME --config FILE."
 
 
 def _some(names: list[str], most: int = 5) -> str:

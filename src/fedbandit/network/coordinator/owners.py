@@ -10,6 +10,7 @@ again, to claim it. What happens when:
 | the owner is stopped or cut off for `lease` s  | the server ends its session: the same                              |
 | an owner finds its lock or its term gone       | it steps down: forgets what it had, ends its clients' streams      |
 | its lease has run out and nobody has told it   | it answers nothing before it has asked                             |
+| what the store has of it cannot be read        | nobody owns it: /healthz fails, and it is tried ever more seldom   |
 | a reload changes the terms                     | the owner goes on under the new ones; others must be reloaded too  |
 
 A store in a file or in memory has one process, which owns everything.
@@ -19,11 +20,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from fedbandit.errors import FedbanditError
 from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.coordinator.upkeep import keep_up
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import MemoryStore, NotOwner
 
@@ -38,7 +41,18 @@ FIXED = (
 """Keys of [server] that a running coordinator cannot change; certificates and tokens it follows by itself."""
 LOOK_SECONDS = 0.25
 """How often others' federations are tried."""
+MOST_SECONDS = 30.0
+"""The longest pause after a federation could not be taken over: each attempt is a new term and reads all there is."""
+T = TypeVar("T")
 log = logging.getLogger("fedbandit.coordinator")
+
+
+class Failure(NamedTuple):
+    """Why a federation that has no owner could not be taken over; how long to wait, and until when."""
+
+    reason: str
+    pause: float
+    until: float
 
 
 class Owners:
@@ -50,6 +64,10 @@ class Owners:
         """Where the federations that are not this coordinator's are, empty if that is not known."""
         self.stale: dict[str, str] = {}
         """Federations that this coordinator must not take over, and why: it is configured otherwise."""
+        self.failed: dict[str, Failure] = {}
+        """Federations that nobody owns, as they could not be taken over."""
+        self.unconfigured: list[str] = []
+        """Federations that the store has and the configuration has not."""
         self._followed: dict[str, str] = {}  # the configuration that the owner had when this process read its own
         self._one_at_a_time = asyncio.Lock()
         self.not_taken = ""
@@ -64,6 +82,21 @@ class Owners:
                 self.host.federations[name] = self._take(name)
             except NotOwner as error:
                 self._note_owner(name, error, refuse=True)
+        self._look_for_unconfigured()
+
+    def _look_for_unconfigured(self) -> None:
+        """Whose statistics nobody would find to erase: names that have gone from the configuration, not from the store.
+
+        Of a store that is shared, those of other coordinators are theirs to look after.
+        """
+        store, here = self.host.store, self.host.address
+        configured = self.host.config.federations
+        known = {*configured, *(name for entry in configured.values() for name in entry.beside)}
+        strange = [name for name in store.names() if name not in known]
+        owners = {name: store.owner(name) for name in strange}
+        self.unconfigured = [n for n, owner in owners.items() if owner is None or owner.address in ("", here)]
+        if self.unconfigured:
+            log.warning("in the store, but not configured", extra={"federations": self.unconfigured})
 
     def _take(self, name: str) -> HostedFederation:
         """Claim a federation and go on where its store is."""
@@ -76,6 +109,7 @@ class Owners:
             raise
         self.elsewhere.pop(name, None)
         self.stale.pop(name, None)
+        self.failed.pop(name, None)
         return host.around(federation)
 
     def _note_owner(self, name: str, error: NotOwner, *, refuse: bool = False) -> None:
@@ -97,7 +131,8 @@ class Owners:
     def start(self, name: str) -> None:
         """Let a federation work."""
         hosted = self.host.federations[name]
-        self._workers[name] = [asyncio.create_task(hosted.work()), asyncio.create_task(hosted.count_rounds())]
+        tasks = hosted.work(), hosted.count_rounds(), keep_up(hosted)
+        self._workers[name] = [asyncio.create_task(task) for task in tasks]
 
     def all_work(self) -> bool:
         """Whether no worker has ended by itself."""
@@ -138,14 +173,26 @@ class Owners:
             self.stale[name] = f"The configuration of {name!r} has changed elsewhere; reload this coordinator."
             return
         self.stale.pop(name, None)
+        if name in self.failed and time.monotonic() < self.failed[name].until:
+            return
         try:
             hosted = await asyncio.to_thread(self._take, name)
         except NotOwner as error:
+            self.failed.pop(name, None)
             self._note_owner(name, error)
             return
+        except Exception as error:
+            self._note_failure(name, error)
+            raise
         self.host.federations[name] = hosted
         self.start(name)
         log.info("owner", extra={"federation": name})
+
+    def _note_failure(self, name: str, error: Exception) -> None:
+        """Nobody owns a federation, which will not be different in a moment."""
+        reason = str(error) if isinstance(error, FedbanditError) else "The coordinator has a fault; it has been logged."
+        pause = min(2 * self.failed[name].pause, MOST_SECONDS) if name in self.failed else LOOK_SECONDS
+        self.failed[name] = Failure(reason, pause, time.monotonic() + pause)
 
     async def reload_from(self, read: Callable[[], ServerConfig]) -> None:
         """Take the configuration anew; one that cannot be taken is logged, and changes nothing."""
@@ -187,6 +234,8 @@ class Owners:
             await self.step_down(name)
         for hosted in host.federations.values():
             hosted.allow(config.rate, config.connections_per_client)
+        self.stale, self.failed = _only(self.stale, config), _only(self.failed, config)
+        await asyncio.to_thread(self._look_for_unconfigured)
         self._followed |= {name: before[name] for name in changed if name in before and name not in owned}
         return changed
 
@@ -235,4 +284,13 @@ class Owners:
     def trouble(self) -> str:
         """What is wrong, empty if nothing is."""
         late = [name for name in self.host.federations if not self.host.store.holds(name)]
-        return next(iter(self.stale.values()), "") or (f"It is not known who owns {late[0]!r}." if late else "")
+        unsure = [f"It is not known who owns {name!r}." for name in late]
+        return next(iter([*self.stale.values(), *self.unowned(), *unsure]), "")
+
+    def unowned(self) -> list[str]:
+        """Which federations have no owner, and why."""
+        return [f"Nobody owns {name!r}: {failure.reason}" for name, failure in self.failed.items()]
+
+
+def _only(found: dict[str, T], config: ServerConfig) -> dict[str, T]:
+    return {name: value for name, value in found.items() if name in config.federations}

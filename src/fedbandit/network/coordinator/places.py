@@ -12,7 +12,7 @@ from fedbandit.network.coordinator.register import MemberRecord
 from fedbandit.network.refusal import Refusal
 
 if TYPE_CHECKING:
-    from fedbandit.network.coordinator.federation import Federation
+    from fedbandit.network.coordinator.operated import OperatedFederation as Federation
 
 DECLINED = "an invitation was declined"
 

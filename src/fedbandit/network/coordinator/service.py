@@ -53,7 +53,7 @@ from fedbandit.network.coordinator.erasure import compact
 from fedbandit.network.coordinator.host import Host, log
 from fedbandit.network.coordinator.listener import Guarded
 from fedbandit.network.coordinator.metrics import metrics
-from fedbandit.network.coordinator.overview import clients_page, overview
+from fedbandit.network.coordinator.overview import between_writes, clients_page, look, overview
 from fedbandit.network.coordinator.streams import ClientStream, SendQueue, converse
 from fedbandit.network.credentials import Identity, Role
 from fedbandit.network.jsonable import to_json
@@ -166,7 +166,7 @@ def make_app(host: Host) -> Starlette:
             hosted.requests.seldom("erase", by.name)
         answers, receipt = await hosted.do(hosted.federation.erase, client, now(), by.name)
         hosted.push(answers)
-        await hosted.do(compact, hosted.federation)
+        await hosted.do(compact, hosted.federation, client)
         return JSONResponse(receipt)
 
     async def backup(request: Request) -> Response:
@@ -195,6 +195,7 @@ def make_app(host: Host) -> Starlette:
 
     async def show_overview(request: Request) -> Response:
         identify(request, "observer")
+        await look(host)
         return JSONResponse(to_json({**overview(host), "trouble": await host.trouble()}))
 
     async def show_clients(request: Request) -> Response:
@@ -205,10 +206,15 @@ def make_app(host: Host) -> Starlette:
             page, size = int(asked.get("page", "0")), int(asked.get("size", "50"))
         except ValueError:
             raise Refusal("malformed", "page and size must be whole numbers.") from None
-        return JSONResponse(to_json(clients_page(hosted, asked.get("search", ""), page, min(max(size, 1), 1000))))
+        wanted = asked.get("search", ""), page, min(max(size, 1), 1000)
+        found = await between_writes(hosted, clients_page, hosted, *wanted)
+        if found is None:
+            raise Refusal("unavailable", "A write takes long, or has failed: what clients have sent is not known now.")
+        return JSONResponse(to_json(found))
 
     async def show_metrics(request: Request) -> Response:
         identify(request, "observer")
+        await look(host)
         return Response(metrics(host), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def healthz(request: Request) -> Response:

@@ -95,6 +95,18 @@ class TimedStore:
         """Leave nothing of what was deleted."""
         self.store.compact()
 
+    def files(self) -> str:
+        """In which files it is."""
+        return self.store.files()
+
+    def names(self) -> list[str]:
+        """Of the journals there are."""
+        return self.store.names()
+
+    def delete(self, journal: str) -> None:
+        """Leave nothing of a journal."""
+        self.store.delete(journal)
+
     def check(self) -> None:
         """Whether it can be used."""
         self.store.check()

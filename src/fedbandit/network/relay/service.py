@@ -40,6 +40,7 @@ class RelayConfig(FederationConfig):
     seconds: after how long it goes up at the latest; 0: when the protocol says so.
     """
 
+    beside: ClassVar[tuple[str, ...]] = (KIND,)
     rules: Rules = field(default_factory=lambda: RULES)
     member: int = 0
     at_once: bool = False

@@ -6,11 +6,21 @@ import os
 from pathlib import Path
 
 from fedbandit.errors import FedbanditError
-from fedbandit.network.stores.store import InUse, MemoryStore, NotOwner, Owner, Store, StoredJournal, StoreError
+from fedbandit.network.stores.store import (
+    InUse,
+    MemoryStore,
+    NotAllowed,
+    NotOwner,
+    Owner,
+    Store,
+    StoredJournal,
+    StoreError,
+)
 
 __all__ = [
     "InUse",
     "MemoryStore",
+    "NotAllowed",
     "NotOwner",
     "Owner",
     "Store",

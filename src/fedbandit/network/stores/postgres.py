@@ -14,7 +14,7 @@ from typing import Any
 from fedbandit.errors import needs
 from fedbandit.network.stores.blocks import in_blocks, of_blocks
 from fedbandit.network.stores.claims import CHECK, Claims
-from fedbandit.network.stores.store import NotOwner, Owner, StoredJournal, StoreError
+from fedbandit.network.stores.store import NotAllowed, NotOwner, Owner, StoredJournal, StoreError
 
 VERSION = 3
 """Of the tables. 1 had no owners: one process held the whole database, by the lock `_FIRST_LOCK`. 2 had no blocks."""
@@ -188,7 +188,6 @@ class PostgresStore:
 
     def compact(self) -> None:
         """Write the tables anew, without what was deleted or replaced. Needs the role that made them."""
-        where = "SELECT " + ", ".join(f"pg_relation_filenode('{table}')" for table in TABLES)
         # A row version that an older transaction may still look at would be copied.
         others = """SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
             AND pid <> pg_backend_pid() AND backend_xmin IS NOT NULL"""
@@ -196,7 +195,7 @@ class PostgresStore:
             db, deadline = self._connection(), time.monotonic() + self._patience
             while db.execute(others).fetchone()[0] and time.monotonic() < deadline:
                 time.sleep(0.05)
-            before = db.execute(where).fetchone()
+            before = self.files()
             db.execute("SET statement_timeout = 0")
             try:
                 for table in TABLES:
@@ -207,8 +206,17 @@ class PostgresStore:
             finally:
                 with suppress(self._psycopg.Error):
                     db.execute(f"SET statement_timeout = '{STATEMENT_SECONDS}s'")
-            if any(old == new for old, new in zip(before, db.execute(where).fetchone(), strict=True)):
-                raise StoreError("The PostgreSQL store cannot be compacted: its tables are of another role.")
+            if any(old == new for old, new in zip(before.split(), self.files().split(), strict=True)):
+                raise NotAllowed(
+                    "The PostgreSQL store cannot be compacted: its tables are of another role, which has to run VACUUM "
+                    f"FULL {', '.join(TABLES)}; or, from PostgreSQL 17 on, grant MAINTAIN on them."
+                )
+
+    def files(self) -> str:
+        """The numbers of the tables' files: others once somebody has written them anew."""
+        numbers = ", ".join(f"pg_relation_filenode('{table}')" for table in TABLES)
+        with self._explained("read"):
+            return " ".join(map(str, self._connection().execute(f"SELECT {numbers}").fetchone()))
 
     def check(self) -> None:
         """Ask something."""
@@ -219,6 +227,17 @@ class PostgresStore:
         """All journals, as one transaction sees them."""
         with self._explained("read"):
             return dump(self._connection())
+
+    def names(self) -> list[str]:
+        """Of the journals there are."""
+        with self._explained("read"):
+            return sorted(n for (n,) in self._connection().execute("SELECT journal FROM fedbandit_snapshots"))
+
+    def delete(self, journal: str) -> None:
+        """Delete a journal; its term stays, for whoever believes to own it."""
+        with self._transaction(journal, "written"):
+            for table in TABLES:
+                self._db.execute(f"DELETE FROM {table} WHERE journal = %s", (journal,))
 
     def close(self) -> None:
         """End the connections."""
@@ -236,9 +255,7 @@ class PostgresStore:
         """Delete the journals that are or were this process's, if nobody else has them, and close."""
         for journal in {*self.claims.terms, *self.claims.lost}:
             self.claim(journal)
-            with self._transaction(journal, "written"):
-                for table in TABLES:
-                    self._db.execute(f"DELETE FROM {table} WHERE journal = %s", (journal,))
+            self.delete(journal)
         self.compact()
         self.close()
 

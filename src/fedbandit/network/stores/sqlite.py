@@ -141,8 +141,19 @@ class SQLiteStore(OneProcess):
     def dump(self) -> list[StoredJournal]:
         """All journals, in one transaction."""
         with self._explained("read"):
-            names = self._db.execute("SELECT journal FROM snapshots UNION SELECT journal FROM entries").fetchall()
-            return [StoredJournal(name, *self.read(name)) for (name,) in names]
+            return [StoredJournal(name, *self.read(name)) for name in self.names()]
+
+    def names(self) -> list[str]:
+        """Of the journals there are."""
+        with self._explained("read"):
+            found = self._db.execute("SELECT journal FROM snapshots UNION SELECT journal FROM entries").fetchall()
+            return [name for (name,) in found]
+
+    def delete(self, journal: str) -> None:
+        """Delete a journal."""
+        with self._transaction(durable=True):
+            for table in ("snapshots", "blocks", "entries"):
+                self._db.execute(f"DELETE FROM {table} WHERE journal = ?", (journal,))
 
     def close(self) -> None:
         """Close the file."""

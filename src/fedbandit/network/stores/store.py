@@ -48,6 +48,10 @@ class NotOwner(StoreError):
         super().__init__(f"Federation {journal!r} is another coordinator's{at}, and not this one's.")
 
 
+class NotAllowed(StoreError):
+    """The store does not let this process do that; it says who may."""
+
+
 class StoredJournal(typing.NamedTuple):
     """A journal as a store has it."""
 
@@ -98,6 +102,20 @@ class Store(typing.Protocol):
         """Rewrite the files, so that nothing is left in them of what was deleted or replaced."""
         ...
 
+    def files(self) -> str:
+        """In which files it is, as words: all others once it has been rewritten, whoever did. Empty if only `compact`
+        rewrites it.
+        """
+        ...
+
+    def names(self) -> list[str]:
+        """Of the journals there are."""
+        ...
+
+    def delete(self, journal: str) -> None:
+        """Leave nothing of a journal but what `compact` removes."""
+        ...
+
     def check(self) -> None:
         """Raise a StoreError unless it can be read now, and is still this process's alone."""
         ...
@@ -139,6 +157,10 @@ class OneProcess:
         """Nobody needs to know."""
         return None
 
+    def files(self) -> str:
+        """Nobody else rewrites them."""
+        return ""
+
 
 class MemoryStore(OneProcess):
     """A store in memory, for clients without a file and for tests."""
@@ -163,6 +185,14 @@ class MemoryStore(OneProcess):
 
     def compact(self) -> None:
         """There are no files."""
+
+    def names(self) -> list[str]:
+        """Of the journals there are."""
+        return sorted(self.journals)
+
+    def delete(self, journal: str) -> None:
+        """Forget a journal."""
+        self.journals.pop(journal, None)
 
     def check(self) -> None:
         """Nothing can be wrong."""
