@@ -6,6 +6,7 @@ Nothing here imports NumPy or Numba until the keywords of a command are asked fo
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -50,11 +51,26 @@ class Parser(argparse.ArgumentParser):
         self._add_keywords = lambda words: _add_keyword_flags(self, words, systems, environments)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse, after flags for keywords have been added: systems are imported only if this command is called."""
+        """Parse, after flags for keywords have been added: systems are imported only if this command is called.
+
+        A list of numbers is a value, also where it begins with - for a new one (`--features -,0`) or a negative number.
+        """
         if self._add_keywords is not None:
             self._add_keywords(args)
             self._add_keywords = None
-        return super().parse_known_args(args, namespace)
+        return super().parse_known_args(None if args is None else _with_values(args), namespace)
+
+
+def _with_values(words: Sequence[str]) -> list[str]:
+    """The words, each flag in one with a value that looks like a flag."""
+    joined: list[str] = []
+    for word in words:
+        before = joined[-1] if joined else ""
+        if re.match(r"-[\d.,]", word) and before.startswith("--") and len(before) > 2 and "=" not in before:
+            joined[-1] = f"{before}={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def add_world_flags(command: Parser, usage: str) -> None:

@@ -89,8 +89,14 @@ class Address:
 
     def invitation(self, timeout: float) -> tuple[Agreement, int]:
         """Ask for the agreement and the member number."""
+        agreement, member, _ = self.invitation_and_migrations(timeout)
+        return agreement, member
+
+    def invitation_and_migrations(self, timeout: float) -> tuple[Agreement, int, list[Any]]:
+        """Ask for both, and for what became of features and actions in migrations of the federation, in JSON."""
         try:
-            return accept(self.ask("GET", "/invitation", timeout))
+            answer = self.ask("GET", "/invitation", timeout)
+            return *accept(answer), answer.get("migrations", [])
         except FedbanditError:
             raise
         except (KeyError, TypeError, ValueError) as error:
