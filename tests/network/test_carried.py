@@ -17,18 +17,21 @@ from fedbandit.network.carried import Carried, Numbers
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.client.journal import stored_agreement
 from fedbandit.network.client.migrate import migrate_client
+from fedbandit.network.coordinator.config import load_config
 from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.coordinator.host import Host
 from fedbandit.network.coordinator.migrate import migrate
 from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.invitation import Agreement, Schema
 from fedbandit.network.migrated import Migration, all_of
-from fedbandit.network.stores import MemoryStore, Store, open_store
+from fedbandit.network.stores import MemoryStore, Store, copy_to, open_store
 from fedbandit.structures.action_model import ActionModel
 from fedbandit.structures.two_part_model import TwoPartModel
 from fedbandit.sums import Sums
 from fedbandit.types import Array
 from tests.cli.command_line import refusal, report
 from tests.network.in_process import make_clients, run
+from tests.network.servers import served
 
 WORLD = fb.World(n_clients=3, dim=3, horizon=900)
 TALKATIVE: dict[str, Any] = {"gamma_upload": 1.2, "gamma_download": 1.2}
@@ -293,10 +296,59 @@ def test_the_command_for_a_theta_an_action(tmp_path: Path, capsys: pytest.Captur
     assert "--actions is '1,x', but must be like 0,1,-" in refusal(capsys, *words, "--actions", "1,x")
     assert "--actions is 1,0, but must be 4 numbers below 4" in refusal(capsys, *words, "--actions", "1,0")
     assert not (tmp_path / "before.db").exists()
-    done = report(capsys, *words, "--actions", "1,0,3,-", "--features", "2,0,1,-")
-    assert (done["observations"], done["actions"], done["features"]) == (before.n, [1, 0, 3, None], [2, 0, 1, None])
+    assert "must be 4 numbers below 3" in refusal(capsys, *words, "--features", "-1,0,1,2")
+    done = report(capsys, *words, "--actions", "1,0,3,-", "--features", "-,2,0,1")
+    assert (done["observations"], done["actions"], done["features"]) == (before.n, [1, 0, 3, None], [None, 2, 0, 1])
     with closing(open_store(tmp_path / "store.db")) as store:
         after = Federation("shops", per_action(4, 4, **TALKATIVE), store).machine.gathered()
     order = np.array([2, 0, 1])
-    np.testing.assert_allclose(after.b[:, :3], np.r_[before.b[[1, 0, 3]], np.zeros((1, 3))][:, order])
+    np.testing.assert_allclose(after.b[:, 1:], np.r_[before.b[[1, 0, 3]], np.zeros((1, 3))][:, order])
     assert after.n == before.n
+
+
+GUIDE: dict[str, tuple[Agreement, str]] = {
+    "two parts": (
+        two_parts(3, 2, **TALKATIVE),
+        'system = "async-linucb-am"\ndim = 5\nkeywords = {d_global = 3, gamma_upload = 1.2, gamma_download = 1.2}',
+    ),
+    "one becomes two": (
+        Agreement("async-linucb", TALKATIVE, WORLD),
+        'system = "async-linucb-am"\ndim = 5\nkeywords = {d_global = 3, gamma_upload = 1.2, gamma_download = 1.2}',
+    ),
+    "names of actions": (
+        per_action(4, 3, "abcd", **TALKATIVE),
+        'system = "async-linucb"\ndim = 4\nactions = ["d", "x", "b", "a"]\nkeywords = {gamma_upload = 1.2}',
+    ),
+    "one θ for all": (per_action(4, 3, "abcd", **TALKATIVE), 'system = "async-linucb"\ndim = 3'),
+}
+
+
+@pytest.mark.parametrize("name", GUIDE)
+def test_the_commands_of_the_guide(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/howto/migrate.md, from a coordinator that was stopped to clients of the next one."""
+    old, table = GUIDE[name]
+    with closing(open_store(tmp_path / "store.db")) as store:
+        run(federation := Federation("shops", old, store), clients := make_clients(federation), 30)
+        uploaded = federation.machine.gathered().n
+    pending = [client.machine.pending for client in clients]
+    files = [tmp_path / f"client-{i}.db" for i in range(3)]
+    for file, client in zip(files, clients, strict=True):
+        client.flush()
+        copy_to(file, client.store.dump())
+    config = tmp_path / "new.toml"
+    config.write_text(f'[server]\nstore = "store.db"\n[federations.shops]\nclients = 3\nhorizon = 900\n{table}\n')
+    words = ["migrate", "shops", "--config", str(config), "--backup", str(tmp_path / "before.db")]
+    assert report(capsys, *words)["observations"] == uploaded
+    loaded = load_config(config)
+    with closing(open_store(tmp_path / "store.db")) as store, served(host := Host(loaded, store)) as url:
+        for i, file in enumerate(files):
+            backup = ["--backup", str(file.with_suffix(".before")), "--url", url, "--name", f"client-{i}"]
+            done = report(capsys, "migrate", "shops", "--client", str(file), *backup)
+            assert done["pending"] == pending[i]
+            with fb.Client(url, federation="shops", name=f"client-{i}", state=file) as client:
+                world = client.agreement.world
+                client.observe(0.5, client.select(np.zeros((max(world.actions, 1), world.dim))))
+                assert client.flush()
+                assert client.problem is None
+        hosted = host.federations["shops"].federation
+        assert hosted.machine.gathered().n >= uploaded

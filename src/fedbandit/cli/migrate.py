@@ -11,7 +11,6 @@ from pathlib import Path
 from fedbandit.cli.admin import add_address, open_stopped
 from fedbandit.cli.arguments import token_in
 from fedbandit.errors import FedbanditError, needs, unknown
-from fedbandit.files import require_new, writing
 
 SUMMARY = "Put a stopped federation, or a client's file, under new terms: features, actions, system or keywords."
 
@@ -40,6 +39,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _client(options: argparse.Namespace) -> int:
+    from fedbandit.files import require_new, writing
     from fedbandit.network.client.address import Address
     from fedbandit.network.client.journal import stored_agreement
     from fedbandit.network.client.migrate import migrate_client
@@ -81,6 +81,7 @@ def _client(options: argparse.Namespace) -> int:
 
 def _federation(options: argparse.Namespace) -> int:
     needs("starlette", "server", "A coordinator")
+    from fedbandit.files import require_new
     from fedbandit.network.carried import Carried
     from fedbandit.network.coordinator.backup import save, write_backup
     from fedbandit.network.coordinator.config import load_config
