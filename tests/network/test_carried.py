@@ -345,10 +345,10 @@ def test_the_commands_of_the_guide(name: str, tmp_path: Path, capsys: pytest.Cap
             backup = ["--backup", str(file.with_suffix(".before")), "--url", url, "--name", f"client-{i}"]
             done = report(capsys, "migrate", "shops", "--client", str(file), *backup)
             assert done["pending"] == pending[i]
-            with fb.Client(url, federation="shops", name=f"client-{i}", state=file) as client:
-                world = client.agreement.world
-                client.observe(0.5, client.select(np.zeros((max(world.actions, 1), world.dim))))
-                assert client.flush()
-                assert client.problem is None
+            with fb.Client(url, federation="shops", name=f"client-{i}", state=file) as again:
+                world = again.agreement.world
+                again.observe(0.5, again.select(np.zeros((max(world.actions, 1), world.dim))))
+                assert again.flush()
+                assert again.problem is None
         hosted = host.federations["shops"].federation
         assert hosted.machine.gathered().n >= uploaded

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from fedbandit.errors import FedbanditError
 from fedbandit.network.carried import Carried, Numbers, as_text
 from fedbandit.network.invitation import Agreement
+from fedbandit.state import StateError
 
 
 class Migration(NamedTuple):
@@ -42,6 +43,14 @@ class Migration(NamedTuple):
             return cls(tuple(map(str, value["terms"])), Agreement.of_json(value["agreement"]), *numbers)
         except (TypeError, KeyError) as error:
             raise FedbanditError(f"The coordinator's migrations cannot be understood: {error}.") from None
+
+
+def remembered(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """What a federation's state has of its migrations, if it can be understood: {"steps": […]}, or nothing."""
+    if set(kept) - {"steps"}:
+        raise StateError(f"The stored migrations have {sorted(kept)[0]!r}, which is not expected.")
+    all_of(kept.get("steps", []))
+    return dict(kept)
 
 
 def all_of(told: Iterable[Mapping[str, Any]]) -> list[Migration]:
