@@ -91,6 +91,7 @@ PEER = "peer --member 0 --peers 2 --listen 127.0.0.1:0 --neighbours 1=127.0.0.1:
         ("gateway --dim 2 --port 65536", "port is 65536, but must be a number from 0 to 65535."),
         ("gateway --dim 2 --port 0 --access-token-file empty", "'empty' holds no token: one line, as fedbandit keys"),
         ("gateway --dim 2 --port 0 --access-token-file bytes", "'bytes' is not a text file"),
+        ("replay linucb --log nofile", "There is no file 'nofile'."),
         ("demo --seconds nan", "--seconds is nan, but must be a finite number > 0."),
         ("demo --seconds inf", "--seconds is inf, but must be a finite number > 0."),
         ("demo --port -1", "port is -1, but must be a number from 0 to 65535."),
