@@ -166,6 +166,8 @@ def same_actions(old: Agreement, new: Agreement) -> list[int | None]:
 
 
 def _check(what: str, numbers: Numbers, count: int, known: int) -> None:
+    if numbers and count == 0:
+        raise FedbanditError(f"--{what} is {as_text(numbers)}, but the new terms have no {what}: leave it out.")
     given = [k for k in numbers if k is not None]
     if len(numbers) != count or any(not 0 <= k < known for k in given) or len(set(given)) != len(given):
         raise FedbanditError(

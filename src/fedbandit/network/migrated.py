@@ -6,6 +6,7 @@ the terms that it is under: its owner need not say how, and cannot say anything 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -39,8 +40,10 @@ class Migration(NamedTuple):
     def of_json(cls, value: Mapping[str, Any]) -> Migration:
         """What `as_json` gave."""
         try:
-            numbers = tuple(value["features"]), tuple(value["actions"])
-            return cls(tuple(map(str, value["terms"])), Agreement.of_json(value["agreement"]), *numbers)
+            features, actions = (
+                tuple(None if k is None else operator.index(k) for k in value[what]) for what in ("features", "actions")
+            )
+            return cls(tuple(map(str, value["terms"])), Agreement.of_json(value["agreement"]), features, actions)
         except (TypeError, KeyError) as error:
             raise FedbanditError(f"The coordinator's migrations cannot be understood: {error}.") from None
 

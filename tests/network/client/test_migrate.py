@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -85,6 +86,15 @@ def test_what_cannot_be_carried_over_is_said_and_stays() -> None:
     with pytest.raises(fb.FedbanditError, match="has its ledger"):
         migrate_client(ledger, replace(NEW, system="count-linucb", keywords=secret.keywords), 0, lambda: 1, [])
     assert ledger.journals == before.journals
+
+
+@pytest.mark.parametrize("told", [3, [3], [{}], [{"features": 1}], "ab"])
+def test_migrations_that_cannot_be_understood_are_one_sentence(told: Any) -> None:
+    good = Migration.of(Carried(OLD, NEW)).as_json()
+    assert all_of([good])[0] == Migration.of(Carried(OLD, NEW))
+    for value in (told, [good | {"features": ["x"]}], [good | {"actions": [{}]}], [good | {"agreement": {}}]):
+        with pytest.raises(fb.FedbanditError, match="cannot be understood"):
+            all_of(value)
 
 
 UNNAMED = Agreement("async-linucb", SLOW, WORLD)

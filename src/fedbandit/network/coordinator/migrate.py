@@ -103,7 +103,9 @@ def _check(old: Federation, target: Federation, carried: Carried) -> None:
     if old.system.forgets or target.system.forgets:
         raise FedbanditError("A federation that forgets is not migrated: what it knew of other features fades anyway.")
     if old.machine.contributions is None or target.machine.contributions is None:
-        raise FedbanditError("A federation without members' own sums (retract = false) is not migrated.")
+        raise FedbanditError(
+            "A federation without members' own sums (retract = false, or a system that keeps none) is not migrated."
+        )
     if len(old.register.by_number) > target.register.n_members:
         raise FedbanditError(
             f"clients is {target.register.n_members}, but {len(old.register.by_number)} numbers are in use."
