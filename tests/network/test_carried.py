@@ -262,8 +262,14 @@ def test_what_a_freed_place_left_behind_stays_and_quarantine_too() -> None:
     run(federation, make_clients(federation), 30)
     federation.free("client-2", 0.0)
     federation.quarantine("client-1", "it lies", 0.0)
+    federation.owed = {"client-9": {"receipt": {}}}
+    federation.journal.snapshot(federation.state())
     before = federation.machine.gathered()
-    after = migrate(store, "f", Carried(old, new), Rules())
+    migrate(store, "f", Carried(old, new), Rules())
+    after = Federation("f", new, store)
+    assert after.owed == federation.owed, "an erasure is still to be finished"
+    first = after.register.by_number[0]
+    assert first.released_before == first.releases > 0, "each begins a new state"
     assert after.machine.gathered().n == before.n
     np.testing.assert_allclose(after.machine.gathered().V[:4, :3, :3], before.V)
     assert not after.machine.gathered().V[4].any()

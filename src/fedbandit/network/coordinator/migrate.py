@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from fedbandit.errors import FedbanditError
 from fedbandit.network.carried import Carried, as_text
@@ -51,15 +52,14 @@ def migrate(
         fresh.own.releases[i], fresh.aside[i] = kept.own.releases[i], kept.aside[i]
         fresh.begin_anew(i)
         past = [*record.past, (record.incarnation, record.last_heard)] if record.incarnation else record.past
-        target.register.by_number.append(
-            replace(record, past=past, incarnation=0, epoch=0, nonce=0, chain=0, recent=[], verified=False)
-        )
+        begun: dict[str, Any] = {"incarnation": 0, "epoch": 0, "nonce": 0, "chain": 0, "recent": [], "verified": False}
+        target.register.by_number.append(replace(record, past=past, released_before=record.releases, **begun))
     target.register.by_name = {record.name: record for record in target.register.by_number if record.name}
     _leave_behind(old, target, carried)
     for slot in range(len(target.machine.members.V)):
         fresh.sum_up(target.machine.members, slot)
     target.activity, target.terms, target.machine.version = old.activity, [new.digest.hex()], old.machine.version
-    target.machine.epoch = old.machine.epoch
+    target.machine.epoch, target.owed = old.machine.epoch, old.owed
     migration = Migration.of(carried, old.terms)
     target.migrated = {"steps": [*old.migrated.get("steps", []), migration.as_json()]}
     backup()
