@@ -47,6 +47,13 @@ def require_writable(path: Path) -> None:
         raise FedbanditError(f"{str(path)!r} cannot be written.")
 
 
+def require_new(path: Path) -> None:
+    """Refuse a file that is there, or cannot be written, before anything is changed that it is to be a copy of."""
+    if path.exists():
+        raise FedbanditError(f"There is a file {str(path)!r} already.")
+    require_writable(path)
+
+
 def make_folder(path: Path) -> None:
     """Make a folder for results, if it is not there."""
     try:

@@ -16,8 +16,12 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
+from fedbandit.network.carried import Carried
+from fedbandit.network.client.address import Address
 from fedbandit.network.coordinator.config import FederationConfig, ServerConfig
 from fedbandit.network.coordinator.host import Host
+from fedbandit.network.coordinator.migrate import migrate
+from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import MemoryStore
 from tests.clients.test_mixed import node
@@ -116,9 +120,14 @@ def test_terms_that_change(built: Path, tmp_path: Path) -> None:
             assert report["delivered"], report
             assert report["problem"] is None
     larger = replace(AGREEMENT, world=replace(AGREEMENT.world, dim=4))
-    other = Host(ServerConfig({"shops": FederationConfig(larger)}, port=0, rate=1e6), MemoryStore())
+    migrate(store, "shops", Carried(changed, larger), Rules())
+    other = Host(ServerConfig({"shops": FederationConfig(larger)}, port=0, rate=1e6), store)
     with served(other) as url, node(url, built, state=state) as obey:
         problem = wait_for(lambda: obey({})["problem"])
+        _, _, told = Address(url, "shops", None, "python", None).invitation_and_migrations(10.0)
+        assert [one["features"] for one in told] == [[0, 1, 2, None]]
+        with node(url, built, name="new") as begun:  # which ignores them
+            assert 0 <= begun({"arms": np.eye(4).tolist()})["arm"] < 4
     assert "The terms of the federation have changed: The federation's length is 4, but must be as it was" in problem
 
 

@@ -13,20 +13,25 @@ import pytest
 
 import fedbandit as fb
 from fedbandit.model import RidgeModel
-from fedbandit.network.carried import Carried
+from fedbandit.network.carried import Carried, Numbers
 from fedbandit.network.client.durable import DurableClient
+from fedbandit.network.client.journal import stored_agreement
 from fedbandit.network.client.migrate import migrate_client
+from fedbandit.network.coordinator.config import load_config
 from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.coordinator.host import Host
 from fedbandit.network.coordinator.migrate import migrate
 from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.invitation import Agreement, Schema
-from fedbandit.network.stores import MemoryStore, open_store
+from fedbandit.network.migrated import Migration, all_of
+from fedbandit.network.stores import MemoryStore, Store, copy_to, open_store
 from fedbandit.structures.action_model import ActionModel
 from fedbandit.structures.two_part_model import TwoPartModel
 from fedbandit.sums import Sums
 from fedbandit.types import Array
 from tests.cli.command_line import refusal, report
 from tests.network.in_process import make_clients, run
+from tests.network.servers import served
 
 WORLD = fb.World(n_clients=3, dim=3, horizon=900)
 TALKATIVE: dict[str, Any] = {"gamma_upload": 1.2, "gamma_download": 1.2}
@@ -50,6 +55,16 @@ def learn(agreement: Agreement, X: Array, y: Array, member: int = 0) -> DurableC
     client = DurableClient(MemoryStore(), agreement, member, entropy())
     client.learn(X, y)
     return client
+
+
+def migrated_client(
+    store: Store, new: Agreement, member: int = 0, features: Numbers | None = None, first: int = 1
+) -> DurableClient:
+    """A client's file under the terms of a federation that was migrated once, from those of the file."""
+    stored = stored_agreement(store)
+    assert stored is not None
+    told = [Migration.of(Carried(stored[0], new, features)).as_json()]
+    return migrate_client(store, new, member, iter(range(first, 99_999)).__next__, all_of(told))
 
 
 def assert_same_model(one: Any, other: Any) -> None:
@@ -81,7 +96,7 @@ def test_two_parts_are_as_if_new_features_had_been_zero(count: int, overlap: boo
     assert isinstance(before.machine.model, TwoPartModel)
     assert before.machine.model.starting == (count == 2)
     assert before.machine.pending == count
-    after = migrate_client(before.store, new, 0, entropy(), features)
+    after = migrated_client(before.store, new, 0, features)
     wider = np.zeros((count, 5))
     wider[:, [0, 1, 3]] = CONTEXTS[:count]
     if count == 2:
@@ -107,7 +122,7 @@ def assert_parts_are_carried(before: TwoPartModel, after: Any) -> None:
 
 def test_a_start_up_that_the_new_terms_do_not_have_ends() -> None:
     before = learn(two_parts(3, 2, **SILENT), CONTEXTS[:2], REWARDS[:2])
-    after = migrate_client(before.store, two_parts(3, 2, startup=False, **SILENT), 0, entropy()).machine.model
+    after = migrated_client(before.store, two_parts(3, 2, startup=False, **SILENT)).machine.model
     assert isinstance(after, TwoPartModel)
     assert not after.starting
     assert after.n_pending == after.own.n == 2
@@ -117,7 +132,7 @@ def test_a_start_up_that_the_new_terms_do_not_have_ends() -> None:
 def test_one_part_becomes_the_shared_one_of_two() -> None:
     old = Agreement("async-linucb", SILENT, WORLD)
     before = learn(old, CONTEXTS, REWARDS)
-    after = migrate_client(before.store, two_parts(5, 3, **SILENT), 0, entropy()).machine.model
+    after = migrated_client(before.store, two_parts(5, 3, **SILENT)).machine.model
     assert isinstance(after, TwoPartModel)
     assert not after.starting
     assert_same_model(after.shared, before.machine.model)
@@ -148,7 +163,7 @@ def test_what_is_not_sound_is_refused(
     with pytest.raises(fb.FedbanditError, match=sentence):
         migrate(store, "f", Carried(old, new, features), Rules())
     with pytest.raises(fb.FedbanditError, match=sentence):
-        migrate_client(clients[0].store, new, 0, entropy(), features)
+        migrated_client(clients[0].store, new, 0, features)
     assert journals == [one.journals for one in stores if isinstance(one, MemoryStore)], "nothing has changed"
 
 
@@ -173,7 +188,7 @@ def test_an_action_is_as_if_new_features_had_been_zero() -> None:
     expected = learn(new, wider, REWARDS[kept]).machine.model
     waiting = [before.select(np.c_[[a], CONTEXTS[:1]]).number for a in (1, 2)]
     before.flush()
-    after = migrate_client(before.store, new, 0, entropy())
+    after = migrated_client(before.store, new)
     assert isinstance(after.machine.model, ActionModel)
     assert isinstance(expected, ActionModel)
     np.testing.assert_allclose(after.machine.model.theta, expected.theta, atol=1e-10)
@@ -187,7 +202,7 @@ def test_an_action_is_as_if_new_features_had_been_zero() -> None:
 
 def test_one_theta_for_all_is_that_of_all_actions() -> None:
     new = Agreement("async-linucb", SILENT, replace(WORLD, dim=4))
-    after = migrate_client(learn(per_action(4, 3, **SILENT), ROWS, REWARDS).store, new, 0, entropy())
+    after = migrated_client(learn(per_action(4, 3, **SILENT), ROWS, REWARDS).store, new)
     expected = learn(new, np.c_[CONTEXTS, np.zeros(40)], REWARDS)
     assert isinstance(after.machine.model, RidgeModel)
     assert_same_model(after.machine.model, expected.machine.model)
@@ -230,7 +245,7 @@ def test_each_observation_counts_once_under_the_new_terms(name: str) -> None:
     np.testing.assert_allclose(after.machine.gathered().b, expected.b, atol=1e-10)
     assert after.machine.gathered().n == before.n
     for i, client in enumerate(clients):
-        migrate_client(client.store, new, i, iter(range(1000 * i + 1001, 9999)).__next__)
+        migrated_client(client.store, new, i, first=1000 * i + 1001)
     again = [DurableClient(client.store, new, i, entropy()) for i, client in enumerate(clients)]
     run(after, again, 20)
     sent = after.machine.gathered().n + sum(client.machine.pending for client in again)
@@ -247,8 +262,14 @@ def test_what_a_freed_place_left_behind_stays_and_quarantine_too() -> None:
     run(federation, make_clients(federation), 30)
     federation.free("client-2", 0.0)
     federation.quarantine("client-1", "it lies", 0.0)
+    federation.owed = {"client-9": {"receipt": {}}}
+    federation.journal.snapshot(federation.state())
     before = federation.machine.gathered()
-    after = migrate(store, "f", Carried(old, new), Rules())
+    migrate(store, "f", Carried(old, new), Rules())
+    after = Federation("f", new, store)
+    assert after.owed == federation.owed, "an erasure is still to be finished"
+    first = after.register.by_number[0]
+    assert first.released_before == first.releases > 0, "each begins a new state"
     assert after.machine.gathered().n == before.n
     np.testing.assert_allclose(after.machine.gathered().V[:4, :3, :3], before.V)
     assert not after.machine.gathered().V[4].any()
@@ -279,12 +300,61 @@ def test_the_command_for_a_theta_an_action(tmp_path: Path, capsys: pytest.Captur
     config.write_text(CONFIG.format(dim=4, actions=4))
     words = ["migrate", "shops", "--config", str(config), "--backup", str(tmp_path / "before.db")]
     assert "--actions is '1,x', but must be like 0,1,-" in refusal(capsys, *words, "--actions", "1,x")
-    assert "actions is [1, 0], but must be 4 numbers below 4" in refusal(capsys, *words, "--actions", "1,0")
+    assert "--actions is 1,0, but must be 4 numbers below 4" in refusal(capsys, *words, "--actions", "1,0")
     assert not (tmp_path / "before.db").exists()
-    done = report(capsys, *words, "--actions", "1,0,3,-", "--features", "2,0,1,-")
-    assert (done["observations"], done["actions"], done["features"]) == (before.n, [1, 0, 3, None], [2, 0, 1, None])
+    assert "must be 4 numbers below 3" in refusal(capsys, *words, "--features", "-1,0,1,2")
+    done = report(capsys, *words, "--actions", "1,0,3,-", "--features", "-,2,0,1")
+    assert (done["observations"], done["actions"], done["features"]) == (before.n, [1, 0, 3, None], [None, 2, 0, 1])
     with closing(open_store(tmp_path / "store.db")) as store:
         after = Federation("shops", per_action(4, 4, **TALKATIVE), store).machine.gathered()
     order = np.array([2, 0, 1])
-    np.testing.assert_allclose(after.b[:, :3], np.r_[before.b[[1, 0, 3]], np.zeros((1, 3))][:, order])
+    np.testing.assert_allclose(after.b[:, 1:], np.r_[before.b[[1, 0, 3]], np.zeros((1, 3))][:, order])
     assert after.n == before.n
+
+
+GUIDE: dict[str, tuple[Agreement, str]] = {
+    "two parts": (
+        two_parts(3, 2, **TALKATIVE),
+        'system = "async-linucb-am"\ndim = 5\nkeywords = {d_global = 3, gamma_upload = 1.2, gamma_download = 1.2}',
+    ),
+    "one becomes two": (
+        Agreement("async-linucb", TALKATIVE, WORLD),
+        'system = "async-linucb-am"\ndim = 5\nkeywords = {d_global = 3, gamma_upload = 1.2, gamma_download = 1.2}',
+    ),
+    "names of actions": (
+        per_action(4, 3, "abcd", **TALKATIVE),
+        'system = "async-linucb"\ndim = 4\nactions = ["d", "x", "b", "a"]\nkeywords = {gamma_upload = 1.2}',
+    ),
+    "one θ for all": (per_action(4, 3, "abcd", **TALKATIVE), 'system = "async-linucb"\ndim = 3'),
+}
+
+
+@pytest.mark.parametrize("name", GUIDE)
+def test_the_commands_of_the_guide(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/howto/migrate.md, from a coordinator that was stopped to clients of the next one."""
+    old, table = GUIDE[name]
+    with closing(open_store(tmp_path / "store.db")) as store:
+        run(federation := Federation("shops", old, store), clients := make_clients(federation), 30)
+        uploaded = federation.machine.gathered().n
+    pending = [client.machine.pending for client in clients]
+    files = [tmp_path / f"client-{i}.db" for i in range(3)]
+    for file, client in zip(files, clients, strict=True):
+        client.flush()
+        copy_to(file, client.store.dump())
+    config = tmp_path / "new.toml"
+    config.write_text(f'[server]\nstore = "store.db"\n[federations.shops]\nclients = 3\nhorizon = 900\n{table}\n')
+    words = ["migrate", "shops", "--config", str(config), "--backup", str(tmp_path / "before.db")]
+    assert report(capsys, *words)["observations"] == uploaded
+    loaded = load_config(config)
+    with closing(open_store(tmp_path / "store.db")) as store, served(host := Host(loaded, store)) as url:
+        for i, file in enumerate(files):
+            backup = ["--backup", str(file.with_suffix(".before")), "--url", url, "--name", f"client-{i}"]
+            done = report(capsys, "migrate", "shops", "--client", str(file), *backup)
+            assert done["pending"] == pending[i]
+            with fb.Client(url, federation="shops", name=f"client-{i}", state=file) as again:
+                world = again.agreement.world
+                again.observe(0.5, again.select(np.zeros((max(world.actions, 1), world.dim))))
+                assert again.flush()
+                assert again.problem is None
+        hosted = host.federations["shops"].federation
+        assert hosted.machine.gathered().n >= uploaded

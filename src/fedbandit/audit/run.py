@@ -86,6 +86,9 @@ def audit_system(
     """
     whole_number("trials", trials, LEAST_TRIALS)
     whole_number("rounds", rounds, 1)
+    whole_number("n_clients", n_clients)
+    whole_number("dim", dim)
+    whole_number("seed", seed, 0)
     if system.guarantee.basis == "none":
         raise FedbanditError(f"{system.name} claims no privacy, so there is nothing to audit.")
     if world is None:

@@ -11,6 +11,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedbandit.cli.arguments import token_in
 from fedbandit.errors import FedbanditError
 
 if TYPE_CHECKING:
@@ -40,17 +41,16 @@ def ask(
     One that does not own the federation says who does, and that one is asked. A token is not sent in the clear, and
     from one with TLS to none without.
     """
-    from fedbandit.network.addresses import check_url
+    from fedbandit.network.addresses import check_url, not_by_a_coordinator, trusted
 
-    check_url(options.url, token=options.token_file is not None)
-    headers = {"X-Fedbandit-Name": "fedbandit"}
-    if options.token_file is not None:
-        headers = {"Authorization": f"Bearer {options.token_file.read_text().strip()}"}
+    token = token_in(options.token_file)
+    check_url(options.url, token=token is not None)
+    headers = {"X-Fedbandit-Name": "fedbandit"} if token is None else {"Authorization": f"Bearer {token}"}
     if wish is not None:
         headers["Content-Type"] = "application/json"
     body = None if wish is None else json.dumps(wish).encode()
+    context = trusted(options.ca) if options.url.startswith("https") else None
     try:
-        context = ssl.create_default_context(cafile=options.ca) if options.url.startswith("https") else None
         request = urllib.request.Request(options.url.rstrip("/") + path, body, headers, method=method)
         with urllib.request.urlopen(request, timeout=60, context=context) as answer:
             data: bytes = answer.read()
@@ -61,7 +61,7 @@ def ask(
                 said = json.loads(error.read())
                 sentence, owner = str(said["error"]), str(said.get("owner", ""))
             except (ValueError, KeyError, TypeError):
-                sentence, owner = f"{options.url} answers {error.code}.", ""
+                sentence, owner = not_by_a_coordinator(options.url + path, error.code), ""
         if error.code == 421 and owner not in ("", options.url) and hops > 0:
             if options.url.startswith("https") and not owner.startswith("https"):
                 raise FedbanditError(f"{options.url} names {owner!r} as the owner, which has no TLS.") from None
@@ -77,12 +77,16 @@ def ask(
         raise FedbanditError(f"There is no answer from {options.url}: {reason}.") from None
 
 
-def open_stopped(where: str | None, way: str, *, many: bool = False) -> Store:
-    """The store of a coordinator that does not run; if it does, there is another `way`."""
+def open_stopped(where: str | None, way: str, *, new: bool = False) -> Store:
+    """The store of a coordinator that does not run; if it does, there is another `way`. A `new` one may be made."""
     from fedbandit.network.stores import InUse, open_store
 
+    if where is None:
+        raise FedbanditError("The configuration names no store, so that its coordinator keeps everything in memory.")
+    if not new and "://" not in where and not Path(where).exists():
+        raise FedbanditError(f"There is no store {where!r}.")
     try:
-        return open_store(where, many=many)
+        return open_store(where, many=new)
     except InUse as error:
         raise FedbanditError(f"{str(error).removesuffix('.')}; if that is the coordinator, {way}.") from None
 

@@ -6,12 +6,13 @@ Nothing here imports NumPy or Numba until the keywords of a command are asked fo
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from fedbandit.errors import FedbanditError, unknown
+from fedbandit.errors import FedbanditError, number, require, unknown
 
 if TYPE_CHECKING:
     from fedbandit.privacy.guarantee import Require
@@ -50,11 +51,26 @@ class Parser(argparse.ArgumentParser):
         self._add_keywords = lambda words: _add_keyword_flags(self, words, systems, environments)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse, after flags for keywords have been added: systems are imported only if this command is called."""
+        """Parse, after flags for keywords have been added: systems are imported only if this command is called.
+
+        A list of numbers is a value, also where it begins with - for a new one (`--features -,0`) or a negative number.
+        """
         if self._add_keywords is not None:
             self._add_keywords(args)
             self._add_keywords = None
-        return super().parse_known_args(args, namespace)
+        return super().parse_known_args(None if args is None else _with_values(args), namespace)
+
+
+def _with_values(words: Sequence[str]) -> list[str]:
+    """The words, each flag in one with a value that looks like a flag."""
+    joined: list[str] = []
+    for word in words:
+        before = joined[-1] if joined else ""
+        if re.match(r"-[\d.,]", word) and before.startswith("--") and len(before) > 2 and "=" not in before:
+            joined[-1] = f"{before}={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def add_world_flags(command: Parser, usage: str) -> None:
@@ -151,7 +167,9 @@ def keyword_flags(options: argparse.Namespace) -> dict[str, str]:
 def unexpected(word: str, command: argparse.ArgumentParser) -> FedbanditError:
     """The error for an argument that a command does not take."""
     if not word.startswith("-"):
-        return FedbanditError(f"{word!r} is one argument too many; name all systems together, before the flags.")
+        systems = any(action.dest == "systems" for action in command._actions)
+        hint = "; name all systems together, before the flags." if systems else f"; see {command.prog} --help."
+        return FedbanditError(f"{word!r} is one argument too many{hint}")
     known = [flag for action in command._actions for flag in action.option_strings]
     flag, _, value = word.partition("=")
     if any(action.dest == "systems" for action in command._actions):
@@ -201,11 +219,29 @@ def required(options: argparse.Namespace) -> Require | None:
     return Require(**given) if given else None
 
 
+def text_in(path: Path) -> str:
+    """The text of a file."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise FedbanditError(f"{str(path)!r} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise FedbanditError(f"{str(path)!r} is not a text file: {error.reason} at byte {error.start}.") from None
+
+
 def token_in(path: Path | None) -> str | None:
     """The token that a file holds, None without a file."""
     if path is None:
         return None
-    try:
-        return path.read_text().strip()
-    except OSError as error:
-        raise FedbanditError(f"{str(path)!r} cannot be read: {error.strerror}.") from None
+    token = text_in(path).strip()
+    if not (token and token.isascii() and token.isprintable()) or " " in token:
+        raise FedbanditError(f"{str(path)!r} holds no token: one line, as fedbandit keys prints it.")
+    return token
+
+
+def check_users(options: argparse.Namespace) -> None:
+    """Refuse simulated users that cannot be."""
+    require(options.arms >= 1, "--arms", options.arms, "a whole number ≥ 1")
+    require(options.seed >= 0, "--seed", options.seed, "a whole number ≥ 0")
+    number(options.spread, "--spread", "a finite number ≥ 0", 0.0)
+    number(options.pace, "--pace", "a finite number a second ≥ 0 (0: as fast as they can)", 0.0)

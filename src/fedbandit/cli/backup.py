@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from fedbandit.cli.admin import add_address, ask, open_stopped
-from fedbandit.errors import FedbanditError, needs
+from fedbandit.errors import needs
 
 SUMMARY = (
     "Write a backup of a coordinator's store: of a running one by --url, of a PostgreSQL or a stopped one by --config."
@@ -24,12 +24,12 @@ def add_flags(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write it, and read it once."""
     needs("starlette", "server", "A backup")
+    from fedbandit.files import require_new
     from fedbandit.network.coordinator.backup import read_backup, save, write_backup
     from fedbandit.network.coordinator.config import load_config
     from fedbandit.network.stores.postgres import ReadOnlyPostgres
 
-    if options.file.exists():
-        raise FedbanditError(f"There is a file {str(options.file)!r} already.")
+    require_new(options.file)
     if options.config is None:
         data = ask(options, "/api/backup")
     else:

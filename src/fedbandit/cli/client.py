@@ -8,7 +8,7 @@ import json
 import time
 from pathlib import Path
 
-from fedbandit.cli.arguments import add_require_flags, required, token_in
+from fedbandit.cli.arguments import add_require_flags, check_users, required, token_in
 from fedbandit.errors import FedbanditError, whole_number
 
 SUMMARY = "Drive simulated users against a coordinator."
@@ -37,17 +37,20 @@ def add_flags(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve users, each so many times; print the result."""
     from fedbandit.cli.population import User
+    from fedbandit.files import make_folder
     from fedbandit.network.client.client import Client
 
     whole_number("--clients", options.clients)
     whole_number("--interactions", options.interactions, 0)
+    whole_number("--first", options.first, 0)
+    check_users(options)
     if options.token_file is not None and options.clients != 1:
         raise FedbanditError("A token is for one client: run one fedbandit client for each token.")
     if options.certificate is not None and options.clients != 1:
         raise FedbanditError("A certificate is for one client: run one fedbandit client for each.")
     token = token_in(options.token_file)
     if options.state is not None:
-        options.state.mkdir(parents=True, exist_ok=True)
+        make_folder(options.state)
     numbers = range(options.first, options.first + options.clients)
     with contextlib.ExitStack() as stack:
         clients = [

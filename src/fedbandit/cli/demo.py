@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from fedbandit.cli import client
-from fedbandit.errors import FedbanditError, whole_number
+from fedbandit.errors import FedbanditError, number, whole_number
+from fedbandit.network.addresses import check_port
 
 SUMMARY = "A coordinator and a dozen clients on this machine, with a live page: about a minute."
 DIM, ARMS, PACE, SPREAD = 20, 20, 12.0, 0.1
@@ -52,12 +53,14 @@ def add_flags(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Start everything, watch it, and print a summary."""
+    from fedbandit.files import make_folder
+
     whole_number("--clients", options.clients)
-    if options.seconds <= 0:
-        raise FedbanditError(f"--seconds is {options.seconds:g}, but must be more than 0.")
+    number(options.seconds, "--seconds", "a finite number > 0", 1e-9)
+    check_port(options.port)
     folder: Path = options.out
     shutil.rmtree(folder / STATE, ignore_errors=True)
-    (folder / STATE).mkdir(parents=True, exist_ok=True)
+    make_folder(folder / STATE)
     visits = max(1, int(PACE * options.seconds))
     config = folder / STATE / "federation.toml"
     config.write_text(

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from fedbandit.cli.arguments import text_in
 from fedbandit.errors import FedbanditError
 
 SUMMARY = "Make certificates and tokens: init, add-client, list, renew, revoke; peers; sum-key, certify."
@@ -24,13 +25,13 @@ def add_flags(command: argparse.ArgumentParser) -> None:
                                            "certify"))  # fmt: skip
     command.add_argument("name", nargs="?", metavar="NAME", help="whose token; renew without it: the certificate")
     command.add_argument("--keys", type=Path, default=Path("keys"), metavar="FOLDER", help="default: keys")
-    command.add_argument("--role", choices=("client", "observer", "admin"), default="client", help="default: client")
+    command.add_argument("--role", choices=("client", "observer", "admin"), help="default: client")
     command.add_argument("--federation", metavar="NAME", help="the only one that the token is good for; renew, "
                          "revoke: of whose tokens, if there are some for several")  # fmt: skip
     command.add_argument(
         "--days", type=float, metavar="N", help="after how many days the token expires; renew: as the old one"
     )
-    command.add_argument("--overlap", type=float, default=7.0, metavar="N",
+    command.add_argument("--overlap", type=float, metavar="N",
                          help="renew: for how many days the old token is still good (default: 7)")  # fmt: skip
     command.add_argument("--names", metavar="FILE", help="add-client: one name a line, - for standard input")
     command.add_argument("--out", type=Path, metavar="FILE", help="where to write tokens, readable by you alone")
@@ -42,13 +43,44 @@ def add_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--authority", type=Path, metavar="FOLDER", help="of the authority's key, if it is elsewhere")
 
 
+_TAKEN_BY = {
+    "NAME": ("add-client", "renew NAME", "revoke", "certify"),
+    "--role": ("add-client",),
+    "--federation": ("add-client", "renew NAME", "revoke", "certify"),
+    "--days": ("add-client", "renew NAME"),
+    "--overlap": ("renew NAME",),
+    "--names": ("add-client",),
+    "--out": ("add-client", "renew NAME", "certify"),
+    "--host": ("init", "renew", "peers"),
+    "--state": ("sum-key",),
+    "--key": ("certify",),
+    "--authority": ("init", "renew", "certify"),
+}
+"""What is read by which action; the certificate is renewed without a name."""
+
+
+def _require_taken(options: argparse.Namespace) -> None:
+    """Refuse what the action does not read: somebody believes that it does something."""
+    action = "renew NAME" if options.action == "renew" and options.name is not None else options.action
+    for what, actions in _TAKEN_BY.items():
+        if getattr(options, what.lower().removeprefix("--")) is not None and action not in actions:
+            raise FedbanditError(f"fedbandit keys {action} takes no {what}; it is for {', '.join(actions)}.")
+    if options.name is not None and options.names is not None:
+        raise FedbanditError("fedbandit keys add-client takes a NAME or --names, not both.")
+    if options.keys.exists() and not options.keys.is_dir():
+        raise FedbanditError(f"--keys is {str(options.keys)!r}, which is a file, but must be a folder.")
+
+
 def run(options: argparse.Namespace) -> int:
     """Make keys, add, list, renew or revoke tokens."""
+    _require_taken(options)
     from fedbandit.network import credentials
+    from fedbandit.network.addresses import check_host
     from fedbandit.network.certificates import AUTHORITY, certificate_hosts, init_keys, renew_certificate
 
     folder: Path = options.keys
-    hosts = [host.strip() for text in options.host or () for host in text.split(",")]
+    role: credentials.Role = options.role or "client"
+    hosts = [check_host(host.strip()) for text in options.host or () for host in text.split(",")]
     if options.action == "peers":
         from fedbandit.network.peer.keys import make_peer_keys
 
@@ -68,15 +100,19 @@ def run(options: argparse.Namespace) -> int:
     if options.action == "sum-key":
         return _sum_key(options)
     if options.action == "renew" and options.name is None:
+        if not folder.is_dir():
+            raise FedbanditError(f"There are no keys in {str(folder)!r}; make them with fedbandit keys init.")
         until = renew_certificate(folder, hosts, options.authority)
         named = certificate_hosts(folder)
         _say(options, {"certificate": until.isoformat(), "hosts": named},
              f"The certificate is good until {until:%Y-%m-%d}, for {', '.join(named)}.")  # fmt: skip
         return 0
     if options.action == "add-client" and options.names is not None:
-        text = sys.stdin.read() if options.names == "-" else Path(options.names).read_text()
+        text = sys.stdin.read() if options.names == "-" else text_in(Path(options.names))
         names = list(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))
-        given = names, options.role, options.federation or "", options.days
+        if not names:
+            raise FedbanditError(f"--names is {options.names!r}, which has no names, one a line.")
+        given = names, role, options.federation or "", options.days
         _hand_out(options, lambda: credentials.add_credentials(folder, *given))
         return 0
     if not options.name:
@@ -88,10 +124,10 @@ def run(options: argparse.Namespace) -> int:
         where = f" for {options.federation}" if options.federation else ""
         _say(options, {"name": options.name, "revoked": True}, f"The tokens of {options.name}{where} are revoked.")
     elif options.action == "renew":
-        how = options.name, options.overlap, options.days, options.federation
+        how = options.name, 7.0 if options.overlap is None else options.overlap, options.days, options.federation
         _hand_out(options, lambda: {options.name: credentials.renew_credential(folder, *how)})
     else:
-        given = [options.name], options.role, options.federation or "", options.days
+        given = [options.name], role, options.federation or "", options.days
         _hand_out(options, lambda: credentials.add_credentials(folder, *given))
     return 0
 
@@ -102,6 +138,8 @@ def _sum_key(options: argparse.Namespace) -> int:
 
     if options.state is None:
         raise FedbanditError("fedbandit keys sum-key needs --state FILE: the client's, beside which its key is kept.")
+    if Path(options.state).is_dir():
+        raise FedbanditError(f"--state is {options.state!r}, which is a folder, but must be the client's file.")
     key = SumKeys(options.state).identity.public.hex()
     _say(options, {"key": key}, key)
     return 0
@@ -192,8 +230,14 @@ def _list(options: argparse.Namespace) -> int:
     return 0
 
 
+_LAST = 2.5e11
+"""Seconds since 1970 in the year 9892; what is later is never."""
+
+
 def _day(at: float) -> str | None:
-    return None if at in (0.0, 9e99) else datetime.datetime.fromtimestamp(at, datetime.UTC).date().isoformat()
+    if at == 0.0 or at > _LAST:
+        return None
+    return datetime.datetime.fromtimestamp(at, datetime.UTC).date().isoformat()
 
 
 def _say(options: argparse.Namespace, report: dict[str, object], text: str) -> None:

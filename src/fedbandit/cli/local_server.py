@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedbandit.cli.arguments import add_require_flags, required, token_in
+from fedbandit.cli.arguments import add_require_flags, check_users, required, token_in
 from fedbandit.errors import whole_number
 
 if TYPE_CHECKING:
@@ -56,12 +56,14 @@ class _Served:
 def run(options: argparse.Namespace) -> int:
     """Serve users, each so many times; print the result."""
     from fedbandit.cli.population import User
+    from fedbandit.files import make_folder
     from fedbandit.network.client.local_server import LocalServer
 
     whole_number("--interactions", options.interactions, 0)
+    check_users(options)
     groups = whole_number("--groups", options.groups)
     if options.state is not None:
-        options.state.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(options.state.parent)
     with LocalServer(
         options.url,
         federation=options.federation,

@@ -72,6 +72,10 @@ def run_command(arguments: list[str]) -> int:
     if command in ALIASES:
         at, command = arguments.index(command), ALIASES[command]
         arguments = [*arguments[:at], command, *arguments[at + 1 :]]
+    first = arguments[0] if arguments else ""
+    if command is not None and first.startswith("-") and first not in ("-h", "--help", "--version"):
+        name = command if command in COMMANDS else "COMMAND"
+        raise FedbanditError(f"{first} stands before the command; flags go after it: fedbandit {name} … {first}.")
     if command is not None and command not in COMMANDS:
         raise unknown("command", command, COMMANDS)
     parser = build_parser(COMMANDS if command is None or arguments[0] != command else [command])

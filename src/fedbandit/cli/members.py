@@ -23,6 +23,8 @@ def add_flags(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Ask the coordinator."""
+    if options.action == "list" and options.client is not None:
+        raise FedbanditError(f"{options.client!r} is one argument too many; members list takes --search TEXT.")
     path = f"/v1/{quote(options.federation, safe='')}"
     if options.action == "free":
         if options.client is None:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedbandit.cli.arguments import check_users
 from fedbandit.errors import FedbanditError, whole_number
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def run(options: argparse.Namespace) -> int:
     from fedbandit.network.logs import log_to_stderr
     from fedbandit.network.peer.peer import Peer
 
+    check_users(options)
     peer = Peer(
         options.member,
         peers=options.peers,

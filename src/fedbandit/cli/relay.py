@@ -54,7 +54,9 @@ def run(options: argparse.Namespace) -> int:
     """Serve until interrupted."""
     from fedbandit.cli.arguments import token_in
     from fedbandit.cli.serve import needs_server
+    from fedbandit.network.addresses import check_port
     from fedbandit.network.client.options import lasting_name
+    from fedbandit.network.stores import open_store
 
     with needs_server():
         from fedbandit.machines.relay import passes
@@ -63,6 +65,9 @@ def run(options: argparse.Namespace) -> int:
         raise FedbanditError(f"--store is {options.store!r}, but must be a file: a relay is one process.")
     seconds = 60.0 if options.seconds is None else options.seconds
     number(seconds, "--seconds", "a number of seconds ≥ 0", at_least=0.0)
+    if options.rate is not None:
+        number(options.rate, "--rate", "a number of messages a second ≥ 1", at_least=1.0)
+    check_port(options.port)
     token, known = token_in(options.token_file), options.store is not None and Path(options.store).exists()
     named = options.name is not None or token is not None
     upstream = Address(options.upstream, options.federation, token, options.name or "relay", options.ca)
@@ -72,6 +77,7 @@ def run(options: argparse.Namespace) -> int:
     if options.store is None:
         raise FedbanditError("--store FILE is needed: this relay adds up what its clients send, and must not lose it.")
     if not named:
+        open_store(options.store).close()  # refused before a name is kept beside it
         upstream = Address(options.upstream, options.federation, None, lasting_name(options.store), options.ca)
     return _add_up(options, upstream, known=known, seconds=seconds)
 

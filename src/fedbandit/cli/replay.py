@@ -107,6 +107,8 @@ def _read(options: argparse.Namespace) -> LoggedDecisions:
     named = any(getattr(options, name) is not None for name in ("client", "features", "reward"))
     if options.log.is_dir() or (options.log.suffix == ".jsonl" and not named):
         return read_decision_log(options.log, default_reward=options.default_reward)
+    if not options.log.is_file():
+        raise FedbanditError(f"There is no file {str(options.log)!r}.")
     missing = [f"--{name}" for name in ("client", "features", "reward") if getattr(options, name) is None]
     if missing:
         raise FedbanditError(f"A table needs {', '.join(missing)}, to say what its columns are.")

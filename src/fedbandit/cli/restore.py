@@ -28,7 +28,9 @@ def run(options: argparse.Namespace) -> int:
 
     config = load_config(options.config)
     journals = read_backup(options.file)
-    store = open_stopped(config.store, "stop it first", many=True)
+    if not journals:
+        raise FedbanditError(f"{str(options.file)!r} has no federation that could be restored.")
+    store = open_stopped(config.store, "stop it first", new=True)
     try:
         there = {journal.name for journal in store.dump()}
         both = sorted(there.intersection(journal.name for journal in journals))

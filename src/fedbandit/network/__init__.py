@@ -11,6 +11,7 @@
 | `invitation`   | what all members of a federation agree on                                                        |
 | `resolved`     | an invitation: the agreement, and the numbers that a client in any language needs                |
 | `carried`      | statistics under new terms, for `fedbandit migrate`                                              |
+| `migrated`     | what a federation remembers of its migrations, and tells clients                                 |
 | `sums`         | secure sums: what both sides need to know                                                        |
 | `refusal`      | why a message is refused: a sentence, a kind, an HTTP status                                     |
 | `credentials`  | tokens and roles                                                                                 |

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 import ssl
 from urllib.parse import urlsplit
 
-from fedbandit.errors import FedbanditError
+from fedbandit.errors import FedbanditError, shown
 
 
 def is_loopback(host: str) -> bool:
@@ -59,8 +60,42 @@ def distrust(url: str, error: ssl.SSLCertVerificationError, ca: str | None, flag
     )
 
 
+def trusted(ca: str | None) -> ssl.SSLContext:
+    """Whom to trust: who is signed by this authority, or by those of the system."""
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except (OSError, ssl.SSLError) as error:
+        raise FedbanditError(f"The authority {ca!r} cannot be read: {error}.") from None
+
+
+def not_by_a_coordinator(url: str, status: int) -> str:
+    """What to say of an answer that is none of a coordinator."""
+    return f"{url} is answered with status {status}, and not by a coordinator: is that its URL, and the name right?"
+
+
+def check_host(host: str) -> str:
+    """Refuse what is neither a name nor an address of a machine.
+
+    >>> check_host("coordinator.example.org"), check_host("::1")
+    ('coordinator.example.org', '::1')
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_*][A-Za-z0-9_*.-]{0,252}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", host):
+        raise FedbanditError(
+            f"The host is {shown(host)}, but must be a name like coordinator.example.org, or an address."
+        )
+    return host
+
+
+def check_port(port: int) -> int:
+    """Refuse what is no port; 0 is any that is free."""
+    if not 0 <= port <= 65535:
+        raise FedbanditError(f"port is {port}, but must be a number from 0 to 65535.")
+    return port
+
+
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket, or one sentence about why there is none."""
+    check_port(port)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol said, asyncio sets TCP_NODELAY on what is accepted; else an answer of two writes waits 40 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -45,6 +45,8 @@ class Carried:
         self, old: Agreement, new: Agreement, features: Numbers | None = None, actions: Numbers | None = None
     ) -> None:
         self.old, self.new = old, new
+        if old.digest == new.digest:  # who has a file could not be told before or after which migration it is
+            raise FedbanditError("The federation is under these terms already, and stays as it is; give other ones.")
         self.features = same_features(old, new) if features is None else list(features)
         self.actions = same_actions(old, new) if actions is None else list(actions)
         _check("features", self.features, new.world.dim, old.world.dim)
@@ -54,6 +56,8 @@ class Carried:
                 "say which action an observation was of."
             )
         _check("actions", self.actions, new.world.actions, old.world.actions)
+        _require_names("features", self.features, _feature_names(old), _feature_names(new))
+        _require_names("actions", self.actions, old.action_names, new.action_names)
         self.whole = _matrix(self.features, range(old.world.dim))
         """M of whole contexts."""
         self.shared = _matrix(*self._part("shared", _shared, _own))
@@ -131,11 +135,26 @@ def same_features(old: Agreement, new: Agreement) -> list[int | None]:
     [1, None, 0]
     """
     if old.schema is not None and new.schema is not None:
-        names, wanted = ([*schema.features, *([""] if schema.intercept else [])] for schema in (old.schema, new.schema))
-        return [names.index(name) if name in names else None for name in wanted]
+        names = _feature_names(old)
+        return [names.index(name) if name in names else None for name in _feature_names(new)]
     ours, theirs = len(_shared(old)), len(_shared(new))
     personal = [k - theirs + ours for k in range(theirs, new.world.dim)]
     return [*(k if k < ours else None for k in range(theirs)), *(k if k < old.world.dim else None for k in personal)]
+
+
+def as_text(numbers: Numbers) -> str:
+    """As it is written on the command line.
+
+    >>> as_text([2, None, 0])
+    '2,-,0'
+    """
+    return ",".join("-" if k is None else str(k) for k in numbers)
+
+
+def _feature_names(agreement: Agreement) -> list[str]:
+    """The names of features, in which an intercept is the empty one; none without a schema."""
+    schema = agreement.schema
+    return [] if schema is None else [*schema.features, *([""] if schema.intercept else [])]
 
 
 def same_actions(old: Agreement, new: Agreement) -> list[int | None]:
@@ -147,11 +166,23 @@ def same_actions(old: Agreement, new: Agreement) -> list[int | None]:
 
 
 def _check(what: str, numbers: Numbers, count: int, known: int) -> None:
+    if numbers and count == 0:
+        raise FedbanditError(f"--{what} is {as_text(numbers)}, but the new terms have no {what}: leave it out.")
     given = [k for k in numbers if k is not None]
     if len(numbers) != count or any(not 0 <= k < known for k in given) or len(set(given)) != len(given):
         raise FedbanditError(
-            f"{what} is {list(numbers)}, but must be {count} numbers below {known}, each once, or - for a new one."
+            f"--{what} is {as_text(numbers)}, but must be {count} numbers below {known}, each once, or - for a new one."
         )
+
+
+def _require_names(what: str, numbers: Numbers, old: Sequence[str], new: Sequence[str]) -> None:
+    """Refuse to take what has a name in both terms for something else; as a new one it may begin anew."""
+    for k, (name, was) in enumerate(zip(new, numbers, strict=False)):
+        if was is not None and name in old and old[was] != name:
+            raise FedbanditError(
+                f"--{what} says that number {k}, {name!r}, is the old number {was}, {old[was]!r}, but {name!r} was "
+                f"number {old.index(name)}; leave it out: names say which is which."
+            )
 
 
 def _shared(agreement: Agreement, _: int | None = None) -> range:

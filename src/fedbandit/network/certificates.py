@@ -16,6 +16,7 @@ from typing import Any
 
 from fedbandit.errors import FedbanditError, needs
 from fedbandit.machines.sums.terms import certified
+from fedbandit.network.addresses import check_host
 from fedbandit.network.certified import Certificate
 from fedbandit.network.credentials import FILE, make_table
 
@@ -35,6 +36,8 @@ def init_keys(folder: Path, hosts: Sequence[str], authority: Path | None = None)
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
 
+    for host in hosts:
+        check_host(host)
     for path in (folder, authority or folder):
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     key = ec.generate_private_key(ec.SECP256R1())
@@ -68,7 +71,7 @@ def renew_certificate(folder: Path, hosts: Sequence[str] = (), authority: Path |
     key = ec.generate_private_key(ec.SECP256R1())
     issuer_id = x509.SubjectKeyIdentifier.from_public_key(signer.public_key())
     certificate = (
-        _begin(str(names[0].value), key.public_key(), DAYS)
+        _begin(str(names[0].value)[:64], key.public_key(), DAYS)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -177,6 +180,7 @@ def _write(path: Path, data: bytes, mode: int) -> None:
 
 
 def _host(x509: Any, host: str) -> Any:
+    check_host(host)
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:

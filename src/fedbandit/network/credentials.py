@@ -19,7 +19,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from fedbandit.errors import FedbanditError
+from fedbandit.errors import FedbanditError, number, require
 from fedbandit.network.refusal import Refusal
 
 FILE = "credentials.db"
@@ -32,6 +32,8 @@ _ALLOWED: dict[str, set[Role]] = {
     "admin": {"admin", "observer"},
     "anyone": set(ROLES),
 }
+MOST_DAYS = 1_000_000
+"""The longest that a token can be asked for: no calendar goes on for ever."""
 _LOOK_EVERY = 0.5  # seconds between looks at the file
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS tokens (
@@ -235,6 +237,8 @@ def renew_credential(
     It is good for as long as the last one was made for, unless `days` says otherwise. Of a name that has tokens for
     several federations those of one are renewed, which has to be named; the others stay as they are.
     """
+    number(overlap, "overlap", f"a number of days from 0 to {MOST_DAYS:,}", 0.0)
+    require(overlap <= MOST_DAYS, "overlap", overlap, f"a number of days from 0 to {MOST_DAYS:,}")
     now = time.time()
     with _open(folder) as db:
         db.execute("BEGIN IMMEDIATE")
@@ -266,8 +270,10 @@ def renew_credential(
 def _insert(
     db: sqlite3.Connection, tokens: dict[str, str], role: str, federation: str, now: float, days: float | None
 ) -> None:
-    if days is not None and not 0.0 < days < 1e9:
-        raise FedbanditError(f"days is {days:g}, but must be > 0: a token that has expired lets nobody in.")
+    if days is not None and not 0.0 < days <= MOST_DAYS:
+        raise FedbanditError(
+            f"days is {days:g}, but must be > 0, as a token that has expired lets nobody in, and at most {MOST_DAYS:,}."
+        )
     expires = 9e99 if days is None else now + days * 86_400
     rows = ((hash_token(token), name, role, federation, now, expires) for name, token in tokens.items())
     db.executemany("INSERT INTO tokens (hash, name, role, federation, made, expires) VALUES (?, ?, ?, ?, ?, ?)", rows)

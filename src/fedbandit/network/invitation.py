@@ -165,6 +165,14 @@ class Agreement:
             given = dict(self.keywords), dict(new.keywords)
             raise UnsoundChange("keywords", *given, "it changes the protocol", private=private)
 
+    def is_sound_change(self, new: Agreement) -> bool:
+        """Whether whoever has nothing to do with privacy goes on under new terms as it is."""
+        try:
+            self.require_sound_change(new, ())
+        except UnsoundChange:
+            return False
+        return True
+
     @classmethod
     def of_json(cls, value: Mapping[str, Any]) -> Agreement:
         """What `as_json` gave."""

@@ -112,8 +112,11 @@ def _server_terms(agreement: Agreement, users: Ints) -> dict[str, Any]:
     return plain
 
 
-def invitation(agreement: Agreement, federation: str, member: int, name: str) -> dict[str, Any]:
-    """What a client is sent that asks for an invitation, as JSON."""
+def invitation(
+    agreement: Agreement, federation: str, member: int, name: str, migrated: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What a client is sent that asks for an invitation, as JSON; `migrated` is what the federation remembers."""
+    steps = (migrated or {}).get("steps")
     return {
         "versions": list(VERSIONS),
         "federation": federation,
@@ -122,6 +125,7 @@ def invitation(agreement: Agreement, federation: str, member: int, name: str) ->
         "digest": agreement.digest.hex(),
         "agreement": agreement.as_json(),
         "client": client_terms(agreement, member),
+        **({"migrations": steps} if steps else {}),
     }
 
 

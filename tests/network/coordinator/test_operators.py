@@ -270,7 +270,7 @@ def test_a_federation_gets_features_and_another_system_with_what_it_has_learnt(
         Carried(wider, clustered, [0, 9])
     config = tmp_path / "f.toml"
     config.write_text(CONFIG.format(port=0, store="s.db"))
-    assert "has no federation 'shops'" in refusal(
+    assert "There is no store '" in refusal(
         capsys, "migrate", "shops", "--config", str(config), "--backup", str(tmp_path / "b.db")
     )
 

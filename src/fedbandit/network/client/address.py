@@ -14,8 +14,8 @@ from ssl import SSLCertVerificationError
 from typing import Any
 from urllib.parse import quote
 
-from fedbandit.errors import FedbanditError
-from fedbandit.network.addresses import check_url, distrust
+from fedbandit.errors import FedbanditError, shown
+from fedbandit.network.addresses import check_url, distrust, not_by_a_coordinator, trusted
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.resolved import accept, accept_terms
 
@@ -38,6 +38,8 @@ class Address:
         urls = [url] if isinstance(url, str) else list(url)
         if not urls:
             raise FedbanditError("A client needs the URL of a coordinator, or several of them.")
+        if not federation:
+            raise FedbanditError("A client needs the name of its federation: give federation= or --federation.")
         self._token = token is not None
         for one in urls:
             check_url(one, token=self._token)
@@ -45,6 +47,8 @@ class Address:
             token = token.strip()
             if not (token.isascii() and token.isprintable() and token) or " " in token:
                 raise FedbanditError("The token is not one that fedbandit keys add-client printed.")
+        if token is None and name and not (name.isprintable() and len(name) <= 100 and _is_sent(name)):
+            raise FedbanditError(f"The name is {shown(name)}, but must have at most 100 printable Latin characters.")
         self.urls = [str(one).rstrip("/") for one in urls]
         self.url = self.urls[0]
         self._turn = 0
@@ -52,10 +56,7 @@ class Address:
         self.headers = {"Authorization": f"Bearer {token}"} if token is not None else {"X-Fedbandit-Name": name or ""}
         self._ssl, self._ca = None, ca
         if any(one.startswith("https") for one in self.urls):
-            try:
-                self._ssl = ssl.create_default_context(cafile=ca)
-            except (OSError, ssl.SSLError) as error:
-                raise FedbanditError(f"The authority {ca!r} cannot be read: {error}.") from None
+            self._ssl = trusted(ca)
 
     @property
     def stream(self) -> str:
@@ -89,8 +90,14 @@ class Address:
 
     def invitation(self, timeout: float) -> tuple[Agreement, int]:
         """Ask for the agreement and the member number."""
+        agreement, member, _ = self.invitation_and_migrations(timeout)
+        return agreement, member
+
+    def invitation_and_migrations(self, timeout: float) -> tuple[Agreement, int, list[Any]]:
+        """Ask for both, and for what became of features and actions in migrations of the federation, in JSON."""
         try:
-            return accept(self.ask("GET", "/invitation", timeout))
+            answer = self.ask("GET", "/invitation", timeout)
+            return *accept(answer), answer.get("migrations", [])
         except FedbanditError:
             raise
         except (KeyError, TypeError, ValueError) as error:
@@ -140,6 +147,8 @@ class Address:
             with error:
                 body = error.read()
                 sentence = f"The coordinator refuses {what}: {sentence_in(body)}"
+                if b'"error"' not in body:
+                    sentence = not_by_a_coordinator(f"{self.url}{self.path}{path}", error.code)
                 if error.code == ELSEWHERE:
                     raise _TryAgain(sentence, owner_in(body), soon=True) from None
                 if error.code == NOT_FOUND and b'"kind"' not in body:
@@ -151,6 +160,15 @@ class Address:
                 raise _TryAgain(self.distrust(reason), soon=several) from None
             without = ", and no state to go on from" if path in ("/invitation", "/terms") else ""
             raise _TryAgain(f"There is no answer from {self.url}{without}: {reason}.", soon=several) from None
+
+
+def _is_sent(name: str) -> bool:
+    """Whether a header can have a name."""
+    try:
+        name.encode("latin-1")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def require_one(url: str | Sequence[str] | None, agreement: Agreement | None) -> None:

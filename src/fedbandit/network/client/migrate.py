@@ -1,14 +1,15 @@
 """A client's file under the new terms of its federation, which has been migrated (`network/coordinator/migrate.py`).
 
-What the client has learnt is carried over as the coordinator's sums are (`network/carried.py`), its personal part too.
-So are choices whose reward has not come, tokens that were taken, and above all what is pending: it goes into the first
-upload of the new file, which is a new incarnation of the same member. Uploads without a receipt cannot be carried over,
-since nobody knows whether they are among what was migrated. A private client's file is left alone, with its ledger.
+What the client has learnt is carried over as the coordinator's sums were (`network/migrated.py`), so is its personal
+part, and so are choices whose reward has not come, tokens that were taken, and above all what is pending: it goes into
+the first upload of the new file, which is a new incarnation of the same member. Uploads without a receipt cannot be
+carried over, since nobody knows whether they are among what was migrated. A private client's file is left alone, with
+its ledger.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fedbandit.errors import FedbanditError
 from fedbandit.model import RidgeModel
@@ -16,6 +17,7 @@ from fedbandit.network.carried import Carried, Numbers
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.client.journal import KIND, stored_agreement
 from fedbandit.network.invitation import Agreement
+from fedbandit.network.migrated import Migration, require_as_migrated, way
 from fedbandit.network.stores import MemoryStore, Store
 from fedbandit.sharing import LocalModel
 from fedbandit.state import pack
@@ -29,10 +31,18 @@ def migrate_client(
     new: Agreement,
     member: int,
     entropy: Callable[[], int],
+    migrations: Sequence[Migration],
+    *,
     features: Numbers | None = None,
     actions: Numbers | None = None,
+    federation: str = "",
+    backup: Callable[[], object] = lambda: None,
 ) -> DurableClient:
-    """Put a client's file under new terms; features and actions are the new ones' old numbers, None: by `Carried`."""
+    """Put a client's file under the terms of its federation, as the federation's `migrations` did to its sums.
+
+    Whoever says which features and actions are which has to say what the federation was told. Whatever may be refused
+    is looked at before `backup` is called; the store is written once, afterwards.
+    """
     stored = stored_agreement(store)
     if stored is None:
         raise FedbanditError(f"{store.where} has no client's state.")
@@ -45,17 +55,37 @@ def migrate_client(
                 f"{store.where} is left as it is: a private client's file has its ledger, and its noise was calibrated "
                 "for the terms under which it spent its budget."
             )
-    if agreement.digest == new.digest:
-        raise FedbanditError(f"{store.where} is under these terms already.")
-    carried = Carried(agreement, new, features, actions)
-    own = carried.own(member)  # may be refused; opening the file is the first change to it
-    old = DurableClient(store, agreement, before, entropy)
-    target = DurableClient(MemoryStore(), new, member, entropy, federation=old.federation or "")
-    if old.machine.outbox:
+    steps = way(store.where, agreement, new, migrations)
+    require_as_migrated("features", features, [carried.features for carried in steps])
+    require_as_migrated("actions", actions, [carried.actions for carried in steps])
+    client = DurableClient(_copy(store), agreement, before, entropy, federation=federation)
+    if client.machine.outbox:
         raise FedbanditError(
-            f"{store.where} has {len(old.machine.outbox)} uploads without a receipt, and nobody knows whether they "
+            f"{store.where} has {len(client.machine.outbox)} uploads without a receipt, and nobody knows whether they "
             "were migrated: run the client under the old terms until flush() is True, or begin with a new file."
         )
+    for carried in steps:
+        client = _carried_over(client, carried, member, entropy)
+    backup()
+    store.replace(KIND, pack(KIND, client.state()), durable=True)
+    return client
+
+
+def _copy(store: Store) -> MemoryStore:
+    """What the store has of a client: opening it is the first change to it."""
+    copy = MemoryStore()
+    snapshot, entries = store.read(KIND)
+    assert snapshot is not None
+    copy.replace(KIND, snapshot)
+    copy.append(KIND, entries)
+    copy.where = store.where
+    return copy
+
+
+def _carried_over(old: DurableClient, carried: Carried, member: int, entropy: Callable[[], int]) -> DurableClient:
+    """The same client under the next terms."""
+    own = carried.own(member)
+    target = DurableClient(MemoryStore(), carried.new, member, entropy, federation=old.federation or "")
     _carry(carried, own, old.machine.model, target.machine.model)
     state = old.machine.state()
     for number, row in zip(state.arrays["waiting"].tolist(), state.arrays["contexts"], strict=True):
@@ -63,7 +93,6 @@ def migrate_client(
         if x is not None:  # of an action that is gone nothing is learnt
             target.machine.await_reward(number, x)
     target.machine.steps, target.redeemed = old.machine.steps, old.redeemed
-    store.replace(KIND, pack(KIND, target.state()), durable=True)
     return target
 
 

@@ -38,6 +38,8 @@ def lasting_name(state: str | os.PathLike[str] | None) -> str:
     """A name for a client that was given none, the same whenever the same state is opened."""
     if state is None:
         return f"client-{secrets.token_hex(4)}"
+    if os.path.isdir(state):
+        raise FedbanditError(f"The state {os.fspath(state)!r} is a folder, but must be a file.")
     path = Path(os.fspath(state) + ".name")
     try:
         if not path.exists():

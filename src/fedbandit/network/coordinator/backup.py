@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 
 from fedbandit.errors import FedbanditError
 from fedbandit.network.coordinator.journal import KIND
-from fedbandit.network.stores import StoredJournal, copy_to
+from fedbandit.network.stores import StoredJournal, StoreError, copy_to
 from fedbandit.network.stores.sqlite import SQLiteStore
 from fedbandit.state import unpack, unpack_entry
 
@@ -38,9 +39,12 @@ def read_backup(path: Path) -> list[StoredJournal]:
     with tempfile.TemporaryDirectory(prefix="fedbandit-") as folder:  # a copy: nothing beside the file is changed
         copy = Path(folder) / "backup.db"
         copy.write_bytes(path.read_bytes())
-        store = SQLiteStore(copy)
-        journals = store.dump()
-        store.close()
+        try:
+            with closing(SQLiteStore(copy)) as store:
+                journals = store.dump()
+        except StoreError as error:  # of the copy, with advice for a node's own store
+            reason, _, _ = str(error).rstrip(".").partition(";")
+            raise FedbanditError(f"{reason.replace(f'store {str(copy)!r}', f'backup {str(path)!r}')}.") from None
     for journal in journals:
         unpack(KIND, journal.snapshot or b"", repr(str(path)))
         for entry in journal.entries:

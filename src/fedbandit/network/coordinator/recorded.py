@@ -38,6 +38,7 @@ from fedbandit.network.coordinator.register import MemberRecord, Register, fit_p
 from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.envelope import SIZE, Envelope, extend, unseal
 from fedbandit.network.invitation import Agreement
+from fedbandit.network.migrated import remembered
 from fedbandit.network.stores import Store
 from fedbandit.network.sums import opened_of
 from fedbandit.privacy.noise import Source
@@ -183,7 +184,7 @@ class RecordedFederation:
             require_like(State(state.header, {}), State(self.state().header | {"agreement": {}}, {}))
             self.rounds = state.header["rounds"]
             self.terms = state.header["terms"] or [self.digest.hex()]
-            self.migrated, self.owed = dict(state.header["migrated"]), dict(state.header["owed"])
+            self.migrated, self.owed = remembered(state.header["migrated"]), dict(state.header["owed"])
             self.register.restore(state.header["members"])
             self.activity.restore(state.header["activity"])
             self.machine.contributions = None

@@ -89,7 +89,8 @@ def make_app(host: Host) -> Starlette:
         hosted.limit(identity.name)
         record = await hosted.do(hosted.federation.invite, identity.name, now())
         federation = hosted.federation
-        return JSONResponse(make_invitation(federation.agreement, federation.name, record.member, identity.name))
+        who = record.member, identity.name
+        return JSONResponse(make_invitation(federation.agreement, federation.name, *who, federation.migrated))
 
     async def terms(request: Request) -> Response:
         identity = identify(request, "client")
