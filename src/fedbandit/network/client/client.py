@@ -203,7 +203,7 @@ class Client(Member):
         self._check_open()
         if is_token(choice):
             dim = self._durable.machine.context_dim
-            number, x = verify(self._signing_key(), self._terms, str(choice), dim)
+            number, x = verify(self._signing_key(), self._meaning, str(choice), dim)
             self._take(number, reward, lambda: self._durable.redeem(number, x, reward))
         else:
             number = number_of(choice)
@@ -248,7 +248,7 @@ class Client(Member):
         if self._durable.machine.guarantee.basis != "none":
             raise FedbanditError("A token would carry a context that this federation keeps private.")
         number = number_of(choice)
-        return sign(key, self._terms, Exported(number, self._durable.export(number)))
+        return sign(key, self._meaning, Exported(number, self._durable.export(number)))
 
     def forget(self, choice: Arm | str) -> None:
         """The reward of this choice will never come."""
@@ -329,8 +329,8 @@ class Client(Member):
         return rows_of(self._scaling, arms, actions, self._durable.machine.actions, self.agreement.action_names)
 
     @property
-    def _terms(self) -> bytes:
-        return self._durable.terms
+    def _meaning(self) -> bytes:
+        return self.agreement.meaning(self._durable.federation or "")
 
     def _signing_key(self) -> bytes:
         if self._key is None:

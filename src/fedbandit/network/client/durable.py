@@ -44,7 +44,7 @@ from fedbandit.messages import (
     decode,
     encode,
 )
-from fedbandit.network.client.choices import not_waiting
+from fedbandit.network.client.choices import LARGEST, not_waiting
 from fedbandit.network.client.features import checked_log
 from fedbandit.network.client.journal import KIND
 from fedbandit.network.client.node import CHAIN, MADE, TOOK
@@ -306,7 +306,8 @@ class DurableClient(RestatingNode[ClientMachine]):
     def _redeem(self, choice: int, x: Array, perceived: float, *, speak: bool = True) -> list[Message]:
         self.machine.forget(choice)
         self.machine.learn(x, perceived)
-        self.redeemed[choice] = None
+        if choice < LARGEST:  # earlier versions took others, and wrote entries of them
+            self.redeemed[choice] = None
         if len(self.redeemed) > MOST_REDEEMED:
             del self.redeemed[next(iter(self.redeemed))]
         return self.machine.speak() if speak else []
