@@ -21,6 +21,13 @@ class Dated:
         """It is this round now, or later; there is no way back."""
         self.now = max(self.now, round)
 
+    def put_back(self, round: int) -> None:
+        """It was never later than this round, which a wrong clock had said: what is left of the model is of it."""
+        self.fade()
+        if isinstance(self._model, WindowModel):
+            self._model.put_back(round)
+        self.now = self._looked = round
+
     @property
     def date(self) -> int | None:
         """The round that messages with statistics carry, where models forget."""

@@ -31,6 +31,7 @@ from fedbandit.network.client.features import OutOfRange, Scaling, as_agreed, ro
 from fedbandit.network.client.journal import has_nothing, stored_agreement
 from fedbandit.network.client.member import Member
 from fedbandit.network.client.options import decision_log, lasting_name, noise_source, signing_key
+from fedbandit.network.clock import ClientClock
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import StoreError, open_store
 from fedbandit.parts import name_of
@@ -126,11 +127,18 @@ class Client(Member):
                 (require or Require()).check(claim, world)
             keys = sum_keys(agreed, state, certificate, ca, federation)
             self._decisions = decision_log(decisions, name if name is not None else f"member-{member}")
-            self._durable = DurableClient(self._store, agreed, member, entropy, source, time.time, federation)
+            self._clock = ClientClock(agreed.period or 0.0)
+            self._durable = DurableClient(self._store, agreed, member, entropy, source, self._clock.now, federation)
             self.reward = 0.0
             self.facts: dict[str, float] = {}
             """For demonstrations, where the best arm is known: `regret` and `alone` are reported too."""
             super().__init__(self._store, self._durable, self._address)
+            if agreed.period is not None and self._address is not None:
+                self._connection.clock = self._clock
+                if self._durable.machine.now > 0:
+                    self._clock.go_on_from(self._durable.machine.now * agreed.period)
+                elif self._address.said_time is not None:
+                    self._clock.hear(self._address.said_time)
             if report:
                 self._connection.report = self._report
             if keys is not None and self._address is not None:

@@ -143,6 +143,9 @@ class DurableNode(ABC, Generic[Machine]):
         self._complete, self._applied = not self.machine.outbox, 0
         return self._seal(self.chain, encode(messages[0])) if messages else None
 
+    def hear_time(self, seconds: float) -> None:
+        """It is this time at the coordinator, and not later here; for nodes that go by rounds of time."""
+
     def greet_again(self) -> bytes | None:
         """The frame to ask for what was missed, now that nothing is open."""
         return self.greeting()

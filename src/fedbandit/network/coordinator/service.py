@@ -44,7 +44,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from fedbandit.messages import encode
-from fedbandit.network.clock import now
+from fedbandit.network.clock import TIME, as_header, now
 from fedbandit.network.coordinator import admission
 from fedbandit.network.coordinator.admission import Pass, address_of, offered_protocols
 from fedbandit.network.coordinator.backup import write_backup
@@ -89,7 +89,8 @@ def make_app(host: Host) -> Starlette:
         hosted.limit(identity.name)
         record = await hosted.do(hosted.federation.invite, identity.name, now())
         federation = hosted.federation
-        return JSONResponse(make_invitation(federation.agreement, federation.name, record.member, identity.name))
+        invited = make_invitation(federation.agreement, federation.name, record.member, identity.name)
+        return JSONResponse(invited, headers={TIME: as_header()})
 
     async def terms(request: Request) -> Response:
         identity = identify(request, "client")
