@@ -21,6 +21,7 @@ import pytest
 
 import fedbandit as fb
 from fedbandit.cli.main import main
+from fedbandit.environments import read_decision_log
 from fedbandit.errors import FedbanditError
 from fedbandit.network.certificates import init_keys
 from fedbandit.network.client import client as client_module
@@ -231,6 +232,61 @@ def test_a_full_disk_is_no_reason_to_stop(tmp_path: Path) -> None:
         assert client.flush()
         eventually(lambda: client.status()["outbox"] == 0)
         assert client.status()["observed"] == 301
+
+
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+import numpy as np
+import fedbandit as fb
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+def full(most):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft if most is None else most, hard))
+url, folder = sys.argv[1], Path(sys.argv[2])
+full(0)
+try:
+    fb.Client(url, federation="shops", state=folder / "n.db")
+except fb.FedbanditError as error:
+    assert "cannot be written: File too large" in str(error), error
+else:
+    raise SystemExit("opened on a full disk")
+full(None)
+(folder / "m.db.name").touch()  # as an earlier version left it
+for name in ("n.db", "m.db"):
+    for _ in range(2):  # the same name again, or the state would be another's
+        fb.Client(url, federation="shops", state=folder / name).close()
+with fb.Client(url, federation="shops", name="a", state=folder / "a.db", decisions=folder / "log") as client:
+    arm = client.select(np.eye(3))
+    assert client.flush()
+    full(1)
+    other = client.select(np.eye(3))
+    assert "The log of decisions lacks some" in client.problem, client.problem
+    client.observe(1.0, arm)
+    assert client.status()["observed"] == 1
+    try:
+        client.observe(1.0, arm)
+    except fb.FedbanditError as error:
+        assert "not waiting" in str(error)
+    else:
+        raise SystemExit("learnt twice")
+    assert client.redeem(1.0, other, np.eye(3)[0])
+    client.learn(np.eye(3), np.ones(3))
+    assert client.status()["observed"] == 5
+    assert client.flush(1.0) is False
+    full(None)
+    client.observe(0.5, client.select(np.eye(3)))
+    assert client.flush()
+with fb.Client(url, federation="shops", name="a", state=folder / "a.db") as client:
+    assert client.status()["observed"] == 6
+"""
+
+
+def test_whatever_a_full_disk_stops_nothing_is_learnt_twice_or_raised(tmp_path: Path) -> None:
+    with served(make_host()) as url:
+        subprocess.run([sys.executable, "-c", FULL, url, str(tmp_path)], check=True, timeout=120)
+    log = read_decision_log(tmp_path / "log")
+    assert log.rewards.tolist() == [0.5]
 
 
 def test_a_copy_of_a_state_is_a_problem_that_names_the_file(tmp_path: Path) -> None:
