@@ -185,6 +185,42 @@ def test_the_asyncio_form() -> None:
         fb.AsyncClient("http://127.0.0.1:1", federation="f").select(np.eye(3))
 
 
+def test_the_asyncio_form_is_the_same() -> None:
+    """Whatever a client has, with the same arguments; what waits is awaited."""
+    of_parts = {"called", "start", "wake", "write"}  # called by connections and gateways
+    awaited = {"observe", "redeem", "learn", "flush", "erase", "close"}
+    names = {name for name in dir(Client) if not name.startswith("_")} - of_parts
+    assert awaited < names
+    for name in names:
+        ours, theirs = inspect.getattr_static(Client, name), inspect.getattr_static(fb.AsyncClient, name, None)
+        assert type(theirs) is type(ours), name
+        if isinstance(ours, property):
+            ours, theirs = ours.fget, theirs.fget
+        assert inspect.signature(theirs) == inspect.signature(ours), name
+        assert inspect.iscoroutinefunction(theirs) == (name in awaited), name
+
+    async def use(url: str) -> None:
+        async with fb.AsyncClient(url, federation="shops", name="a", choice_key="k" * 16) as client:
+            X = np.eye(3)
+            assert client.rank(X).propensities.sum() == pytest.approx(1.0)
+            arm = client.select(X, explore=1.0)
+            assert await client.redeem(0.5, arm, X[arm])
+            assert not await client.redeem(0.5, arm, X[arm])
+            await client.observe(0.5, client.export(client.select(X)))
+            assert (client.theta.shape, client.given, client.alone, client.features) == ((3,), 3, False, None)
+            assert (client.acquaintances, client.agreement) == ({}, AGREEMENT)
+            assert await client.flush()
+            assert client.connected
+            with pytest.raises(FedbanditError, match="erasure = true"):
+                await client.erase()
+            await client.close()
+            with pytest.raises(FedbanditError, match="has been closed"):
+                client.select(X)
+
+    with served(make_host()) as url:
+        asyncio.run(use(url))
+
+
 def test_a_copied_state_is_refused_and_says_so(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     with served(make_host()) as url:
