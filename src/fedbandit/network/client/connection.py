@@ -116,6 +116,8 @@ class Connection:
                     self._asked += 1
                     await self._renew("The client's place was given back, and asked for again")
                 elif not refusal.transient:
+                    with self.lock():
+                        self.client.note_refusal(str(refusal))
                     if self._asked and self._is_new:  # the place that it asked for again is of no use to it
                         await asyncio.to_thread(self.address.decline, SECONDS_TO_ANSWER)
                     of = f" The state is {self.client.store.where}." if refusal.kind == "session" else ""

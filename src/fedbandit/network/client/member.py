@@ -58,7 +58,7 @@ class Member:
     @property
     def problem(self) -> str | None:
         """A sentence if a person has to do something, None if all is well (being offline is well)."""
-        return self._connection.problem
+        return self._connection.problem or self._node.trouble
 
     @property
     def connected(self) -> bool:
