@@ -83,17 +83,25 @@ def clients(monkeypatch: pytest.MonkeyPatch) -> Times:
     return times
 
 
+def client_clock(times: Times) -> clock.ClientClock:
+    assert isinstance(times.clock, clock.ClientClock)
+    return times.clock
+
+
+def is_held_up(ours: clock.ClientClock) -> bool:
+    return ours.held_up
+
+
 def test_a_client_is_never_ahead_of_its_coordinator(clients: Times) -> None:
     right = clients.wall
     clients.wall += 365 * 86_400.0
     assert clients.go_on(int(clock.LASTING_SECONDS) + 1) > right + 86_400.0, "offline it is by its own clock"
-    ours = clients.clock
-    assert isinstance(ours, clock.ClientClock)
-    assert not ours.held_up
+    ours = client_clock(clients)
+    assert not is_held_up(ours)
     right += clock.LASTING_SECONDS + 1
     assert not ours.hear(right), "the system's clock is wrong, so nothing is put back"
     assert ours.now() == right + 3600.0
-    assert ours.held_up
+    assert is_held_up(ours)
     clients.elapsed += 86_400.0  # out of touch
     clients.wall += 86_400.0
     assert ours.now() == right + 86_400.0 + 3600.0
@@ -105,8 +113,7 @@ def test_a_client_is_never_ahead_of_its_coordinator(clients: Times) -> None:
 
 
 def test_a_step_that_the_coordinator_confirms_need_not_last(clients: Times) -> None:
-    ours = clients.clock
-    assert isinstance(ours, clock.ClientClock)
+    ours = client_clock(clients)
     started = clients.wall
     ours.go_on_from(started - 7 * 86_400.0)  # a week ago, as the state says
     assert clients.go_on(100) == started - 7 * 86_400.0 + 100
@@ -120,12 +127,11 @@ def test_a_step_that_the_coordinator_confirms_need_not_last(clients: Times) -> N
 
 
 def test_a_coordinator_that_is_behind_for_a_while_is_asked_again(clients: Times) -> None:
-    ours = clients.clock
-    assert isinstance(ours, clock.ClientClock)
+    ours = client_clock(clients)
     assert not ours.hear(clients.wall - 86_400.0)
-    assert ours.held_up
+    assert is_held_up(ours)
     assert ours.hear(clients.wall)
-    assert not ours.held_up
+    assert not is_held_up(ours)
     assert ours.now() == clients.wall
 
 

@@ -26,6 +26,8 @@ class Dated:
         self.fade()
         if isinstance(self._model, WindowModel):
             self._model.put_back(round)
+        assert isinstance(self._model, RidgeModel | ActionModel)
+        self._model.version = 0  # whatever the coordinator has is news
         self.now = self._looked = round
 
     @property

@@ -259,7 +259,7 @@ class Exchange(Dated):
 
     def put_back(self, round: int) -> None:
         """It was never later than this round: no upload is of a later one, and what was forgotten is asked for."""
-        self._unread, self._model.version = None, 0
+        self._unread = None
         super().put_back(round)
         self.on_top.put_back(round)
         self.outbox = {n: self.on_top.uploads[n] for n in self.outbox}

@@ -58,13 +58,13 @@ def test_a_token_that_was_changed_or_is_of_another_federation_is_refused() -> No
             verify(key, meaning, token, dim)
     with pytest.raises(FedbanditError, match="not one that export made"):
         verify(KEY, MEANING, "§" * 40, 3)
-    for data, sentence in (
+    for said, sentence in (
         (b"", "no token"),
         (b"FD" + bytes(26), "no token"),
         (b"FC\x01" + bytes(49), "format 1, of another version"),
         (b"FC\x02\x00" + MEANING + b"\xff" * 8 + bytes(24), "ffffffffffffffff, which no client makes"),
     ):
-        signed = base64.urlsafe_b64encode(data + hmac.digest(KEY, data, "sha256")).rstrip(b"=").decode()
+        signed = base64.urlsafe_b64encode(said + hmac.digest(KEY, said, "sha256")).rstrip(b"=").decode()
         with pytest.raises(FedbanditError, match=sentence):
             verify(KEY, MEANING, signed, 3)
 
@@ -169,26 +169,14 @@ def test_only_ids_that_a_client_makes_are_ids(tmp_path: Path) -> None:
     with served(make_host()) as url:
         with Client(url, federation="shops", name="a", state=path) as client:
             arm = client.select(np.eye(3))
-            for wrong in (
-                "f" * 16,
-                "8" + "0" * 15,
-                "-ff",
-                "+ff",
-                "1_0",
-                "0xff",
-                " ff",
-                "FF",
-                "",
-                "ff\n",
-                2**63,
-                -1,
-                True,
-            ):
+            texts = ("f" * 16, "8" + "0" * 15, "-ff", "+ff", "1_0", "0xff", " ff", "FF", "", "ff\n")
+            ids: list[Any] = [*texts, 2**63, -1, True]
+            for wrong in ids:
                 for use in (client.forget, partial(client.observe, 0.5)):
                     with pytest.raises(FedbanditError, match="but must be what select returned"):
-                        use(wrong)  # type: ignore[operator]
+                        use(wrong)
                 with pytest.raises(FedbanditError, match="but must be what select returned"):
-                    client.redeem(0.5, wrong, [1.0, 0.0, 0.0])  # type: ignore[arg-type]
+                    client.redeem(0.5, wrong, [1.0, 0.0, 0.0])
             assert client.redeem(0.5, "7" + "f" * 15, [1.0, 0.0, 0.0])
             client.observe(0.5, arm)
             client.learn(np.eye(3), np.ones(3))  # a snapshot
@@ -231,14 +219,14 @@ def test_a_token_is_of_one_federation_and_outlives_its_terms() -> None:
             a.observe(0.5, b.export(b.select(np.eye(3))))
             a._durable.renew(fresh, 0)
             a.observe(0.5, tokens[1])
-    names = {"world": replace(WORLD, actions=2), "action_names": ("red", "blue")}
-    agreement = Agreement("async-linucb", **{**names, "action_names": ()})
+    two = replace(WORLD, actions=2)
+    agreement = Agreement("async-linucb", {}, two)
     others = [
-        Agreement("async-linucb", **names),
-        Agreement("async-linucb", {}, replace(WORLD, actions=3)),
-        Agreement("async-linucb", {}, replace(WORLD, dim=4)),
-        Agreement("async-linucb", {}, replace(WORLD, actions=2, bound=2.0)),
-        Agreement("async-linucb", {}, replace(WORLD, actions=2), schema=Schema(("a", "b", "c"))),
+        Agreement("async-linucb", {}, two, action_names=("red", "blue")),
+        Agreement("async-linucb", {}, replace(two, actions=3)),
+        Agreement("async-linucb", {}, replace(two, dim=4)),
+        Agreement("async-linucb", {}, replace(two, bound=2.0)),
+        Agreement("async-linucb", {}, two, schema=Schema(("a", "b", "c"))),
     ]
     assert len({one.meaning("shops") for one in (agreement, *others)}) == 6
 
