@@ -190,12 +190,7 @@ class Client(Member):
         arm = Arm(choice.arm, id_of(choice.number), choice.propensity)
         if self._decisions is not None:
             known, actions = policy.randomness != "unknown", self._durable.machine.actions
-            said: dict[str, Any] = {
-                "known": known,
-                "policy": name_of(type(policy)),
-                "at": time.time(),
-                "actions": actions,
-            }
+            said: dict[str, Any] = {"known": known, "policy": name_of(type(policy)), "actions": actions}
             self._log(lambda log: log.decided(arm.id, X, int(arm), arm.propensity, at=time.time(), **said))
         return arm
 
