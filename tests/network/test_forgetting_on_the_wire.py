@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ from fedbandit.network.coordinator.host import Host
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.resolved import accept, client_terms, invitation
-from fedbandit.network.stores import MemoryStore
+from fedbandit.network.stores import MemoryStore, StoreError
 from fedbandit.structures.time_blocks import AdaptiveWindow
 from fedbandit.testing.faulty import NONE, Faults, FaultyNetwork
 from tests.network.servers import served
@@ -247,6 +248,54 @@ def test_a_clock_that_was_ahead_locks_nobody_out(name: str, ahead: int) -> None:
     assert not life.talk(0, hour)
     assert life.federation.machine.gathered().n == 76 - again.machine.pending
     assert again.statement() is None, "what has faded of it is not all"
+
+
+class FullStore(MemoryStore):
+    """A store that takes no snapshots while it is full."""
+
+    full = False
+
+    def replace(self, journal: str, snapshot: bytes, *, durable: bool = True) -> None:
+        if self.full:
+            raise StoreError("The disk is full.")
+        super().replace(journal, snapshot, durable=durable)
+
+
+def test_what_is_made_anew_is_on_disk_before_it_is_sent() -> None:
+    hour = 3600.0
+    life = Life(agreement_of("sliding", fb.World(n_clients=2, dim=2, horizon=1000), period=hour))
+    store = FullStore()
+    life.clients[0] = DurableClient(
+        store, life.federation.agreement, 0, itertools.count(1).__next__, clock=partial(life.now, 0)
+    )
+    life.clocks[0] = 500 * hour
+    life.visit(0)
+    assert life.talk(0, 0.0)
+    life.clocks[0] = 0.0
+    life.clients[0].hear_time(0.0)
+    store.full = True
+    with pytest.raises(StoreError):
+        life.talk(0, 0.0)
+    with pytest.raises(StoreError):
+        life.clients[0].outgoing()
+    assert life.federation.machine.gathered().n == 0
+    store.full = False
+    assert not life.talk(0, 0.0)
+    assert life.federation.machine.gathered().n == 1
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_client_that_was_ahead_and_has_nothing_goes_back(name: str) -> None:
+    life = Life(agreement_of(name, fb.World(n_clients=2, dim=2, horizon=1000), period=1.0))
+    life.clocks[0] = 500.0
+    choice = life.clients[0].select([[1.0, 0.0]])
+    life.clocks[0] = 0.0
+    life.clients[0].hear_time(0.0)
+    assert not life.talk(0, 0.0)
+    assert life.clients[0].machine.now == 0
+    life.clients[0].observe(choice.number, 0.5)
+    assert not life.talk(0, 0.0)
+    assert life.weight(0) == 1.0
 
 
 class Wall:

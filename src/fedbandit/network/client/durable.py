@@ -151,7 +151,7 @@ class DurableClient(RestatingNode[ClientMachine]):
             self.all_uploads = self.all_uploads and self._summed <= here
             self._summed = min(self._summed, here)
             if first:
-                self.chain = self._made[first][0]
+                self.chain, self._safe = self._made[first][0], min(self._safe, first - 1)
             for n in sorted(self._made):
                 data = encode(self.machine.outbox[n])
                 self._made[n], self.chain = (self.chain, data), extend(self.chain, data)
