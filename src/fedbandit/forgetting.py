@@ -16,7 +16,9 @@ has it, and nobody needs to know more than the round.
 **Rounds.** In a simulation they are the environment's. On a network a round is a period of wall clock time on which all
 have agreed (`period = "1d"`): round r is that of the seconds r · period to (r + 1) · period since 1970 (UTC). Clients
 need not be in step: whoever was offline for a week has a week of rounds behind it, by its own clock. A round never
-ends twice: a clock that is set back stands still until it has caught up.
+ends twice: a clock that is set back stands still until it has caught up. Nor is a client more than a round ahead of
+what its coordinator says (`network.clock`); where it was, offline, with a wrong clock, it puts its statistics back
+(`put_back`): what it has not uploaded yet was observed in the round that it is.
 
 **Where it lives.** It is no matter of a policy, which is told V and θ̂, nor of a protocol: it says what a system's
 statistics are, as its ridge λ does. So it stands beside λ (`System.discount`, `System.window`).
@@ -71,6 +73,10 @@ class Forgetting:
 
     def move(self, V: Array, b: Array, of: int, to: int) -> None:
         """The same in place, of arrays that may have further axes in front."""
+
+    def put_back(self, sums: Sums, to: int) -> Sums:  # noqa: ARG002
+        """Statistics of rounds that were no such, as statistics of an earlier one."""
+        return sums
 
     def total(self, sums: Sums, round: int) -> Array:  # noqa: ARG002
         """Of statistics in units of this round, the V that a model is made of."""

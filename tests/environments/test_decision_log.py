@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -112,3 +114,37 @@ def test_lengths_that_differ_are_refused(tmp_path: Path) -> None:
         read_decision_log(tmp_path)
     with pytest.raises(FedbanditError, match="There is no decision log"):
         read_decision_log(tmp_path / "nowhere")
+
+
+FULL = """
+import resource, signal, sys
+import numpy as np
+from fedbandit.environments import DecisionLog
+from fedbandit.errors import FedbanditError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+log = DecisionLog(sys.argv[1], client="here", most_bytes=2000)
+def decide(k):
+    log.decided(f"id-{k}", np.eye(2), 0, 1.0, known=True, policy="ucb", at=float(k))
+    log.rewarded(f"id-{k}", 1.0)
+decide(0)
+for k in range(1, 8):
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((0, 300, 700)[k % 3], hard))
+    for _ in range(20):
+        try:
+            log.decided(f"lost-{k}", np.eye(2), 0, 1.0, known=True, policy="ucb", at=0.0)
+        except FedbanditError as error:
+            assert "cannot be written: " in str(error)
+        else:
+            log.rewarded(f"lost-{k}", 0.0) if k % 3 == 0 else None
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    decide(k)
+log.close()
+"""
+
+
+def test_on_a_full_disk_lines_are_left_out_whole(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", FULL, str(tmp_path)], check=True, timeout=120)
+    log = read_decision_log(tmp_path, default_reward=0.0)
+    assert not [note for note in log.notes if "cut" in note]
+    assert log.rewards.sum() == 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from functools import partial
 from pathlib import Path
@@ -18,13 +19,14 @@ from fedbandit.errors import FedbanditError
 from fedbandit.messages import Download, decode, encode
 from fedbandit.model import RidgeModel
 from fedbandit.network.client.durable import DurableClient
+from fedbandit.network.clock import now
 from fedbandit.network.coordinator.config import FederationConfig, ServerConfig, load_config, on_a_network, seconds_of
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.host import Host
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.resolved import accept, client_terms, invitation
-from fedbandit.network.stores import MemoryStore
+from fedbandit.network.stores import MemoryStore, StoreError
 from fedbandit.structures.time_blocks import AdaptiveWindow
 from fedbandit.testing.faulty import NONE, Faults, FaultyNetwork
 from tests.network.servers import served
@@ -105,7 +107,8 @@ def test_clients_over_http_are_the_simulation(name: str, monkeypatch: pytest.Mon
     host = Host(ServerConfig({"shops": FederationConfig(agreement)}, rate=1e6), MemoryStore())
     federation = host.federations["shops"].federation
     clients: dict[int, fb.Client] = {}
-    monkeypatch.setattr("fedbandit.network.client.client.time", SimpleNamespace(time=lambda: now[0]))
+    simulated = SimpleNamespace(now=lambda: now[0], hear=lambda _: False, held_up=False, go_on_from=lambda _: None)
+    monkeypatch.setattr("fedbandit.network.client.client.ClientClock", lambda _: simulated)
 
     def settled() -> bool:
         machine = federation.machine
@@ -206,6 +209,156 @@ def test_a_clock_that_is_ahead_waits_and_harms_nobody() -> None:
     assert life.federation.machine.members.round == 0
     assert not life.talk(0, 49 * 3600.0)
     assert life.federation.machine.gathered().n == 1
+
+
+@pytest.mark.parametrize("name", ["fading", "sliding", "adaptive"])
+@pytest.mark.parametrize("ahead", [5, 87_600])
+def test_a_clock_that_was_ahead_locks_nobody_out(name: str, ahead: int) -> None:
+    """It was ahead for long, offline, and is put right: what was learnt then is of today, and the rest comes back."""
+    hour = 3600.0
+    life = Life(agreement_of(name, fb.World(n_clients=2, dim=2, horizon=1000), period=hour))
+    for _ in range(20):
+        life.visit(0)
+    assert not life.talk(0, 0.0)
+    life.visit(0)
+    life.clocks[0] = ahead * hour
+    for _ in range(20):
+        life.visit(0)
+    life.clocks[0] = ahead * hour + 2 * hour
+    for _ in range(5):
+        life.visit(0)
+    refusals = life.talk(0, hour)  # the clock is still wrong, so nothing is known
+    assert "its clock is ahead" in str(refusals[0])
+    waits = life.clients[0].machine.pending
+    life.clocks[0] = hour
+    life.clients[0].hear_time(hour)
+    assert not life.talk(0, hour)
+    client, machine = life.clients[0], life.clients[0].machine
+    assert (machine.now, machine.outbox, client.asking) == (1, {}, None)
+    total = life.federation.machine.gathered()
+    assert total.n == 46 - waits
+    assert life.federation.machine.members.round <= 1
+    assert life.weight(0) >= 40  # what was forgotten too early has come back
+    before = machine.model.theta
+    again = DurableClient(client.store, client.agreement, 0, iter(range(10_000, 20_000)).__next__, clock=lambda: hour)
+    np.testing.assert_allclose(again.machine.model.theta, before)
+    life.clients[0] = again
+    for _ in range(30):
+        life.visit(0)
+    assert not life.talk(0, hour)
+    assert life.federation.machine.gathered().n == 76 - again.machine.pending
+    assert again.statement() is None, "what has faded of it is not all"
+
+
+class FullStore(MemoryStore):
+    """A store that takes no snapshots while it is full."""
+
+    full = False
+
+    def replace(self, journal: str, snapshot: bytes, *, durable: bool = True) -> None:
+        if self.full:
+            raise StoreError("The disk is full.")
+        super().replace(journal, snapshot, durable=durable)
+
+
+def test_what_is_made_anew_is_on_disk_before_it_is_sent() -> None:
+    hour = 3600.0
+    life = Life(agreement_of("sliding", fb.World(n_clients=2, dim=2, horizon=1000), period=hour))
+    store = FullStore()
+    life.clients[0] = DurableClient(
+        store, life.federation.agreement, 0, itertools.count(1).__next__, clock=partial(life.now, 0)
+    )
+    life.clocks[0] = 500 * hour
+    life.visit(0)
+    assert life.talk(0, 0.0)
+    life.clocks[0] = 0.0
+    life.clients[0].hear_time(0.0)
+    store.full = True
+    with pytest.raises(StoreError):
+        life.talk(0, 0.0)
+    with pytest.raises(StoreError):
+        life.clients[0].outgoing()
+    assert life.federation.machine.gathered().n == 0
+    store.full = False
+    assert not life.talk(0, 0.0)
+    assert life.federation.machine.gathered().n == 1
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_client_that_was_ahead_and_has_nothing_goes_back(name: str) -> None:
+    life = Life(agreement_of(name, fb.World(n_clients=2, dim=2, horizon=1000), period=1.0))
+    life.clocks[0] = 500.0
+    choice = life.clients[0].select([[1.0, 0.0]])
+    life.clocks[0] = 0.0
+    life.clients[0].hear_time(0.0)
+    assert not life.talk(0, 0.0)
+    assert life.clients[0].machine.now == 0
+    life.clients[0].observe(choice.number, 0.5)
+    assert not life.talk(0, 0.0)
+    assert life.weight(0) == 1.0
+
+
+class Wall:
+    """The system's clock, seconds ahead. A coordinator that runs is not led by it at once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ahead, right = 0.0, time.time
+        monkeypatch.setattr(time, "time", lambda: right() + self.ahead)
+
+
+def test_a_clock_that_is_ahead_for_an_instant_locks_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    agreement, years = agreement_of("fading", period=3600.0), 10 * 365 * 86_400.0
+    wall = Wall(monkeypatch)
+    now()  # the coordinator's clock has started
+    with served(Host(ServerConfig({"shops": FederationConfig(agreement)}, rate=1e6), MemoryStore())) as url:
+        open_one = partial(fb.Client, url, federation="shops", name="a", state=tmp_path / "a.db")
+
+        def ahead(client: fb.Client) -> int:
+            return client._durable.machine.now - agreement.round_at(now())
+
+        def visit(client: fb.Client, times: int = 20) -> None:
+            for _ in range(times):
+                client.observe(0.8, client.select(np.eye(2)))
+
+        with open_one() as client:
+            visit(client)
+            assert client.flush()
+            theta = client.theta
+            wall.ahead = years
+            client.select(np.eye(2))
+            wall.ahead = 0.0
+            np.testing.assert_array_equal(client.theta, theta)
+            visit(client)
+            assert client.flush()
+            assert (ahead(client), client.problem) == (0, None)
+        wall.ahead = years  # while the device starts, and on
+        with open_one() as client:
+            client.select(np.eye(2))
+            assert ahead(client) == 0
+            assert client.flush()
+            visit(client)
+            assert client.flush()
+            assert 0 <= ahead(client) <= 1
+        with open_one(name="b", state=tmp_path / "b.db") as client:  # a first start
+            visit(client)
+            assert client.flush()
+            assert 0 <= ahead(client) <= 1
+        wall.ahead = 0.0
+        with open_one() as client:  # a file that an earlier version took ten years ahead
+            durable = client._durable
+            with durable.lock:
+                durable.machine.at(durable.machine.now + 87_600)
+                durable.journal.defer()
+            visit(client)
+            waits = durable.machine.pending
+            assert waits < 20
+        with open_one() as client:
+            assert client.flush()
+            assert 0 <= ahead(client) <= 1
+            assert client.theta.max() > 0.5
+            visit(client)
+            assert client.flush()
+            assert client.problem is None
 
 
 def test_what_an_invitation_says_and_who_cannot_take_part() -> None:

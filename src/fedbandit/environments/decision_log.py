@@ -13,12 +13,14 @@ estimated. Files are numbered, `decisions-000001.jsonl`, …; a new one is begun
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +36,8 @@ class DecisionLog:
     """Writes decisions and rewards to a folder; several threads may, and several processes, each to files of its own.
 
     A file has at most about `most_bytes`; of full files the newest `keep` stay, all of them by default. Lines reach the
-    operating system at once, so that a crash of the program loses none.
+    operating system at once, so that a crash of the program loses none. One that cannot be written, since the disk is
+    full, is a FedbanditError, and left out.
 
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
@@ -56,6 +59,8 @@ class DecisionLog:
         make_folder(self.folder)
         self._lock = threading.Lock()
         self._written: list[Path] = []
+        self._size = 0  # of the file, in whole lines
+        self._full = False  # the next line goes to a new one
         self._file = self._begin()
 
     def decided(
@@ -85,13 +90,31 @@ class DecisionLog:
             self._file.close()
 
     def _write(self, line: dict[str, Any]) -> None:
+        """Write a line, or nothing of it: what cannot be written is a FedbanditError, and the line is left out."""
+        data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
         with self._lock:
-            self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
-            if self._file.tell() >= self.most_bytes:
+            if self._full:
                 self._file.close()
-                self._file = self._begin()
+                self._file, self._full = self._begin(), False
+            try:
+                whole, why = self._file.write(data) == len(data), os.strerror(errno.ENOSPC)
+            except OSError as error:
+                whole, why = False, error.strerror or str(error)
+            if not whole:
+                self._cut_off()
+                raise FedbanditError(f"{str(self._written[-1])!r} cannot be written: {why}.")
+            self._size += len(data)
+            self._full = self._size >= self.most_bytes
 
-    def _begin(self) -> IO[str]:
+    def _cut_off(self) -> None:
+        """Take back what was written of a line; where that fails, it stays the last one of its file."""
+        try:
+            self._file.truncate(self._size)
+            self._file.seek(self._size)
+        except OSError:
+            self._full = True
+
+    def _begin(self) -> FileIO:
         """A new file, with the next number that nobody has."""
         if self.keep is not None:
             for path in self._written[: -self.keep or None]:
@@ -103,12 +126,13 @@ class DecisionLog:
             number += 1
             path = self.folder / f"decisions-{number:06}.jsonl"
             try:
-                file = open(path, "x", encoding="utf-8", buffering=1)  # noqa: SIM115 - closed by close()
+                file = open(path, "xb", buffering=0)  # noqa: SIM115 - closed by close()
             except FileExistsError:
                 continue
             except OSError as error:
                 raise FedbanditError(f"{str(path)!r} cannot be written: {error.strerror or error}.") from None
             self._written.append(path)
+            self._size = 0
             return file
 
 

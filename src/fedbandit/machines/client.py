@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 
 from fedbandit.actions import check_rows
 from fedbandit.errors import FedbanditError, number, require, shown, whole_number
-from fedbandit.machines.exchange import Exchange, start_with
+from fedbandit.machines.exchange import Exchange
+from fedbandit.machines.start import start_with
 from fedbandit.messages import Message
 from fedbandit.model import RidgeModel
 from fedbandit.policies import Policy

@@ -9,10 +9,11 @@ from functools import partial
 from typing import Unpack
 
 from fedbandit.errors import FedbanditError
-from fedbandit.machines.exchange import Exchange, start_with
+from fedbandit.machines.exchange import Exchange
 from fedbandit.machines.link import Tally
 from fedbandit.machines.local_server import AllServers, Kept, Server
 from fedbandit.machines.phases import ClusterCoordinator, Renewal, Report
+from fedbandit.machines.start import start_with
 from fedbandit.messages import Collect, Download, Message, Request, Threshold, Upload
 from fedbandit.policies import Policy
 from fedbandit.privacy.privacy import Releases

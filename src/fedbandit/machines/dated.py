@@ -21,6 +21,15 @@ class Dated:
         """It is this round now, or later; there is no way back."""
         self.now = max(self.now, round)
 
+    def put_back(self, round: int) -> None:
+        """It was never later than this round, which a wrong clock had said: what is left of the model is of it."""
+        self.fade()
+        if isinstance(self._model, WindowModel):
+            self._model.put_back(round)
+        assert isinstance(self._model, RidgeModel | ActionModel)
+        self._model.version = 0  # whatever the coordinator has is news
+        self.now = self._looked = round
+
     @property
     def date(self) -> int | None:
         """The round that messages with statistics carry, where models forget."""

@@ -53,7 +53,7 @@ from fedbandit.privacy.release_stream import ReleaseStream
 from fedbandit.privacy.sum_stream import SumStream
 from fedbandit.protocols.protocol import known_by, says_what_it_knows
 from fedbandit.protocols.trigger import Watched, lifted, timed_growth
-from fedbandit.sharing import LocalModel, Sharing, prior_share
+from fedbandit.sharing import LocalModel
 from fedbandit.state import State, StateError, Varying, named, require_like
 from fedbandit.streams import Purpose, generator
 from fedbandit.structures.action_model import ActionModel
@@ -257,6 +257,13 @@ class Exchange(Dated):
         self.threshold = self._agreed = fresh
         self.factors = other.factors
 
+    def put_back(self, round: int) -> None:
+        """It was never later than this round: no upload is of a later one, and what was forgotten is asked for."""
+        self._unread = None
+        super().put_back(round)
+        self.on_top.put_back(round)
+        self.outbox = {n: self.on_top.uploads[n] for n in self.outbox}
+
     def hear(self, message: Download, told: Sums) -> None:
         """Take what peers have told, given what this one told itself: as a download, but nothing is acknowledged."""
         self.outbox.clear()
@@ -387,11 +394,3 @@ class Exchange(Dated):
         self.go_on_at(header.get("now", 0))
         if self.stream is not None:
             self.stream.restore(named(arrays, "stream."))
-
-
-def start_with(exchange: Exchange, sharing: Sharing) -> None:
-    """What a model begins with, if the structure says so: exploration, and what is public before anything is heard."""
-    exchange.exploring = sharing.exploring
-    prior = prior_share(sharing, exchange.member)
-    if prior is not None:
-        exchange.model.adopt(prior.sums, prior.slack)

@@ -7,6 +7,7 @@ does not grow. A download that was overtaken by so many receipts is as good as l
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,17 @@ class OnTop:
             upload = self.uploads.pop(self.settled_to)
             self.settled = add(self._at(self.settled, self._round, upload.round or 0), upload.sums)
             self._round = upload.round or 0
+
+    def put_back(self, round: int) -> None:
+        """None of the uploads is of a later round than this."""
+        self.uploads = {n: self._put_back(upload, round) for n, upload in self.uploads.items()}
+        if self._round > round:
+            self.settled, self._round = self.forgetting.put_back(self.settled, round), round
+
+    def _put_back(self, upload: Upload, round: int) -> Upload:
+        if upload.round is None or upload.round <= round:
+            return upload
+        return replace(upload, sums=self.forgetting.put_back(upload.sums, round), round=round)
 
     def added_to(self, sums: Sums, now: int) -> Sums:
         """These sums and all that is on top, in units of the round `now`."""

@@ -135,8 +135,25 @@ class Agreement:
         always = ("n_clients", "dim", "horizon")
         plain["world"] = {k: v for k, v in plain["world"].items() if k in always or v != fresh[k]}
         said = {key: value for key, value in plain.items() if value not in (None, {})}
-        text = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return hashlib.sha256(text.encode()).digest()[:16]
+        return hashlib.sha256(_canonical(said)).digest()[:16]
+
+    def meaning(self, federation: str) -> bytes:
+        """16 bytes of SHA-256 over what a context means in a federation of that name; no sound change changes them.
+
+        >>> terms = Agreement("linucb", reward_bound=2.0)
+        >>> terms.meaning("shops") == Agreement("linucb").meaning("shops") != Agreement("linucb").meaning("clinics")
+        True
+        """
+        plain, world = self.as_json(), self.world
+        said = {
+            "federation": federation,
+            "dim": world.dim,
+            "bound": float(world.bound),
+            "actions": world.actions,
+            "action_names": list(self.action_names),
+            "schema": plain.get("schema"),
+        }
+        return hashlib.sha256(_canonical(said)).digest()[:16]
 
     def require_sound_change(self, new: Agreement, members: Iterable[int]) -> None:
         """Refuse new terms under which what was learnt, sent and promised would mean something else.
@@ -258,6 +275,10 @@ _UNSOUND = {
     "period": "rounds would be others",
 }
 """Fields that no federation can change while it runs, with the reason; see `fedbandit migrate`."""
+
+
+def _canonical(plain: Mapping[str, Any]) -> bytes:
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:

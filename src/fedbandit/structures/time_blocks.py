@@ -94,6 +94,14 @@ class TimeBlocks(Forgetting):
                 V[..., target, :, :] += kept_V[..., source, :, :]
                 b[..., target, :] += kept_b[..., source, :]
 
+    def put_back(self, sums: Sums, to: int) -> Sums:
+        """All of them are of the block that is present then."""
+        if not isinstance(sums, BlockSums):
+            V, b = np.zeros_like(sums.V), np.zeros_like(sums.b)
+            V[self.slot(to)], b[self.slot(to)] = sums.V.sum(axis=0), sums.b.sum(axis=0)
+            return Sums(V, b, sums.n)
+        return in_slots(sums, np.full(sums.actions.size, self.slot(to)))
+
     def _shift(self, of: int, to: int) -> Ints:
         first = self.first_epochs(of // self.length)
         return np.where(first >= 0, self.targets(first, to // self.length), -1)

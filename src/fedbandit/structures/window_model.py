@@ -63,6 +63,13 @@ class WindowModel(RidgeModel):
         window.move(self._own_V, self._own_b, before, round)
         self._look()
 
+    def put_back(self, round: int) -> None:
+        """It was never later than this round: what is in any block was observed in it."""
+        self.round, self._slot = round, self.window.slot(round)
+        self._blocks_V, self._blocks_b, _ = self.window.put_back(Sums(self._blocks_V, self._blocks_b, 0), round)
+        self._own_V, self._own_b, _ = self.window.put_back(Sums(self._own_V, self._own_b, 0), round)
+        self._look()
+
     def _look(self) -> None:
         """Which blocks are in the window?"""
         self._use(self.window.used(self._blocks_V + self._own_V, self._blocks_b + self._own_b, self.round))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import base64
+import hmac
+import itertools
 import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,36 +22,51 @@ from hypothesis import strategies as st
 from fedbandit.errors import FedbanditError
 from fedbandit.network.client.choices import Exported, not_waiting, sign, verify
 from fedbandit.network.client.client import Client
+from fedbandit.network.client.durable import _GONE, _REDEEMED, _REWARD, DurableClient
+from fedbandit.network.coordinator.config import FederationConfig, ServerConfig
+from fedbandit.network.coordinator.host import Host
+from fedbandit.network.invitation import Agreement, Schema
+from fedbandit.network.stores import MemoryStore
+from fedbandit.state import pack_entry
 from tests.network.client.test_client import host_of
 from tests.network.servers import WORLD, make_host, served
 
-KEY, TERMS = b"sixteen bytes or more", bytes(range(16))
+KEY, MEANING = b"sixteen bytes or more", bytes(range(16))
 
 
 @given(st.integers(0, 2**62), st.lists(st.floats(-1, 1), min_size=3, max_size=3))
 def test_a_token_says_what_was_signed(number: int, x: list[float]) -> None:
-    token = sign(KEY, TERMS, Exported(number, np.array(x)))
-    back = verify(KEY, TERMS, token, 3)
+    token = sign(KEY, MEANING, Exported(number, np.array(x)))
+    back = verify(KEY, MEANING, token, 3)
     assert (back.number, back.x.tolist()) == (number, x)
 
 
 def test_a_token_that_was_changed_or_is_of_another_federation_is_refused() -> None:
-    token = sign(KEY, TERMS, Exported(7, np.ones(3)))
+    token = sign(KEY, MEANING, Exported(7, np.ones(3)))
     data = bytearray(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
     for k in range(len(data)):
         data[k] ^= 1
         with pytest.raises(FedbanditError, match="another key, or was changed"):
-            verify(KEY, TERMS, base64.urlsafe_b64encode(data).rstrip(b"=").decode(), 3)
+            verify(KEY, MEANING, base64.urlsafe_b64encode(data).rstrip(b"=").decode(), 3)
         data[k] ^= 1
-    for key, terms, dim, sentence in (
-        (KEY + b"!", TERMS, 3, "another key"),
-        (KEY, bytes(16), 3, "other terms"),
-        (KEY, TERMS, 4, "contexts of length 4"),
+    for key, meaning, dim, sentence in (
+        (KEY + b"!", MEANING, 3, "another key"),
+        (KEY, bytes(16), 3, "of another federation"),
+        (KEY, MEANING, 4, "contexts of length 4"),
     ):
         with pytest.raises(FedbanditError, match=sentence):
-            verify(key, terms, token, dim)
+            verify(key, meaning, token, dim)
     with pytest.raises(FedbanditError, match="not one that export made"):
-        verify(KEY, TERMS, "§" * 40, 3)
+        verify(KEY, MEANING, "§" * 40, 3)
+    for said, sentence in (
+        (b"", "no token"),
+        (b"FD" + bytes(26), "no token"),
+        (b"FC\x01" + bytes(49), "format 1, of another version"),
+        (b"FC\x02\x00" + MEANING + b"\xff" * 8 + bytes(24), "ffffffffffffffff, which no client makes"),
+    ):
+        signed = base64.urlsafe_b64encode(said + hmac.digest(KEY, said, "sha256")).rstrip(b"=").decode()
+        with pytest.raises(FedbanditError, match=sentence):
+            verify(KEY, MEANING, signed, 3)
 
 
 def test_four_workers_and_clicks_that_come_anywhere(tmp_path: Path) -> None:
@@ -126,8 +145,6 @@ def test_tokens_need_a_key_and_an_open_federation() -> None:
             with pytest.raises(FedbanditError, match="needs choice_key"):
                 client.observe(0.5, "x" * 40)
     pytest.importorskip("opendp", reason="OpenDP is not installed")
-    from fedbandit.network.invitation import Agreement
-
     private = Agreement("count-linucb", {"privacy": {"noises": "statistics", "epsilon": 2.0}}, WORLD)
     with (
         served(host_of(private)) as url,
@@ -145,6 +162,73 @@ def test_what_is_no_reward_gets_one_sentence(reward: Any) -> None:
             client.observe(reward, arm)
         client.observe(np.float64(0.5), arm)
         assert client.status()["observed"] == 1
+
+
+def test_only_ids_that_a_client_makes_are_ids(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with served(make_host()) as url:
+        with Client(url, federation="shops", name="a", state=path) as client:
+            arm = client.select(np.eye(3))
+            texts = ("f" * 16, "8" + "0" * 15, "-ff", "+ff", "1_0", "0xff", " ff", "FF", "", "ff\n")
+            ids: list[Any] = [*texts, 2**63, -1, True]
+            for wrong in ids:
+                for use in (client.forget, partial(client.observe, 0.5)):
+                    with pytest.raises(FedbanditError, match="but must be what select returned"):
+                        use(wrong)
+                with pytest.raises(FedbanditError, match="but must be what select returned"):
+                    client.redeem(0.5, wrong, [1.0, 0.0, 0.0])
+            assert client.redeem(0.5, "7" + "f" * 15, [1.0, 0.0, 0.0])
+            client.observe(0.5, arm)
+            client.learn(np.eye(3), np.ones(3))  # a snapshot
+        with Client(url, federation="shops", name="a", state=path) as client:
+            assert not client.redeem(0.5, "7" + "f" * 15, [1.0, 0.0, 0.0])
+            assert client.status()["observed"] == 5
+
+
+def test_a_file_with_an_id_that_cannot_be_opens() -> None:
+    """Earlier versions took ids of 2**63 and more; no snapshot can have them."""
+    store, agreement = MemoryStore(), Agreement("async-linucb", {}, WORLD)
+    client = DurableClient(store, agreement, 0, itertools.count(1).__next__)
+    x = np.array([1.0, 0.0, 0.0])
+    entry = _REWARD.pack(_REDEEMED, 2**64 - 1, 1.0) + x.tobytes()
+    store.append("client", [pack_entry("client", entry), pack_entry("client", _REWARD.pack(_GONE, 2**64 - 1, 0.0))])
+    client = DurableClient(store, agreement, 0, itertools.count(9).__next__)
+    assert (client.machine.observed, client.redeemed) == (1, {})
+    assert DurableClient(store, agreement, 0, itertools.count(9).__next__).machine.observed == 1
+
+
+def test_a_token_is_of_one_federation_and_outlives_its_terms() -> None:
+    """It is bound to what contexts mean, and to the name; the horizon and reward_bound may change meanwhile."""
+    fresh = Agreement("async-linucb", {}, replace(WORLD, horizon=2 * WORLD.horizon), reward_bound=0.5)
+    federations = {name: FederationConfig(Agreement("async-linucb", {}, WORLD)) for name in ("shops", "clinics")}
+    host = Host(ServerConfig(federations), MemoryStore())
+    with served(host) as url:
+        open_one = partial(Client, url, choice_key=KEY)
+        with (
+            open_one(federation="shops", name="a") as a,
+            open_one(federation="shops", name="b") as b,
+            open_one(federation="clinics", name="a") as other,
+        ):
+            tokens = [a.export(a.select(np.eye(3))) for _ in range(3)]
+            with pytest.raises(FedbanditError, match="of another federation"):
+                other.observe(0.5, tokens[0])
+            assert other.status()["observed"] == 0
+            b._durable.renew(fresh, 1)  # one worker has renewed, and another has not
+            assert b._durable.terms != a._durable.terms
+            b.observe(0.5, tokens[0])
+            a.observe(0.5, b.export(b.select(np.eye(3))))
+            a._durable.renew(fresh, 0)
+            a.observe(0.5, tokens[1])
+    two = replace(WORLD, actions=2)
+    agreement = Agreement("async-linucb", {}, two)
+    others = [
+        Agreement("async-linucb", {}, two, action_names=("red", "blue")),
+        Agreement("async-linucb", {}, replace(two, actions=3)),
+        Agreement("async-linucb", {}, replace(two, dim=4)),
+        Agreement("async-linucb", {}, replace(two, bound=2.0)),
+        Agreement("async-linucb", {}, two, schema=Schema(("a", "b", "c"))),
+    ]
+    assert len({one.meaning("shops") for one in (agreement, *others)}) == 6
 
 
 def test_a_closed_client_refuses() -> None:

@@ -21,6 +21,7 @@ import pytest
 
 import fedbandit as fb
 from fedbandit.cli.main import main
+from fedbandit.environments import read_decision_log
 from fedbandit.errors import FedbanditError
 from fedbandit.network.certificates import init_keys
 from fedbandit.network.client import client as client_module
@@ -184,6 +185,42 @@ def test_the_asyncio_form() -> None:
         fb.AsyncClient("http://127.0.0.1:1", federation="f").select(np.eye(3))
 
 
+def test_the_asyncio_form_is_the_same() -> None:
+    """Whatever a client has, with the same arguments; what waits is awaited."""
+    of_parts = {"called", "start", "wake", "write"}  # called by connections and gateways
+    awaited = {"observe", "redeem", "learn", "flush", "erase", "close"}
+    names = {name for name in dir(Client) if not name.startswith("_")} - of_parts
+    assert awaited < names
+    for name in names:
+        ours, theirs = inspect.getattr_static(Client, name), inspect.getattr_static(fb.AsyncClient, name, None)
+        assert type(theirs) is type(ours), name
+        if isinstance(ours, property):
+            ours, theirs = ours.fget, theirs.fget
+        assert inspect.signature(theirs) == inspect.signature(ours), name
+        assert inspect.iscoroutinefunction(theirs) == (name in awaited), name
+
+    async def use(url: str) -> None:
+        async with fb.AsyncClient(url, federation="shops", name="a", choice_key="k" * 16) as client:
+            X = np.eye(3)
+            assert client.rank(X).propensities.sum() == pytest.approx(1.0)
+            arm = client.select(X, explore=1.0)
+            assert await client.redeem(0.5, arm, X[arm])
+            assert not await client.redeem(0.5, arm, X[arm])
+            await client.observe(0.5, client.export(client.select(X)))
+            assert (client.theta.shape, client.given, client.alone, client.features) == ((3,), 3, False, None)
+            assert (client.acquaintances, client.agreement) == ({}, AGREEMENT)
+            assert await client.flush()
+            assert client.connected
+            with pytest.raises(FedbanditError, match="erasure = true"):
+                await client.erase()
+            await client.close()
+            with pytest.raises(FedbanditError, match="has been closed"):
+                client.select(X)
+
+    with served(make_host()) as url:
+        asyncio.run(use(url))
+
+
 def test_a_copied_state_is_refused_and_says_so(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     with served(make_host()) as url:
@@ -231,6 +268,61 @@ def test_a_full_disk_is_no_reason_to_stop(tmp_path: Path) -> None:
         assert client.flush()
         eventually(lambda: client.status()["outbox"] == 0)
         assert client.status()["observed"] == 301
+
+
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+import numpy as np
+import fedbandit as fb
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+def full(most):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft if most is None else most, hard))
+url, folder = sys.argv[1], Path(sys.argv[2])
+full(0)
+try:
+    fb.Client(url, federation="shops", state=folder / "n.db")
+except fb.FedbanditError as error:
+    assert "cannot be written: File too large" in str(error), error
+else:
+    raise SystemExit("opened on a full disk")
+full(None)
+(folder / "m.db.name").touch()  # as an earlier version left it
+for name in ("n.db", "m.db"):
+    for _ in range(2):  # the same name again, or the state would be another's
+        fb.Client(url, federation="shops", state=folder / name).close()
+with fb.Client(url, federation="shops", name="a", state=folder / "a.db", decisions=folder / "log") as client:
+    arm = client.select(np.eye(3))
+    assert client.flush()
+    full(1)
+    other = client.select(np.eye(3))
+    assert "The log of decisions lacks some" in client.problem, client.problem
+    client.observe(1.0, arm)
+    assert client.status()["observed"] == 1
+    try:
+        client.observe(1.0, arm)
+    except fb.FedbanditError as error:
+        assert "not waiting" in str(error)
+    else:
+        raise SystemExit("learnt twice")
+    assert client.redeem(1.0, other, np.eye(3)[0])
+    client.learn(np.eye(3), np.ones(3))
+    assert client.status()["observed"] == 5
+    assert client.flush(1.0) is False
+    full(None)
+    client.observe(0.5, client.select(np.eye(3)))
+    assert client.flush()
+with fb.Client(url, federation="shops", name="a", state=folder / "a.db") as client:
+    assert client.status()["observed"] == 6
+"""
+
+
+def test_whatever_a_full_disk_stops_nothing_is_learnt_twice_or_raised(tmp_path: Path) -> None:
+    with served(make_host()) as url:
+        subprocess.run([sys.executable, "-c", FULL, url, str(tmp_path)], check=True, timeout=120)
+    log = read_decision_log(tmp_path / "log")
+    assert log.rewards.tolist() == [0.5]
 
 
 def test_a_copy_of_a_state_is_a_problem_that_names_the_file(tmp_path: Path) -> None:

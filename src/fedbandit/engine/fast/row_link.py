@@ -7,9 +7,10 @@ from collections import Counter
 
 from fedbandit.engine.fast.row_model import GivenRows, RowHolder, RowModel
 from fedbandit.engine.learner import Outcome
-from fedbandit.machines.exchange import Exchange, start_with
+from fedbandit.machines.exchange import Exchange
 from fedbandit.machines.link import Carrier
 from fedbandit.machines.peer import PeerMachine
+from fedbandit.machines.start import start_with
 from fedbandit.messages import Message, Tell
 from fedbandit.privacy.privacy import Releases
 from fedbandit.state import State, joined, parts_of

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from fedbandit.errors import FedbanditError, shown
 from fedbandit.network.addresses import check_url, distrust, not_by_a_coordinator, trusted
+from fedbandit.network.clock import said_in
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.resolved import accept, accept_terms
 
@@ -54,6 +55,8 @@ class Address:
         self._turn = 0
         self.path = f"/v1/{quote(federation, safe='')}"
         self.headers = {"Authorization": f"Bearer {token}"} if token is not None else {"X-Fedbandit-Name": name or ""}
+        self.said_time: float | None = None
+        """What time it was by the coordinator when it last said so."""
         self._ssl, self._ca = None, ca
         if any(one.startswith("https") for one in self.urls):
             self._ssl = trusted(ca)
@@ -142,6 +145,7 @@ class Address:
         several = len(self.urls) > 1 or self.url not in self.urls
         try:
             with open_url(request, timeout, self.ssl) as response:
+                self.said_time = said_in(response.headers)
                 return json.load(response)
         except urllib.error.HTTPError as error:
             with error:

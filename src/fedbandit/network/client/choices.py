@@ -4,9 +4,11 @@ An **id** is 16 hexadecimal digits, unique across workers, restarts and members;
 can take its reward. A **token** carries the context, so that any client of the federation that has the same key can
 learn the reward: with several workers, a click may come to another one than the choice was made by.
 
-    magic "FC" · format 1 · 0 · terms (16) · number (u64) · context (d floats) · HMAC-SHA-256 of all before (32)
+    magic "FC" · format 2 · 0 · meaning (16) · number (u64) · context (d floats) · HMAC-SHA-256 of all before (32)
 
-little endian, in base64url without padding. It is signed, not encrypted: whoever holds it can read the features.
+little endian, in base64url without padding. It is signed, not encrypted: whoever holds it can read the features. Its
+meaning is that of contexts in one federation (`Agreement.meaning`): another federation refuses it, and the same one
+takes it also after its terms have changed. (Format 1 had the digest of all terms, and no name of a federation.)
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import binascii
 import hashlib
 import hmac
 import math
+import re
 import struct
 from typing import NamedTuple
 
@@ -26,7 +29,7 @@ from fedbandit.policies import Policy
 from fedbandit.types import Array
 
 _HEAD = struct.Struct("<2sBx16sQ")
-_FORMAT = 1
+_FORMAT = 2
 _SIGNATURE = 32
 
 
@@ -71,6 +74,11 @@ def id_of(number: int) -> str:
     return f"{number:016x}"
 
 
+LARGEST = 2**63
+"""Numbers of choices are below this: states keep them as signed ones."""
+_ID = re.compile("[0-9a-f]{1,16}")
+
+
 def number_of(choice: Arm | str | int) -> int:
     """The number of a choice that is named by its arm, by its id, or as ids were before: by a number.
 
@@ -78,13 +86,10 @@ def number_of(choice: Arm | str | int) -> int:
     (255, 255)
     """
     name = choice.id if isinstance(choice, Arm) else choice
-    if isinstance(name, int) and not isinstance(name, bool) and 0 <= name < 2**63:
+    if isinstance(name, str) and _ID.fullmatch(name):
+        name = int(name, 16)
+    if isinstance(name, int) and not isinstance(name, bool) and 0 <= name < LARGEST:
         return name
-    if isinstance(name, str) and 0 < len(name) <= 16:
-        try:
-            return int(name, 16)
-        except ValueError:
-            pass
     raise FedbanditError(f"The choice is {shown(choice)}, but must be what select returned, its id, or a token.")
 
 
@@ -102,9 +107,9 @@ def not_waiting(number: int) -> FedbanditError:
     )
 
 
-def sign(key: bytes, terms: bytes, exported: Exported) -> str:
+def sign(key: bytes, meaning: bytes, exported: Exported) -> str:
     """The token of a choice."""
-    data = _HEAD.pack(b"FC", _FORMAT, terms, exported.number) + exported.x.astype("<f8").tobytes()
+    data = _HEAD.pack(b"FC", _FORMAT, meaning, exported.number) + exported.x.astype("<f8").tobytes()
     token = base64.urlsafe_b64encode(data + hmac.digest(key, data, hashlib.sha256))
     return token.rstrip(b"=").decode()
 
@@ -114,8 +119,8 @@ def is_token(choice: object) -> bool:
     return isinstance(choice, str) and len(choice) > 16
 
 
-def verify(key: bytes, terms: bytes, token: str, dim: int) -> Exported:
-    """What a token says, if it was signed with this key under these terms."""
+def verify(key: bytes, meaning: bytes, token: str, dim: int) -> Exported:
+    """What a token says, if it was signed with this key where contexts mean the same."""
     try:
         data = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
@@ -123,9 +128,15 @@ def verify(key: bytes, terms: bytes, token: str, dim: int) -> Exported:
     signed, signature = data[:-_SIGNATURE], data[-_SIGNATURE:]
     if not hmac.compare_digest(hmac.digest(key, signed, hashlib.sha256), signature):
         raise FedbanditError("The token was signed with another key, or was changed: all workers need one choice_key.")
-    if len(signed) != _HEAD.size + 8 * dim or signed[:3] != b"FC\x01":
+    if signed[:2] != b"FC" or len(signed) < _HEAD.size:
+        raise FedbanditError("What was signed with choice_key is no token.")
+    _, version, theirs, number = _HEAD.unpack_from(signed)
+    if version != _FORMAT:
+        raise FedbanditError(f"The token has format {version}, of another version of fedbandit; this one is {_FORMAT}.")
+    if len(signed) != _HEAD.size + 8 * dim:
         raise FedbanditError(f"The token is not one of a federation with contexts of length {dim}.")
-    _, _, theirs, number = _HEAD.unpack_from(signed)
-    if theirs != terms:
-        raise FedbanditError("The token was made under other terms than this federation has now.")
+    if theirs != meaning:
+        raise FedbanditError("The token is of another federation, or of one whose contexts meant something else.")
+    if number >= LARGEST:
+        raise FedbanditError(f"The token says that its choice is {id_of(number)}, which no client makes.")
     return Exported(number, np.frombuffer(signed, dtype="<f8", offset=_HEAD.size).astype(np.float64))

@@ -31,6 +31,7 @@ from fedbandit.network.client.features import OutOfRange, Scaling, as_agreed, ro
 from fedbandit.network.client.journal import has_nothing, stored_agreement
 from fedbandit.network.client.member import Member
 from fedbandit.network.client.options import decision_log, lasting_name, noise_source, signing_key
+from fedbandit.network.clock import ClientClock
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import StoreError, open_store
 from fedbandit.parts import name_of
@@ -64,7 +65,7 @@ class Client(Member):
 
     `decisions`, a folder, keeps a log of every choice with its contexts, propensity and reward on this device, for
     `fedbandit replay`; it is never sent. It holds raw data, also in a private federation: what the guarantee says of
-    what leaves the client it does not say of this folder.
+    what leaves the client it does not say of this folder. On a full disk its lines are left out, and `problem` says so.
 
     With an `agreement` in place of a URL the client learns alone: a system whose clients exchange nothing (`linucb`).
 
@@ -101,6 +102,7 @@ class Client(Member):
         require_one(url, agreement)
         self._store = open_store(state)
         self._decisions: DecisionLog | None = None
+        self._unlogged: str | None = None
         self._sums: SumTalk | None = None
         invited = False
         try:
@@ -126,11 +128,18 @@ class Client(Member):
                 (require or Require()).check(claim, world)
             keys = sum_keys(agreed, state, certificate, ca, federation)
             self._decisions = decision_log(decisions, name if name is not None else f"member-{member}")
-            self._durable = DurableClient(self._store, agreed, member, entropy, source, time.time, federation)
+            self._clock = ClientClock(agreed.period or 0.0)
+            self._durable = DurableClient(self._store, agreed, member, entropy, source, self._clock.now, federation)
             self.reward = 0.0
             self.facts: dict[str, float] = {}
             """For demonstrations, where the best arm is known: `regret` and `alone` are reported too."""
             super().__init__(self._store, self._durable, self._address)
+            if agreed.period is not None and self._address is not None:
+                self._connection.clock = self._clock
+                if self._durable.machine.now > 0:
+                    self._clock.go_on_from(self._durable.machine.now * agreed.period)
+                elif self._address.said_time is not None:
+                    self._clock.hear(self._address.said_time)
             if report:
                 self._connection.report = self._report
             if keys is not None and self._address is not None:
@@ -180,11 +189,9 @@ class Client(Member):
         choice = self._durable.select(X, explore)
         arm = Arm(choice.arm, id_of(choice.number), choice.propensity)
         if self._decisions is not None:
-            known = policy.randomness != "unknown"
-            self._decisions.decided(
-                *(arm.id, X, int(arm), arm.propensity), known=known, policy=name_of(type(policy)), at=time.time(),
-                actions=self._durable.machine.actions,
-            )  # fmt: skip
+            known, actions = policy.randomness != "unknown", self._durable.machine.actions
+            said: dict[str, Any] = {"known": known, "policy": name_of(type(policy)), "actions": actions}
+            self._log(lambda log: log.decided(arm.id, X, int(arm), arm.propensity, at=time.time(), **said))
         return arm
 
     def rank(self, arms: ArrayLike, *, actions: ArrayLike | None = None, explore: float = 0.0) -> Ranking:
@@ -203,7 +210,7 @@ class Client(Member):
         self._check_open()
         if is_token(choice):
             dim = self._durable.machine.context_dim
-            number, x = verify(self._signing_key(), self._terms, str(choice), dim)
+            number, x = verify(self._signing_key(), self._meaning, str(choice), dim)
             self._take(number, reward, lambda: self._durable.redeem(number, x, reward))
         else:
             number = number_of(choice)
@@ -231,11 +238,20 @@ class Client(Member):
             except StoreError as error:
                 self._trouble(error)
             self.reward += float(reward)
-            if self._decisions is not None:
-                self._decisions.rewarded(id_of(number), float(reward))
+            self._log(lambda log: log.rewarded(id_of(number), float(reward)))
             to_send = self._durable.machine.sequence > before or self._durable.asking is not None
         if to_send:
             self.wake()
+
+    def _log(self, write: Callable[[DecisionLog], None]) -> None:
+        """Write to the log of decisions, if there is one; a line that cannot be written is left out."""
+        if self._decisions is None:
+            return
+        try:
+            write(self._decisions)
+            self._unlogged = None
+        except FedbanditError as error:
+            self._unlogged = f"The log of decisions lacks some: {error}"
 
     def export(self, choice: Arm | str) -> str:
         """Hand a choice over as a token, with its context: any client with the same `choice_key` takes its reward.
@@ -248,7 +264,7 @@ class Client(Member):
         if self._durable.machine.guarantee.basis != "none":
             raise FedbanditError("A token would carry a context that this federation keeps private.")
         number = number_of(choice)
-        return sign(key, self._terms, Exported(number, self._durable.export(number)))
+        return sign(key, self._meaning, Exported(number, self._durable.export(number)))
 
     def forget(self, choice: Arm | str) -> None:
         """The reward of this choice will never come."""
@@ -256,11 +272,17 @@ class Client(Member):
         self._durable.forget(number_of(choice))
 
     def learn(self, contexts: ArrayLike, rewards: ArrayLike, *, actions: ArrayLike | None = None) -> None:
-        """A warm start from past logs: features (n, d) of what was chosen, its actions, rewards (n,). Do it once."""
+        """A warm start from past logs: features (n, d) of what was chosen, its actions, rewards (n,). Do it once.
+
+        On a full disk it is kept in memory until there is room, as in `observe`.
+        """
         self._check_open()
         X, y = self._rows(contexts, actions), np.asarray(rewards, dtype=np.float64)
         with self._locked():
-            self._durable.learn(X, y)
+            try:
+                self._durable.learn(X, y)
+            except StoreError as error:
+                self._trouble(error)
         self.wake()
 
     # What is going on
@@ -268,7 +290,7 @@ class Client(Member):
     @property
     def problem(self) -> str | None:
         """A sentence if a person has to do something, None if all is well (being offline is well)."""
-        return super().problem or (None if self._sums is None else self._sums.problem)
+        return super().problem or (None if self._sums is None else self._sums.problem) or self._unlogged
 
     @property
     def acquaintances(self) -> dict[int, str]:
@@ -319,9 +341,11 @@ class Client(Member):
         """Stop talking and close the state; what was not sent is sent when the state is opened again."""
         if self._sums is not None and not self._closed:
             self._sums.close()
-        super().close()
-        if self._decisions is not None and os.getpid() == self._process:
-            self._decisions.close()
+        try:
+            super().close()
+        finally:
+            if self._decisions is not None and os.getpid() == self._process:
+                self._decisions.close()
 
     # How
 
@@ -329,8 +353,8 @@ class Client(Member):
         return rows_of(self._scaling, arms, actions, self._durable.machine.actions, self.agreement.action_names)
 
     @property
-    def _terms(self) -> bytes:
-        return self._durable.terms
+    def _meaning(self) -> bytes:
+        return self.agreement.meaning(self._durable.federation or "")
 
     def _signing_key(self) -> bytes:
         if self._key is None:

@@ -21,12 +21,15 @@ from fedbandit.errors import FedbanditError
 from fedbandit.network.client.address import ELSEWHERE, Address, owner_in, sentence_in
 from fedbandit.network.client.conversation import PROTOCOL, Conversation, Refused
 from fedbandit.network.client.node import DurableNode
+from fedbandit.network.clock import ClientClock, said_in
 from fedbandit.network.envelope import ACCEPTS
 from fedbandit.network.stores import StoreError
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
 SECONDS_TO_ANSWER = 10.0
 """After this an upload that was not acknowledged is sent again, on a new connection."""
+SECONDS_HELD_UP = 600.0
+"""How often a client asks for the time whose own clock is ahead of the coordinator's."""
 MOST_ASKED = 3
 """How often a client that has not come yet asks for its place again."""
 _JITTER = random.Random()  # of its own: an application that seeds `random` is left alone
@@ -51,6 +54,8 @@ class Connection:
         self.refused = ""
         """The kind of the refusal that is the problem, if it is one."""
         self.report: Callable[[], dict[str, float]] | None = None
+        self.clock: ClientClock | None = None
+        """The client's time of day, where it goes by one: what the coordinator says bounds it."""
         self.settled = threading.Event()
         """Set while everything that was to be sent has been acknowledged."""
         self.joined = address is None
@@ -100,6 +105,8 @@ class Connection:
                     self.connected = True
                     accepts = ws.response.headers.get(ACCEPTS, "") if ws.response is not None else ""
                     self.client.machine.factors = "factors" in accepts.split()
+                    if ws.response is not None:
+                        self._hear_time(said_in(ws.response.headers))
                     await self._converse(ws)
             except Refused as refusal:
                 owner = refusal.owner
@@ -109,6 +116,8 @@ class Connection:
                     self._asked += 1
                     await self._renew("The client's place was given back, and asked for again")
                 elif not refusal.transient:
+                    with self.lock():
+                        self.client.note_refusal(str(refusal))
                     if self._asked and self._is_new:  # the place that it asked for again is of no use to it
                         await asyncio.to_thread(self.address.decline, SECONDS_TO_ANSWER)
                     of = f" The state is {self.client.store.where}." if refusal.kind == "session" else ""
@@ -147,6 +156,11 @@ class Connection:
         """
         return not self.joined and self.client.machine.sequence == 0
 
+    def _hear_time(self, said: float | None) -> None:
+        if self.clock is not None and said is not None and self.clock.hear(said):
+            with self.lock():
+                self.client.hear_time(said)
+
     async def _renew(self, why: str) -> None:
         """Ask for the invitation again."""
         assert self.address is not None
@@ -179,7 +193,8 @@ class Connection:
             self.settled.set()
             return
         await ws.send(greeting[0])
-        since, reported = time.monotonic(), 0.0
+        began = time.monotonic()
+        since, reported = began, 0.0
         listening = asyncio.ensure_future(ws.recv())
         try:
             while not self._closing.is_set():
@@ -200,6 +215,8 @@ class Connection:
                     listening = asyncio.ensure_future(ws.recv())
                 if conversation.awaits is not None and time.monotonic() - since > SECONDS_TO_ANSWER:
                     return
+                if time.monotonic() - began > SECONDS_HELD_UP and self.clock is not None and self.clock.held_up:
+                    return  # to hear the time again, on a new connection: the coordinator's may have been put right
                 self._write_choices()
             if self.report is not None:  # the last one, with all there is
                 await ws.send(json.dumps({"report": self.report()}))

@@ -44,11 +44,12 @@ from fedbandit.messages import (
     decode,
     encode,
 )
-from fedbandit.network.client.choices import not_waiting
+from fedbandit.network.client.choices import LARGEST, not_waiting
 from fedbandit.network.client.features import checked_log
 from fedbandit.network.client.journal import KIND
 from fedbandit.network.client.node import CHAIN, MADE, TOOK
 from fedbandit.network.client.restating import RestatingNode
+from fedbandit.network.envelope import extend
 from fedbandit.network.invitation import Agreement, UnsoundChange
 from fedbandit.network.stores import Store
 from fedbandit.privacy.noise import Source
@@ -98,6 +99,7 @@ class DurableClient(RestatingNode[ClientMachine]):
         """The sum of all uploads of this incarnation, if `all_uploads` are in it (not in states of format 1)."""
         self._summed = 0  # the round in whose units it is
         self.all_uploads = True
+        self._here: int | None = None  # the round at the coordinator, if it may not be as late as was thought
         self.releases = 0
         """Uploads that carried something."""
         self.redeemed: dict[int, None] = {}
@@ -130,6 +132,32 @@ class DurableClient(RestatingNode[ClientMachine]):
         if round > self.machine.now:
             self.machine.at(round)
             self.journal.add(_ROUND.pack(_PASSED, round))
+
+    def hear_time(self, seconds: float) -> None:
+        """It is this time at the coordinator, and not later here."""
+        self._here = self.agreement.round_at(seconds)
+
+    def _put_back(self, here: int) -> None:
+        """The clock was ahead, and is no more: what has not been applied yet is of the round that it is.
+
+        Uploads of rounds that have not begun are refused, so the coordinator has none of them, and they may be made
+        anew; what was forgotten too early comes with the next download.
+        """
+        with self.lock:
+            if self.machine.now <= here + 1:
+                return
+            first = min(self._made, default=0)
+            self.machine.put_back(here)
+            self.all_uploads = self.all_uploads and self._summed <= here
+            self._summed = min(self._summed, here)
+            if first:
+                self.chain, self._safe = self._made[first][0], min(self._safe, first - 1)
+            for n in sorted(self._made):
+                data = encode(self.machine.outbox[n])
+                self._made[n], self.chain = (self.chain, data), extend(self.chain, data)
+            self.journal.defer()
+        self._complete = False
+        self.journal.replace(durable=True)
 
     # What the service asks
 
@@ -244,6 +272,9 @@ class DurableClient(RestatingNode[ClientMachine]):
             self.note(messages)
         if changed:
             self.journal.write()
+        if isinstance(message, Receipt) and self._here is not None:  # from here on it is known what was applied
+            here, self._here = self._here, None
+            self._put_back(here)
 
     def contribute(self, epoch: int, included: int) -> Message | None:
         """This client's part of a secure sum: in the store, as spent, when this returns."""
@@ -306,7 +337,8 @@ class DurableClient(RestatingNode[ClientMachine]):
     def _redeem(self, choice: int, x: Array, perceived: float, *, speak: bool = True) -> list[Message]:
         self.machine.forget(choice)
         self.machine.learn(x, perceived)
-        self.redeemed[choice] = None
+        if choice < LARGEST:  # earlier versions took others, and wrote entries of them
+            self.redeemed[choice] = None
         if len(self.redeemed) > MOST_REDEEMED:
             del self.redeemed[next(iter(self.redeemed))]
         return self.machine.speak() if speak else []

@@ -31,7 +31,7 @@ import numpy as np
 from fedbandit.errors import FedbanditError, number, require, shown
 from fedbandit.machines.client import Choice
 from fedbandit.machines.server_node import ServerNode
-from fedbandit.messages import Collect, Message, Receipt, Upload, decode, encode
+from fedbandit.messages import Collect, Message, Recall, Receipt, Upload, decode, encode
 from fedbandit.network.client.choices import not_waiting
 from fedbandit.network.client.node import CHAIN, MADE, TOOK, DurableNode
 from fedbandit.network.invitation import Agreement
@@ -137,6 +137,10 @@ class DurableServer(DurableNode[ServerNode]):
     def receive(self, message: Message) -> None:
         """Take a message from the coordinator. What it changes may be lost: the coordinator sends it again."""
         self.note_heard()
+        if isinstance(message, Recall):
+            self.recall(message)
+        elif isinstance(message, Receipt):
+            self.note_receipt(message)
         with self.lock:
             before = self._progress()
             messages = self.machine.receive(message)

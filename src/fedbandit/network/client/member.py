@@ -58,7 +58,7 @@ class Member:
     @property
     def problem(self) -> str | None:
         """A sentence if a person has to do something, None if all is well (being offline is well)."""
-        return self._connection.problem
+        return self._connection.problem or self._node.trouble
 
     @property
     def connected(self) -> bool:
@@ -69,11 +69,15 @@ class Member:
         """Wait until everything that was to be sent has been acknowledged; False if it takes too long.
 
         Until this process has joined once it is not known what is to be sent: a coordinator that was restored from a
-        backup may ask for all of it again. So offline since the start this is False too.
+        backup may ask for all of it again. So offline since the start this is False too, and where the disk is full.
         """
         self._check_open()
         with self._locked():
-            self._node.flush()
+            try:
+                self._node.flush()
+            except StoreError as error:
+                self._trouble(error)
+                return False
             waits = bool(self._node.machine.outbox) or not self._connection.joined
         if waits:
             self._connection.settled.clear()

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit.errors import FedbanditError
-from fedbandit.messages import Message, Request, Upload, encode
+from fedbandit.messages import Message, Recall, Receipt, Request, Upload, encode
 from fedbandit.network.client.journal import NodeJournal
 from fedbandit.network.envelope import Envelope, Frame, extend, seal
 from fedbandit.network.invitation import Agreement
@@ -33,6 +33,8 @@ from fedbandit.state import KINDS, State, require_like, restoring, unpack, unpac
 MADE, TOOK, SENDING = 4, 5, 7
 """Entries that every node has: what it made, with the chain before it; a message it took; what may be sent."""
 CHAIN = 16
+LOST = "The coordinator has lost uploads that it had acknowledged, and they cannot be stated again"
+RESTORE = "restore a newer backup of its store"
 
 
 class Speaker(Protocol):
@@ -94,6 +96,8 @@ class DurableNode(ABC, Generic[Machine]):
         self._made: dict[int, tuple[int, bytes]] = {}  # unacknowledged upload → the chain before it, its bytes
         self.journal = NodeJournal(store, self.kind, self.lock, self._capture)
         self._safe = 0  # uploads up to this number are in the store and survive a power cut: these may be sent
+        self.trouble: str | None = None
+        """What a person has to do about the coordinator's history, as long as it is so."""
         self._applied = 0  # uploads that the coordinator has, as far as it said so since the last greeting
         self._complete = True  # the last greeting was sent with an empty outbox
         self._recover()
@@ -142,6 +146,26 @@ class DurableNode(ABC, Generic[Machine]):
         messages = self.machine.join()
         self._complete, self._applied = not self.machine.outbox, 0
         return self._seal(self.chain, encode(messages[0])) if messages else None
+
+    def recall(self, message: Recall) -> None:
+        """The coordinator has so many uploads; nobody states anew what it has lost (but see `RestatingNode`)."""
+        self._applied = min(message.sequence, self.machine.sequence)
+        self.trouble = f"{LOST}; {RESTORE}." if self.has_lost(message.sequence) else None
+
+    def has_lost(self, sequence: int) -> bool:
+        """Whether the coordinator has lost uploads that it had acknowledged, if it has these."""
+        return sequence < min(self.machine.outbox, default=self.machine.sequence + 1) - 1
+
+    def note_receipt(self, message: Receipt) -> None:
+        """The coordinator has uploads up to a number."""
+        if not self.has_lost(message.sequence):
+            self.trouble = None
+
+    def note_refusal(self, sentence: str) -> None:
+        """The coordinator has refused what was sent last, and a person has to do something about it."""
+
+    def hear_time(self, seconds: float) -> None:
+        """It is this time at the coordinator, and not later here; for nodes that go by rounds of time."""
 
     def greet_again(self) -> bytes | None:
         """The frame to ask for what was missed, now that nothing is open."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedbandit.errors import FedbanditError
+from fedbandit.files import write_text
 from fedbandit.privacy.noise import Size, Source
 from fedbandit.system import System
 from fedbandit.types import Array
@@ -42,10 +43,12 @@ def lasting_name(state: str | os.PathLike[str] | None) -> str:
         raise FedbanditError(f"The state {os.fspath(state)!r} is a folder, but must be a file.")
     path = Path(os.fspath(state) + ".name")
     try:
-        if not path.exists():
-            path.write_text(json.dumps(f"client-{secrets.token_hex(4)}"))
+        if not path.exists() or path.stat().st_size == 0:  # empty: from a first start on a full disk
+            write_text(path, json.dumps(f"client-{secrets.token_hex(4)}"))
         return str(json.loads(path.read_text()))
     except (OSError, ValueError) as error:
+        if isinstance(error, FedbanditError):
+            raise
         raise FedbanditError(f"{str(path)!r} cannot be used: {error}.") from None
 
 

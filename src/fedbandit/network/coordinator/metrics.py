@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from fedbandit._version import __version__
-from fedbandit.network.coordinator.clock import now
+from fedbandit.network.clock import now
 from fedbandit.network.coordinator.erasure import unfinished
 from fedbandit.network.coordinator.health import releases_left
 from fedbandit.network.coordinator.host import Host, HostedFederation

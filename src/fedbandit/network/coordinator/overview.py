@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar
 
 from fedbandit._version import __version__
+from fedbandit.network.clock import now
 from fedbandit.network.coordinator.activity import RECENT_WIDTH
-from fedbandit.network.coordinator.clock import now
 from fedbandit.network.coordinator.erasure import unfinished
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.health import SPENT, is_spent

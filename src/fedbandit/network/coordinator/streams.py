@@ -19,6 +19,7 @@ import anyio
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from fedbandit.messages import Download, Message, encode
+from fedbandit.network.clock import TIME, as_header
 from fedbandit.network.coordinator.admission import PROTOCOL, Pass, offered_protocols
 from fedbandit.network.envelope import ACCEPTS
 from fedbandit.network.refusal import TRANSIENT, Refusal, as_json
@@ -179,7 +180,8 @@ class Taker(Protocol):
 
 async def converse(ws: WebSocket, access: Pass, sending: SendQueue, taker: Taker) -> None:
     """Accept a WebSocket; take what its client sends, and send what waits, until either ends it."""
-    await ws.accept(subprotocol=PROTOCOL if offered_protocols(ws) else None, headers=[(ACCEPTS.encode(), b"factors")])
+    said = [(ACCEPTS.encode(), b"factors"), (TIME.encode(), as_header().encode())]
+    await ws.accept(subprotocol=PROTOCOL if offered_protocols(ws) else None, headers=said)
     async with anyio.create_task_group() as group:
 
         async def until_it_ends(one: Awaitable[None]) -> None:

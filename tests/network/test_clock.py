@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from fedbandit.network.coordinator import clock
+from fedbandit.network import clock
 from tests.network.servers import make_host
 
 
 class Times:
-    """The clocks of a machine; the coordinator's is read every second, as its rounds do."""
+    """The clocks of a machine; this one is read every second, as a coordinator does."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.wall, self.elapsed = 1_000_000.0, 50.0
@@ -73,6 +73,73 @@ def test_a_clock_that_is_put_back_is_not_followed(times: Times) -> None:
     assert times.go_on(900) == right + 900.0
     times.wall += 3600.0
     assert times.clock.now() == times.wall
+
+
+@pytest.fixture
+def clients(monkeypatch: pytest.MonkeyPatch) -> Times:
+    """A client's clock, with a lead of an hour, where the coordinator has not said anything yet."""
+    times = Times(monkeypatch)
+    times.clock = clock.ClientClock(3600.0)
+    return times
+
+
+def client_clock(times: Times) -> clock.ClientClock:
+    assert isinstance(times.clock, clock.ClientClock)
+    return times.clock
+
+
+def is_held_up(ours: clock.ClientClock) -> bool:
+    return ours.held_up
+
+
+def test_a_client_is_never_ahead_of_its_coordinator(clients: Times) -> None:
+    right = clients.wall
+    clients.wall += 365 * 86_400.0
+    assert clients.go_on(int(clock.LASTING_SECONDS) + 1) > right + 86_400.0, "offline it is by its own clock"
+    ours = client_clock(clients)
+    assert not is_held_up(ours)
+    right += clock.LASTING_SECONDS + 1
+    assert not ours.hear(right), "the system's clock is wrong, so nothing is put back"
+    assert ours.now() == right + 3600.0
+    assert is_held_up(ours)
+    clients.elapsed += 86_400.0  # out of touch
+    clients.wall += 86_400.0
+    assert ours.now() == right + 86_400.0 + 3600.0
+    clients.wall = right + 86_400.0
+    assert ours.hear(right + 86_400.0), "it has been put right"
+    assert ours.hear(right + 500 * 86_400.0), "a coordinator that is ahead changes nothing"
+    clients.elapsed += 1.0
+    assert ours.now() <= right + 400 * 86_400.0
+
+
+def test_a_step_that_the_coordinator_confirms_need_not_last(clients: Times) -> None:
+    ours = client_clock(clients)
+    started = clients.wall
+    ours.go_on_from(started - 7 * 86_400.0)  # a week ago, as the state says
+    assert clients.go_on(100) == started - 7 * 86_400.0 + 100
+    assert ours.hear(clients.wall)
+    assert ours.now() == clients.wall
+    ours.go_on_from(clients.wall - 7 * 86_400.0)
+    clients.go_on(int(clock.LASTING_SECONDS))
+    assert ours.now() == clients.wall, "and without a coordinator it has to last"
+    ours.go_on_from(clients.wall - 3000.0)
+    assert ours.now() == clients.wall, "it is the same round"
+
+
+def test_a_coordinator_that_is_behind_for_a_while_is_asked_again(clients: Times) -> None:
+    ours = client_clock(clients)
+    assert not ours.hear(clients.wall - 86_400.0)
+    assert is_held_up(ours)
+    assert ours.hear(clients.wall)
+    assert not is_held_up(ours)
+    assert ours.now() == clients.wall
+
+
+@pytest.mark.parametrize("said", ["", "now", "nan", "inf", "-1", "1e300", "0x10"])
+def test_what_is_no_time_is_not_heard(said: str) -> None:
+    assert clock.said_in({clock.TIME: said}) is None
+    assert clock.said_in({}) is None
+    assert clock.said_in({clock.TIME: clock.as_header()}) is not None
 
 
 def test_clocks_of_this_machine() -> None:
