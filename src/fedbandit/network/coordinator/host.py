@@ -19,8 +19,8 @@ from fedbandit.encoded_messages import is_a, readdressed
 from fedbandit.errors import FedbanditError
 from fedbandit.machines.sums.messages import SumMessage
 from fedbandit.messages import Download, Join, Message
+from fedbandit.network.clock import now
 from fedbandit.network.coordinator.admission import Pass, end_without_right
-from fedbandit.network.coordinator.clock import now, to_the_end
 from fedbandit.network.coordinator.config import ServerConfig
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.health import FAILS, Health
@@ -31,6 +31,7 @@ from fedbandit.network.coordinator.recorded import Event
 from fedbandit.network.coordinator.streams import SendQueue, same_statistics
 from fedbandit.network.coordinator.sums import SumDesk
 from fedbandit.network.coordinator.timings import Timings, span, timed
+from fedbandit.network.coordinator.waiting import to_the_end
 from fedbandit.network.credentials import Credentials, Identity
 from fedbandit.network.envelope import unseal
 from fedbandit.network.refusal import Refusal

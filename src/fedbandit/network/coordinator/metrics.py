@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from fedbandit._version import __version__
-from fedbandit.network.coordinator.clock import now
+from fedbandit.network.clock import now
 from fedbandit.network.coordinator.host import Host, HostedFederation
 from fedbandit.network.coordinator.overview import totals
 from fedbandit.network.relay.federation import RelayFederation

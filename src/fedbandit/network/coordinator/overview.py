@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 from fedbandit._version import __version__
+from fedbandit.network.clock import now
 from fedbandit.network.coordinator.activity import RECENT_WIDTH
-from fedbandit.network.coordinator.clock import now
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.host import Host, HostedFederation
 from fedbandit.network.coordinator.ledger import claim_in_use, privacy_spent

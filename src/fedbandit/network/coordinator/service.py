@@ -44,11 +44,11 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from fedbandit.messages import encode
+from fedbandit.network.clock import now
 from fedbandit.network.coordinator import admission
 from fedbandit.network.coordinator.admission import Pass, address_of, offered_protocols
 from fedbandit.network.coordinator.backup import write_backup
 from fedbandit.network.coordinator.bundles import exchange_many
-from fedbandit.network.coordinator.clock import now
 from fedbandit.network.coordinator.erasure import compact
 from fedbandit.network.coordinator.host import Host, log
 from fedbandit.network.coordinator.listener import Guarded

@@ -18,7 +18,7 @@ from fedbandit.messages import Message
 from fedbandit.network.client.address import Address
 from fedbandit.network.client.journal import stored_agreement
 from fedbandit.network.client.member import Member
-from fedbandit.network.coordinator.clock import now
+from fedbandit.network.clock import now
 from fedbandit.network.coordinator.config import FederationConfig, ServerConfig
 from fedbandit.network.coordinator.host import Host
 from fedbandit.network.coordinator.rules import Rules

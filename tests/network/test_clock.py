@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from fedbandit.network.coordinator import clock
+from fedbandit.network import clock
 from tests.network.servers import make_host
 
 
 class Times:
-    """The clocks of a machine; the coordinator's is read every second, as its rounds do."""
+    """The clocks of a machine; this one is read every second, as a coordinator does."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.wall, self.elapsed = 1_000_000.0, 50.0

@@ -1,20 +1,16 @@
-"""The time of day that a coordinator goes by, and waiting for what a thread does."""
+"""The time of day that a coordinator, a relay, a gateway or a client goes by."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 import time
-from collections.abc import Coroutine
-from typing import Any, TypeVar
 
-T = TypeVar("T")
 SMALL_STEP = 1.0
 """Seconds by which the system's clock may be put forward and is followed at once."""
 LASTING_SECONDS = 300.0
 """For how long a larger step has to last before it is believed."""
-log = logging.getLogger("fedbandit.coordinator")
+log = logging.getLogger("fedbandit.clock")
 
 
 def _elapsed() -> float:
@@ -24,7 +20,7 @@ def _elapsed() -> float:
 
 
 class Clock:
-    """The time of day: never back while the coordinator runs, and forward with the system's clock if it means it.
+    """The time of day: never back while the program runs, and forward with the system's clock if it means it.
 
     One that has started with a clock that was behind is put right later, or uploads of today would be of the future for
     ever. But a step of an instant, by a server of time that lies, say, must not stay: rounds that are far from having
@@ -64,21 +60,3 @@ _CLOCK = Clock()
 def now() -> float:
     """The time of day of this process."""
     return _CLOCK.now()
-
-
-async def to_the_end(thread: Coroutine[Any, Any, T]) -> T:
-    """What a thread does. Whoever is cancelled, however often, waits for it too: nothing else may begin while it is
-    under way.
-    """
-    task = asyncio.ensure_future(thread)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is None:
-        return task.result()
-    if not task.cancelled():
-        task.exception()  # nobody hears it
-    raise cancelled
