@@ -27,6 +27,7 @@ from fedbandit.gateway.gateway import Gateway
 from fedbandit.gateway.requests import EventRefusal
 from fedbandit.gateway.service import make_app
 from fedbandit.gateway.watch import Watch
+from fedbandit.network import clock
 from fedbandit.network.client.client import Client
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import StoreError
@@ -86,7 +87,7 @@ def test_any_error_is_survived_and_shown(caplog: pytest.LogCaptureFixture) -> No
 
     watch = Watch(work, 0.01)
     for shown in ("KeyError: 'x'", "No.", "MemoryError: "):
-        until(lambda shown=shown: watch.trouble == shown)  # type: ignore[misc]
+        until(lambda shown=shown: watch.trouble == shown)
         faults.pop(0)
     until(lambda: done and not watch.trouble)
     watch.end()
@@ -218,6 +219,20 @@ def test_a_reward_that_privacy_refuses_is_refused_before_it_is_kept() -> None:
     assert Gateway._within(client, rule.high, "reward") == rule.high
     with pytest.raises(FedbanditError, match="the privacy guarantee holds for rewards in"):
         Gateway._within(client, rule.high + 0.5, "reward")
+
+
+def test_a_clock_that_is_ahead_for_an_instant_ends_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    gateway, right = open_alone(deadline=3600.0, default_reward=-1.0), time.time
+    assert gateway.clock is clock.now
+    for k in range(20):
+        gateway.rank(visit(0.5, f"e{k}"))
+    monkeypatch.setattr(time, "time", lambda: right() + 7200.0)
+    assert gateway.expire() == 0
+    assert gateway.reward({"event_id": "e0", "reward": 1})["repeated"] is False
+    monkeypatch.setattr(time, "time", right)
+    assert gateway.expire() == 0
+    assert gateway.events.counts() == {"waiting": 19, "rewarded": 1}
+    gateway.close()
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="no prlimit")

@@ -23,7 +23,6 @@ import json
 import logging
 import secrets
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -40,6 +39,7 @@ from fedbandit.gateway.requests import MOST_ACTIONS, EventRefusal, an_id, an_obj
 from fedbandit.gateway.watch import Watch
 from fedbandit.network.client.choices import Ranking
 from fedbandit.network.client.client import Client
+from fedbandit.network.clock import now
 from fedbandit.network.coordinator.pacing import QuietLog
 from fedbandit.network.stores import StoreError
 from fedbandit.parts import name_of
@@ -72,7 +72,7 @@ class Gateway:
         default_reward: float | None = None,
         remember: float = 86_400.0,
         decisions: DecisionLog | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = now,
     ) -> None:
         if mode not in get_args(Mode):
             raise unknown("mode", str(mode), get_args(Mode))
