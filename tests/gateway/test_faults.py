@@ -95,6 +95,32 @@ def test_any_error_is_survived_and_shown(caplog: pytest.LogCaptureFixture) -> No
     assert "looking for deadlines has a fault" in caplog.text
 
 
+def test_a_fault_with_one_event_keeps_no_other_from_its_end() -> None:
+    now = [0.0]
+    gateway = open_alone(deadline=60.0, default_reward=0.0, clock=lambda: now[0])
+    for id in ("a", "b", "c"):
+        gateway.rank(visit(0.5, id))
+    first, redeem = gateway.events.find("a"), gateway.client.redeem
+    assert first is not None
+
+    def faulty(reward: float, choice: Any, *row: Any) -> bool:
+        if choice == first.choice:
+            raise ArithmeticError("a fault of ours")
+        return redeem(reward, choice, *row)
+
+    gateway.client.redeem = faulty  # type: ignore[method-assign,assignment]
+    with pytest.raises(ArithmeticError):
+        gateway.reward({"event_id": "a", "reward": 1})
+    now[0] = 61.0
+    gateway.start(0.02)
+    until(lambda: gateway.counts["default"] == 2 and gateway.trouble())
+    assert gateway.trouble() == "ArithmeticError: a fault of ours"
+    gateway.client.redeem = redeem  # type: ignore[method-assign]
+    until(lambda: not gateway.trouble())
+    assert gateway.events.counts() == {"rewarded": 1, "default": 2}
+    gateway.close()
+
+
 def test_a_reward_that_could_not_be_written_is_learnt_once(tmp_path: Path) -> None:
     """The client has learnt it, and neither the log nor the event says so: both say it later, and it counts once."""
     gateway = open_alone(tmp_path)
@@ -150,6 +176,21 @@ def test_what_only_the_client_could_not_write_is_written_before_it_counts(tmp_pa
     shutil.copytree(tmp_path / "one", tmp_path / "two")
     gateway.close()
     again = open_alone(tmp_path / "two")
+    assert again.events.counts() == {"rewarded": 1}
+    assert again.client.status()["observed"] == 1
+    again.close()
+
+
+def test_an_end_that_cannot_be_written_closes_everything(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    gateway = open_alone(tmp_path)
+    with TestClient(make_app(gateway), base_url="http://127.0.0.1") as web:
+        web.post("/rank", json=visit(0.5, "e"))
+        gateway.client._store.append = no_room  # type: ignore[method-assign]
+        assert web.post("/reward", json={"event_id": "e", "reward": 1}).status_code == 503
+    assert "the end could not be written" in caplog.text
+    with pytest.raises(StoreError, match="The gateway has been closed"):
+        gateway.reward({"event_id": "e", "reward": 1})
+    again = open_alone(tmp_path)  # which is free, and learns what could not be written
     assert again.events.counts() == {"rewarded": 1}
     assert again.client.status()["observed"] == 1
     again.close()

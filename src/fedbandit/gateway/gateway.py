@@ -103,7 +103,7 @@ class Gateway:
         self._closed = False
         self._quiet = QuietLog()
         self._watch: Watch | None = None
-        self._resume()
+        self._finish(events.interrupted())
 
     # Ranking
 
@@ -226,7 +226,7 @@ class Gateway:
             if event is None:
                 raise EventRefusal("unknown", f"There is no event {event_id!r}: it was not ranked here, or long ago.")
             if event.state == "waiting" and event.deadline is not None and event.deadline <= self.clock():
-                self._expire([event])
+                self._finish([event])
                 event = self.events.find(event_id) or event
             if event.state in ("default", "expired"):
                 learnt = "nothing" if event.reward is None else f"its default reward {event.reward:g}"
@@ -245,32 +245,32 @@ class Gateway:
     def expire(self) -> int:
         """Give the default reward to events whose deadline is over, and forget old ones; how many were over."""
         with self._turn():
-            self._resume()
-            overdue = self.events.overdue(self.clock())
-            self._expire(overdue)
-            self.events.forget(self.clock() - self.remember)
             self.events.try_again()
+            self.events.forget(self.clock() - self.remember)
+            overdue = self.events.overdue(self.clock())
+            self._finish([*self.events.interrupted(), *overdue])
         return len(overdue)
 
-    def _resume(self) -> None:
-        """Learn what was being learnt when the process ended, or could not be written."""
-        for event in self.events.interrupted():
-            self._try_to_learn(event, event.reward or 0.0, "rewarded")
-
-    def _expire(self, overdue: list[Event]) -> None:
-        for event in overdue:
-            if self.default_reward is None:
-                self._let_go(event)
-            else:
-                self._try_to_learn(event, self.default_reward, "default")
-
-    def _try_to_learn(self, event: Event, y: float, state: Literal["rewarded", "default"]) -> None:
-        """Learn a reward that nobody waits for; one that cannot be learnt keeps no other from it."""
-        try:
-            self._learn(event, y, state)
-        except EventRefusal as error:
-            if self._quiet.says("refused"):
-                log.warning("a reward cannot be learnt", extra={"reason": str(error)})
+    def _finish(self, events: list[Event]) -> None:
+        """Learn what was interrupted, and of what is overdue the default reward. A fault with one keeps no other."""
+        faults = []
+        for event in events:
+            try:
+                if event.state == "learning":
+                    self._learn(event, event.reward or 0.0, "rewarded")
+                elif self.default_reward is not None:
+                    self._learn(event, self.default_reward, "default")
+                else:
+                    self._let_go(event)
+            except StoreError:  # which the others would have, too
+                raise
+            except EventRefusal as error:  # it is over all the same
+                if self._quiet.says("refused"):
+                    log.warning("a reward cannot be learnt", extra={"reason": str(error)})
+            except Exception as error:
+                faults.append(error)
+        if faults:
+            raise faults[0]
 
     def _learn(self, event: Event, y: float, state: Literal["rewarded", "default"]) -> None:
         """Learn a reward, once; under terms that do not take it any more the event is over."""
