@@ -146,7 +146,8 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> FedbanditError:
     """
     names = sorted(known)
     folded = {other.lower(): other for other in reversed(names)}
-    near = [folded[key] for key in difflib.get_close_matches(str(name).lower(), folded, n=1, cutoff=0.6)]
+    asked = str(name)[:200].lower()  # what is longer is near nothing, but would be looked at for seconds
+    near = [folded[key] for key in difflib.get_close_matches(asked, folded, n=1, cutoff=0.6)]
     there_are = f"there are: {', '.join(names)}." if names else "there is none."
     hint = f"did you mean {near[0]!r}?" if near else there_are
     return FedbanditError(f"There is no {kind} {shown(name)}; {hint}")

@@ -17,7 +17,8 @@ from fedbandit.errors import FedbanditError
 from fedbandit.evaluation import evaluate_frozen
 from fedbandit.features import Features
 from fedbandit.gateway.events import Events
-from fedbandit.gateway.gateway import EventRefusal, Gateway
+from fedbandit.gateway.gateway import Gateway
+from fedbandit.gateway.requests import EventRefusal
 from fedbandit.network.client.client import Client
 from fedbandit.network.coordinator.config import load_config
 from fedbandit.network.coordinator.host import Host
@@ -169,7 +170,7 @@ def test_shadow_without_propensities_admits_that_it_does_not_know() -> None:
     )
     assert refusal(gateway.rank, visit(0.5, choice="flm"))[1] == "There is no action 'flm'; did you mean 'film'?"
     assert refusal(gateway.rank, visit(0.5, choice="film", propensity=0))[1] == (
-        "propensity is 0, but must be a number in (0, 1]."
+        "propensity is 0, but must be a number in (0, 1], of at least 1e-09."
     )
     gateway.close()
 

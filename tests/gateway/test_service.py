@@ -98,7 +98,7 @@ def fits(document: dict[str, Any], schema: Any, value: Any) -> bool:
     """Whether a value is what a schema says: the words of JSON Schema that the document uses, and no others."""
     schema = resolved(document, schema)
     known = {"type", "properties", "required", "additionalProperties", "items", "anyOf", "enum", "description",
-             "minLength", "maxLength", "minItems", "maxItems", "maximum", "exclusiveMinimum"}  # fmt: skip
+             "minLength", "maxLength", "minItems", "maxItems", "maximum", "minimum"}  # fmt: skip
     assert set(schema) <= known
     if "anyOf" in schema:
         return any(fits(document, one, value) for one in schema["anyOf"])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbandit.cli.arguments import add_require_flags, required, token_in
-from fedbandit.errors import FedbanditError
+from fedbandit.errors import FedbanditError, whole_number
 
 if TYPE_CHECKING:
     from fedbandit.features import Features
@@ -45,6 +45,9 @@ def add_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--host", default="127.0.0.1", metavar="H", help="default: 127.0.0.1")
     command.add_argument("--port", type=int, default=8770, metavar="P", help="default: 8770; 0: any that is free")
     command.add_argument("--access-token-file", type=Path, metavar="FILE", help="what applications have to show")
+    command.add_argument("--connections", type=int, metavar="N",
+                         help="open at a time (default: what the limit of open files allows)")  # fmt: skip
+    command.add_argument("--connections-per-address", type=int, metavar="N", help="(default: half of them)")
     add_require_flags(command)
     command.add_argument("--workers", type=int, default=8, metavar="N", help="threads (default: 8)")
 
@@ -52,18 +55,22 @@ def add_flags(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve until interrupted."""
     try:
-        import uvicorn
         from threadpoolctl import threadpool_limits
 
-        from fedbandit.gateway.service import make_app
+        from fedbandit.gateway.service import MOST_BYTES, make_app
         from fedbandit.network.addresses import bind, is_loopback
-        from fedbandit.network.coordinator.serving import GRACE, Patient
+        from fedbandit.network.coordinator.listener import Guard, Listener
+        from fedbandit.network.coordinator.serving import Patient, uvicorn_config
         from fedbandit.network.logs import log_to_stderr
     except ImportError as error:
         raise FedbanditError(f"A gateway needs {error.name}: pip install 'fedbandit[server]'.") from None
     token = token_in(options.access_token_file)
     if token is None and not is_loopback(options.host):
         raise FedbanditError(f"host is {options.host!r}, which is not loopback: --access-token-file is required.")
+    for flag in ("connections", "connections_per_address"):
+        if getattr(options, flag) is not None:
+            whole_number(f"--{flag.replace('_', '-')}", getattr(options, flag))
+    guard = Guard(options.connections, options.connections_per_address)
     threadpool_limits(1)  # matrices are small
     listener = bind(options.host, options.port)
     try:
@@ -77,21 +84,14 @@ def run(options: argparse.Namespace) -> int:
     where = "alone" if options.coordinator is None else f"with {options.federation} at {options.coordinator}"
     report = {"address": address, "mode": options.mode, "learns": where}
     print(json.dumps(report) if options.json else f"Gateway on {address}, learning {where}", flush=True)
-    serving = uvicorn.Config(
-        make_app(gateway, token=token, workers=options.workers),
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=GRACE,
-        server_header=False,
-    )
-    Patient(serving).run(sockets=[listener])
+    app = make_app(gateway, token=token, workers=options.workers, guard=guard)
+    Patient(uvicorn_config(app, MOST_BYTES, {})).run(sockets=[Listener.around(listener, guard)])
     return 0
 
 
 def open_gateway(options: argparse.Namespace) -> Gateway:
     """The gateway that the flags describe."""
     from fedbandit.environments.decision_log import DecisionLog
-    from fedbandit.errors import whole_number
     from fedbandit.gateway.events import Events
     from fedbandit.gateway.gateway import Gateway
     from fedbandit.network.client.client import Client

@@ -80,7 +80,10 @@ class Events:
     """The events in a file; in memory without a path. One process at a time, several threads."""
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        self.where = "memory" if path is None else repr(os.fspath(path))
+        self._path = None if path is None else os.fspath(path)
+        self.where = "memory" if path is None else repr(self._path)
+        self.failing = ""
+        """Why the last write failed, empty if it did not."""
         self._lock = threading.RLock()
         try:
             if path is not None:
@@ -92,41 +95,38 @@ class Events:
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"The gateway's state {self.where} cannot be opened: {error}.") from None
         try:
-            with self._explained("opened"):
-                for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = NORMAL"):
-                    self._db.execute(f"PRAGMA {pragma}")
-                self._db.executescript("BEGIN IMMEDIATE;" + _SCHEMA + "COMMIT;")
-                self._db.execute("INSERT OR IGNORE INTO about VALUES ('gateway', ?)", (FORMAT,))
-                found = self._about("gateway")
-                if found == 1:
-                    self._db.executescript(_FROM_1)
-                    found = FORMAT
-                self.numbered = self._about("numbered") == 1
-                self.models = dict(self._db.execute("SELECT id, number FROM actions").fetchall())
-                """Which model an action has, by its id."""
-        except StoreError:
+            self._prepare()
+        except BaseException:
             self._db.close()
             raise
+
+    def _prepare(self) -> None:
+        """Make the tables, and read what is kept in memory, too."""
+        with self._explained("opened"):
+            for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = NORMAL"):
+                self._db.execute(f"PRAGMA {pragma}")
+            self._db.executescript("BEGIN IMMEDIATE;" + _SCHEMA + "COMMIT;")
+            self._db.execute("INSERT OR IGNORE INTO about VALUES ('gateway', ?)", (FORMAT,))
+            found = self._about("gateway")
+            if found == 1:
+                self._db.executescript(_FROM_1)
+                found = FORMAT
+            self.numbered = self._about("numbered") == 1
+            self.models = dict(self._db.execute("SELECT id, number FROM actions").fetchall())
+            """Which model an action has, by its id."""
         if found != FORMAT:
-            self._db.close()
             raise StoreError(f"The gateway's state {self.where} is of format {found}, this version knows {FORMAT}.")
 
     def name(self, models: Mapping[str, int]) -> None:
         """Actions have these models from now on."""
-        with self._explained("written"):
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                self._db.executemany("INSERT INTO actions VALUES (?, ?)", models.items())
-                self._db.execute("COMMIT")
-            except sqlite3.Error:
-                self._db.execute("ROLLBACK")
-                raise
-            self.models |= models
+        with self._transaction():
+            self._db.executemany("INSERT INTO actions VALUES (?, ?)", models.items())
+        self.models |= models
 
     def add(self, event: Event) -> None:
         """Keep a new event."""
         values = event._replace(features=event.features.astype("<f8").tobytes())  # type: ignore[arg-type]
-        with self._explained("written"):
+        with self._transaction():
             self._db.execute(_INSERT, values)
 
     def find(self, event: str) -> Event | None:
@@ -137,7 +137,7 @@ class Events:
 
     def move(self, event: str, state: State, reward: float | None, finished: float | None) -> None:
         """Put an event into another state."""
-        with self._explained("written"):
+        with self._transaction():
             self._db.execute(
                 "UPDATE events SET state = ?, reward = ?, finished = ? WHERE event = ?",
                 (state, reward, finished, event),
@@ -153,8 +153,25 @@ class Events:
 
     def forget(self, before: float) -> int:
         """Forget what was finished before this time; how many there were."""
-        with self._explained("written"):
+        with self._transaction():
             return self._db.execute("DELETE FROM events WHERE finished < ?", (before,)).rowcount
+
+    def check(self) -> None:
+        """Read something, and see whether writing works and the file is still the one that was opened."""
+        with self._explained("read"):
+            self._db.execute("SELECT value FROM about WHERE key = 'gateway'").fetchone()
+            if self._db.in_transaction:  # what is written now would be lost at a kill
+                raise StoreError(f"The gateway's state {self.where} has a transaction that was left open.")
+            if self._path is not None and not os.path.exists(self._path):
+                raise StoreError(f"The gateway's state {self.where} is gone.")
+            if self.failing:
+                raise StoreError(f"The gateway's state {self.where} cannot be written: {self.failing}.")
+
+    def try_again(self) -> None:
+        """Write something, if the last write failed: nobody may ask for another."""
+        if self.failing:
+            with self._transaction():
+                self._db.execute("UPDATE about SET value = value WHERE key = 'gateway'")
 
     def counts(self) -> dict[str, int]:
         """How many events are in each state."""
@@ -183,6 +200,26 @@ class Events:
     def _select(self, where: str, *values: Any) -> list[Event]:
         with self._explained("read"):
             return [_event(row) for row in self._db.execute(f"SELECT * FROM events WHERE {where}", values)]
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All that is written within, or nothing of it; whatever goes wrong, no transaction stays open."""
+        with self._explained("written"):
+            changes = self._db.total_changes
+            try:
+                if self._db.in_transaction:  # whose own rollback has failed
+                    self._db.execute("ROLLBACK")
+                self._db.execute("BEGIN IMMEDIATE")
+                yield
+                self._db.execute("COMMIT")
+                if self._db.total_changes > changes:  # a full disk has room for nothing
+                    self.failing = ""
+            except BaseException as error:
+                if isinstance(error, sqlite3.Error):
+                    self.failing = str(error)
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
 
     @contextmanager
     def _explained(self, verb: str) -> Iterator[None]:

@@ -10,18 +10,22 @@ features are kept too, so that rewards may come as late as the deadline allows. 
 
 A process that is killed before the event is written has not answered: the application asks again, and the last decision
 of that id in the log counts. One that is killed while learning repeats it when it starts; the client knows that it has.
+One that could not write all of it – the disk was full – repeats it when it is asked again, and every second.
+
+The terms of a federation can change while an event waits: a reward beyond a bound that has been lowered, the default
+reward too, is learnt by nobody any more, and the event is over. Everything else goes on.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
+import logging
 import secrets
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -31,24 +35,19 @@ from fedbandit.errors import FedbanditError, number, require, shown, unknown
 from fedbandit.features import Features
 from fedbandit.gateway.events import Event, Events
 from fedbandit.gateway.report import report
+from fedbandit.gateway.requests import MOST_ACTIONS, EventRefusal, an_id, an_object, own_choice, vectors
+from fedbandit.gateway.watch import Watch
 from fedbandit.network.client.choices import Ranking
 from fedbandit.network.client.client import Client
+from fedbandit.network.clock import now
+from fedbandit.network.coordinator.pacing import QuietLog
+from fedbandit.network.stores import StoreError
 from fedbandit.parts import name_of
+from fedbandit.rewards import refused
 from fedbandit.types import Array
 
 Mode = Literal["online", "shadow"]
-MOST_ACTIONS = 10_000
-MOST_ID = 200
-"""Characters of an event's id, and of an action's."""
-STATUS = {"malformed": 400, "unknown": 404, "conflict": 409, "expired": 410}
-
-
-class EventRefusal(FedbanditError):
-    """A request about an event that was refused; nothing has changed."""
-
-    def __init__(self, kind: str, sentence: str) -> None:
-        super().__init__(sentence)
-        self.kind, self.status = kind, STATUS[kind]
+log = logging.getLogger("fedbandit.gateway")
 
 
 class Gateway:
@@ -73,7 +72,7 @@ class Gateway:
         default_reward: float | None = None,
         remember: float = 86_400.0,
         decisions: DecisionLog | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = now,
     ) -> None:
         if mode not in get_args(Mode):
             raise unknown("mode", str(mode), get_args(Mode))
@@ -82,7 +81,9 @@ class Gateway:
             number(deadline, "deadline", "a number of seconds > 0", at_least=1e-3)
         number(remember, "remember", "a number of seconds ≥ 0", at_least=0.0)
         if default_reward is not None:
-            self._within(client, default_reward, "default_reward")
+            number(default_reward, "default_reward", "a finite number")
+            if client.alone:  # else it is the federation's bound, which may have changed: `trouble` says so
+                self._within(client, default_reward, "default_reward")
         self.client, self.events, self.decisions, self.clock = client, events, decisions, clock
         self.features = _agreed(client, features)
         self.actions = client.agreement.world.actions
@@ -99,21 +100,21 @@ class Gateway:
         """What was done since the start: ranked, rewarded, default, expired, repeated."""
         self.rewards = 0.0
         self._one_at_a_time = threading.RLock()
-        self._closing = threading.Event()
-        self._thread: threading.Thread | None = None
-        for event in events.interrupted():
-            self._learn(event, event.reward or 0.0, "rewarded")
+        self._closed = False
+        self._quiet = QuietLog()
+        self._watch: Watch | None = None
+        self._finish(events.interrupted())
 
     # Ranking
 
     def rank(self, asked: Any) -> dict[str, Any]:
         """Choose one of the actions of an event; asked again, the same answer."""
-        said = _object(asked, ("event_id", "actions", "context", "choice", "propensity"))
-        event_id = secrets.token_hex(8) if said.get("event_id") is None else _name("event_id", said["event_id"])
+        said = an_object(asked, ("event_id", "actions", "context", "choice", "propensity"))
+        event_id = secrets.token_hex(8) if said.get("event_id") is None else an_id("event_id", said["event_id"])
         ids, F = self._actions(said)
-        taken, p = self._own_choice(said, ids)
+        taken, p = own_choice(said, ids, shadow=self.mode == "shadow")
         digest = hashlib.sha256(json.dumps({**said, "event_id": event_id}, sort_keys=True).encode()).digest()
-        with self._one_at_a_time:
+        with self._turn():
             before = self.events.find(event_id)
             if before is not None:
                 if before.asked != digest:
@@ -128,7 +129,10 @@ class Gateway:
         models, new = self._models_of(ids)
         numbers = [models[id] for id in ids] if self.actions else None
         try:
-            ranking = self.client.rank(F, actions=numbers, explore=self.explore)
+            with np.errstate(over="ignore"):  # the norm of what is far too long
+                ranking = self.client.rank(F, actions=numbers, explore=self.explore)
+        except StoreError:
+            raise
         except FedbanditError as error:
             raise EventRefusal("malformed", str(error)) from None
         arm, at = ranking.arm, self.clock()
@@ -150,10 +154,11 @@ class Gateway:
             self.events.name(new)
         if self.decisions is not None:
             known = taken is not None or ranking.policy.randomness != "unknown"
-            self.decisions.decided(
-                event_id, rows, chosen, (arm.propensity if taken is None else p or 1.0), known=known,
-                policy=name_of(type(ranking.policy)) if taken is None else "caller", at=at, actions=self.actions,
-            )  # fmt: skip
+            with self._written():
+                self.decisions.decided(
+                    event_id, rows, chosen, (arm.propensity if taken is None else p or 1.0), known=known,
+                    policy=name_of(type(ranking.policy)) if taken is None else "caller", at=at, actions=self.actions,
+                )  # fmt: skip
         self.events.add(
             Event(event_id, at, deadline, digest, json.dumps(answer), arm.id, rows[chosen], chosen == int(arm), weight)
         )
@@ -167,8 +172,8 @@ class Gateway:
             raise EventRefusal("malformed", f"actions is {shown(actions)}, but must be {wanted}.")
         ids, rows = [], []
         for action in actions:
-            given = _object(action, ("id", "features"), "an action")
-            ids.append(_name("an action's id", given.get("id")))
+            given = an_object(action, ("id", "features"), "an action")
+            ids.append(an_id("an action's id", given.get("id")))
             rows.append(given.get("features"))
         if len(set(ids)) < len(ids):
             twice = next(id for id, count in Counter(ids).items() if count > 1)
@@ -178,7 +183,7 @@ class Gateway:
                 empty: dict[str, Any] = {}
                 F = self.features.transform([empty if row is None else row for row in rows], context)
             else:
-                F = self._vectors(ids, rows, context)
+                F = vectors(ids, rows, context, self.client.given)
         except EventRefusal:
             raise
         except FedbanditError as error:
@@ -206,91 +211,91 @@ class Gateway:
         new = {id: taken + k for k, id in enumerate(strange)}
         return {**self._models, **new} if new else self._models, new
 
-    def _vectors(self, ids: list[str], rows: list[Any], context: Any) -> Array:
-        """Features as numbers: those of the context first, then the action's."""
-        shared = [] if context is None else context
-        require(_is_vector(shared), "context", shared, "a list of finite numbers")
-        d = self.client.given
-        for id, row in zip(ids, rows, strict=True):
-            require(_is_vector(row), f"the features of action {id!r}", row, "a list of finite numbers")
-            length = len(shared) + len(row)
-            require(length == d, f"the number of features of action {id!r}", length, f"{d}, with the context's")
-        return np.array([[*shared, *row] for row in rows], dtype=np.float64)
-
-    def _own_choice(self, said: Mapping[str, Any], ids: list[str]) -> tuple[int | None, float | None]:
-        """The caller's own choice, in shadow mode, and its propensity if that is known."""
-        if self.mode == "online":
-            for name in ("choice", "propensity"):
-                if said.get(name) is not None:
-                    raise EventRefusal("malformed", f"{name} is for shadow mode, and this gateway is online.")
-            return None, None
-        if said.get("choice") is None:
-            raise EventRefusal("malformed", "In shadow mode an event needs choice, the id of the action you take.")
-        choice, p = _name("choice", said["choice"]), said.get("propensity")
-        if choice not in ids:
-            raise EventRefusal("malformed", str(unknown("action", choice, ids[:50])))
-        if p is not None and not (isinstance(p, int | float) and not isinstance(p, bool) and 0 < p <= 1):
-            raise EventRefusal("malformed", f"propensity is {shown(p)}, but must be a number in (0, 1].")
-        return ids.index(choice), None if p is None else float(p)
-
     # Rewards
 
     def reward(self, asked: Any) -> dict[str, Any]:
         """Learn the reward of an event, once."""
-        said = _object(asked, ("event_id", "reward"))
-        event_id = _name("event_id", said.get("event_id"))
+        said = an_object(asked, ("event_id", "reward"))
+        event_id = an_id("event_id", said.get("event_id"))
         try:
             y = self._within(self.client, said.get("reward"), "reward")
         except FedbanditError as error:
             raise EventRefusal("malformed", str(error)) from None
-        with self._one_at_a_time:
+        with self._turn():
             event = self.events.find(event_id)
             if event is None:
                 raise EventRefusal("unknown", f"There is no event {event_id!r}: it was not ranked here, or long ago.")
             if event.state == "waiting" and event.deadline is not None and event.deadline <= self.clock():
-                self._expire([event])
+                self._finish([event])
                 event = self.events.find(event_id) or event
             if event.state in ("default", "expired"):
                 learnt = "nothing" if event.reward is None else f"its default reward {event.reward:g}"
                 raise EventRefusal("expired", f"The deadline of event {event_id!r} is over, and {learnt} was learnt.")
-            if event.state != "waiting":
-                if event.reward != y:
-                    raise EventRefusal("conflict", f"Event {event_id!r} has the reward {event.reward:g}, not {y:g}.")
+            if event.state != "waiting" and event.reward != y:
+                raise EventRefusal("conflict", f"Event {event_id!r} has the reward {event.reward:g}, not {y:g}.")
+            repeated = event.state == "rewarded"
+            if repeated:
                 self.counts["repeated"] += 1
-                return {"event_id": event_id, "reward": y, "repeated": True}
-            self.events.move(event_id, "learning", y, None)
-            self._learn(event, y, "rewarded")
-        return {"event_id": event_id, "reward": y, "repeated": False}
+            else:
+                if event.state == "waiting":
+                    self.events.move(event_id, "learning", y, None)
+                self._learn(event, y, "rewarded")
+        return {"event_id": event_id, "reward": y, "repeated": repeated}
 
     def expire(self) -> int:
         """Give the default reward to events whose deadline is over, and forget old ones; how many were over."""
-        with self._one_at_a_time:
-            overdue = self.events.overdue(self.clock())
-            self._expire(overdue)
+        with self._turn():
+            self.events.try_again()
             self.events.forget(self.clock() - self.remember)
+            overdue = self.events.overdue(self.clock())
+            self._finish([*self.events.interrupted(), *overdue])
         return len(overdue)
 
-    def _expire(self, overdue: list[Event]) -> None:
-        for event in overdue:
-            if event.state != "waiting":
-                continue
-            if self.default_reward is not None:
-                self._learn(event, self.default_reward, "default")
-                continue
-            self.client.forget(event.choice)
-            self.events.move(event.event, "expired", None, self.clock())
-            self.counts["expired"] += 1
+    def _finish(self, events: list[Event]) -> None:
+        """Learn what was interrupted, and of what is overdue the default reward. A fault with one keeps no other."""
+        faults = []
+        for event in events:
+            try:
+                if event.state == "learning":
+                    self._learn(event, event.reward or 0.0, "rewarded")
+                elif self.default_reward is not None:
+                    self._learn(event, self.default_reward, "default")
+                else:
+                    self._let_go(event)
+            except StoreError:  # which the others would have, too
+                raise
+            except EventRefusal as error:  # it is over all the same
+                if self._quiet.says("refused"):
+                    log.warning("a reward cannot be learnt", extra={"reason": str(error)})
+            except Exception as error:
+                faults.append(error)
+        if faults:
+            raise faults[0]
 
     def _learn(self, event: Event, y: float, state: Literal["rewarded", "default"]) -> None:
-        if self.actions:
-            self.client.redeem(y, event.choice, event.features[1:], int(event.features[0]))
-        else:
-            self.client.redeem(y, event.choice, event.features)
+        """Learn a reward, once; under terms that do not take it any more the event is over."""
+        action, x = (int(event.features[0]), event.features[1:]) if self.actions else (None, event.features)
+        try:
+            self.client.redeem(y, event.choice, x, action)
+            self.client.write()  # also what a full disk has kept in memory: from now on nobody learns it again
+        except StoreError:
+            raise
+        except FedbanditError as error:
+            self._let_go(event)
+            why = f"Event {event.event!r} is over, and nothing was learnt: {error}"
+            raise EventRefusal("expired", why) from None
         if self.decisions is not None:
-            self.decisions.rewarded(event.event, y)
+            with self._written():
+                self.decisions.rewarded(event.event, y)
         self.events.move(event.event, state, y, self.clock())
         self.counts[state] += 1
         self.rewards += y
+
+    def _let_go(self, event: Event) -> None:
+        """Nothing is learnt from this event any more."""
+        self.client.forget(event.choice)
+        self.events.move(event.event, "expired", None, self.clock())
+        self.counts["expired"] += 1
 
     @staticmethod
     def _within(client: Client, reward: Any, name: str) -> float:
@@ -300,6 +305,9 @@ class Gateway:
         y = number(reward, name, "a finite number")
         whose = "--reward-bound of this gateway" if client.alone else "reward_bound of this federation"
         require(abs(y) <= most, name, reward, f"within ±{most:g}, the {whose}")
+        rule = client.agreement.build().privacy.reward_rule
+        if not (rule.clip or rule.low <= y <= rule.high):
+            raise refused(rule, y)
         return y
 
     # What is going on
@@ -313,27 +321,54 @@ class Gateway:
         counts = self.events.counts()
         return {"mode": self.mode, "waiting": counts.get("waiting", 0), "client": self.client.status()}
 
+    def trouble(self) -> str:
+        """What is wrong, and fails again and again; empty if all is well. Being offline is well."""
+        try:
+            self.events.check()
+            if self.default_reward is not None:
+                self._within(self.client, self.default_reward, "default_reward")
+        except FedbanditError as error:
+            return str(error)
+        return "" if self._watch is None else self._watch.trouble
+
     def start(self, every: float = 1.0) -> None:
         """Look for deadlines in the background."""
+        self._watch = Watch(self._expire_all, every)
 
-        def watch() -> None:
-            while not self._closing.wait(every):
-                while self.expire() >= 1000:
-                    pass
-
-        self._thread = threading.Thread(target=watch, name="fedbandit-gateway", daemon=True)
-        self._thread.start()
+    def _expire_all(self) -> None:
+        while self.expire() >= 1000:
+            pass
 
     def close(self) -> None:
-        """Stop, and close client, events and log."""
-        self._closing.set()
-        if self._thread is not None:
-            self._thread.join(10.0)
-        with self._one_at_a_time:
-            self.client.close()
-            self.events.close()
-            if self.decisions is not None:
+        """Stop, and close client, events and log, each of them also if another cannot be."""
+        if self._watch is not None:
+            self._watch.end()
+        with self._one_at_a_time, ExitStack() as stack:
+            self._closed = True
+            stack.callback(self._close_log)
+            stack.callback(self.events.close)
+            stack.callback(self.client.close)
+
+    def _close_log(self) -> None:
+        if self.decisions is not None:
+            with self._written():
                 self.decisions.close()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One request at a time, and none after the end."""
+        with self._one_at_a_time:
+            if self._closed:
+                raise StoreError("The gateway has been closed.")
+            yield
+
+    @contextmanager
+    def _written(self) -> Iterator[None]:
+        """Around what is written to the log of decisions."""
+        try:
+            yield
+        except (OSError, FedbanditError) as error:
+            raise StoreError(f"The log of decisions cannot be written: {error}") from None
 
 
 def _agreed(client: Client, features: Features | None) -> Features | None:
@@ -357,27 +392,3 @@ def _ranked(ids: list[str], ranking: Ranking) -> list[dict[str, Any]]:
     order = sorted(range(len(ids)), key=lambda k: (k != int(ranking.arm), -ranking.means[k]))
     p, means = ranking.propensities, ranking.means
     return [{"id": ids[k], "propensity": float(p[k]), "mean": float(means[k])} for k in order]
-
-
-def _object(value: Any, known: tuple[str, ...], what: str = "the request") -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise EventRefusal("malformed", f"{what} is {shown(value)}, but must be an object with {', '.join(known)}.")
-    for key in value:
-        if key not in known:
-            raise EventRefusal("malformed", str(unknown(f"key of {what}", str(key), known)))
-    return value
-
-
-def _name(what: str, value: Any) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    if not isinstance(value, str) or not 0 < len(value) <= MOST_ID:
-        raise EventRefusal("malformed", f"{what} is {shown(value)}, but must be a text of 1 to {MOST_ID} characters.")
-    return value
-
-
-def _is_vector(value: Any) -> bool:
-    try:
-        return isinstance(value, list) and all(type(x) in (int, float) and math.isfinite(x) for x in value)
-    except OverflowError:  # a whole number beyond every float
-        return False

@@ -6,7 +6,8 @@ from typing import Any
 
 from fedbandit._version import __version__
 from fedbandit.features import Boolean, Category, Column, Features, Number
-from fedbandit.gateway.gateway import MOST_ACTIONS, MOST_ID, Gateway
+from fedbandit.gateway.gateway import Gateway
+from fedbandit.gateway.requests import LEAST_PROPENSITY, MOST_ACTIONS, MOST_ID
 
 
 def openapi(gateway: Gateway) -> dict[str, Any]:
@@ -17,7 +18,7 @@ def openapi(gateway: Gateway) -> dict[str, Any]:
         "choice": {**text, "description": "The id of the action that you take."},
         "propensity": {
             "type": "number",
-            "exclusiveMinimum": 0,
+            "minimum": LEAST_PROPENSITY,
             "maximum": 1,
             "description": "The probability with which you took it.",
         },

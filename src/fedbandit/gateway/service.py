@@ -7,7 +7,7 @@
 | GET  /report       | what was earned, and in shadow mode what would have been                      |
 | GET  /metrics      | numbers for Prometheus                                                        |
 | GET  /openapi.json | this interface, described                                                     |
-| GET  /healthz      | whether the gateway is well; being offline is well                            |
+| GET  /healthz      | whether the gateway is well (503: why is logged); being offline is well       |
 
 A refusal is {"error": sentence, "kind": kind}. With a token every request but /healthz needs it; without one only
 programs on this machine are answered: pages in browsers and names of other hosts are refused.
@@ -15,11 +15,13 @@ programs on this machine are answered: pages in browsers and names of other host
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hmac
-import json
+import logging
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,14 +30,18 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
 from prometheus_client.registry import Collector
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from fedbandit._version import __version__
-from fedbandit.gateway.gateway import EventRefusal, Gateway
+from fedbandit.gateway.gateway import Gateway
 from fedbandit.gateway.openapi import openapi
+from fedbandit.gateway.requests import EventRefusal, parsed
 from fedbandit.network.addresses import is_loopback
+from fedbandit.network.coordinator.listener import Guard, Guarded
+from fedbandit.network.coordinator.pacing import QuietLog
 from fedbandit.network.coordinator.service import body_of
 from fedbandit.network.coordinator.timings import Histogram
 from fedbandit.network.refusal import Refusal
@@ -43,10 +49,19 @@ from fedbandit.network.stores import StoreError
 
 MOST_BYTES = 8 * 2**20
 """Of a request."""
+log = logging.getLogger("fedbandit.gateway")
 
 
-def make_app(gateway: Gateway, *, token: str | None = None, workers: int = 8) -> Starlette:
-    """The application; `workers` threads work at a time."""
+@dataclass(frozen=True)
+class Listening:
+    """What guards the listening socket, None where something else does."""
+
+    guard: Guard | None
+
+
+def make_app(gateway: Gateway, *, token: str | None = None, workers: int = 8, guard: Guard | None = None) -> Starlette:
+    """The application; `workers` threads work at a time, and `guard` is that of the listening socket."""
+    quiet = QuietLog()
     limiter: anyio.CapacityLimiter | None = None
     refusals: dict[str, int] = {}
     timings = {"rank": Histogram(), "reward": Histogram()}
@@ -56,8 +71,24 @@ def make_app(gateway: Gateway, *, token: str | None = None, workers: int = 8) ->
         nonlocal limiter
         limiter = anyio.CapacityLimiter(workers)
         gateway.start()
+        watching = None if guard is None else asyncio.create_task(end_quiet_ones(guard))
         yield
-        await anyio.to_thread.run_sync(gateway.close)
+        if watching is not None:
+            watching.cancel()
+        try:
+            await anyio.to_thread.run_sync(gateway.close)
+        except StoreError as error:
+            log.warning("the end could not be written", extra={"reason": str(error)})
+
+    async def end_quiet_ones(guard: Guard) -> None:
+        """End connections that say nothing, and say how many were one too many."""
+        refused = 0
+        while True:
+            await asyncio.sleep(1.0)
+            guard.end_quiet_ones()
+            if guard.refused > refused and quiet.says("connections"):
+                log.warning("connections refused", extra={"count": guard.refused - refused})
+                refused = guard.refused
 
     async def run(work: Callable[..., Any], *arguments: Any) -> Any:
         return await anyio.to_thread.run_sync(work, *arguments, limiter=limiter)
@@ -65,7 +96,14 @@ def make_app(gateway: Gateway, *, token: str | None = None, workers: int = 8) ->
     async def asked(request: Request, name: str, answer: Callable[[Any], dict[str, Any]]) -> Response:
         _let_in(request, token)
         body, began = await body_of(request, MOST_BYTES, "application/json"), time.perf_counter()
-        response = JSONResponse(await run(lambda: answer(_parsed(body))))
+
+        def work() -> dict[str, Any]:
+            try:
+                return answer(parsed(body))
+            except RecursionError:  # of the sentence that would show it: what is kept has no such depth
+                raise EventRefusal("malformed", "The body is nested too deeply.") from None
+
+        response = JSONResponse(await run(work))
         timings[name].add(time.perf_counter() - began)
         return response
 
@@ -92,11 +130,12 @@ def make_app(gateway: Gateway, *, token: str | None = None, workers: int = 8) ->
         return JSONResponse(openapi(gateway))
 
     async def healthz(_: Request) -> Response:
-        try:
-            await run(gateway.events.counts)
-        except StoreError:
-            return JSONResponse({"status": "failing"}, 503)
-        return JSONResponse({"status": "ok"})
+        trouble = await run(gateway.trouble)
+        if not trouble:
+            return JSONResponse({"status": "ok"})
+        if quiet.says("trouble"):
+            log.warning("the gateway is not well", extra={"reason": trouble})
+        return JSONResponse({"status": "failing"}, 503)
 
     async def refuse(_: Request, error: Exception) -> Response:
         assert isinstance(error, Refusal | EventRefusal)
@@ -118,6 +157,7 @@ def make_app(gateway: Gateway, *, token: str | None = None, workers: int = 8) ->
         ],
         lifespan=lifespan,
         exception_handlers={Refusal: refuse, EventRefusal: refuse, StoreError: unavailable},
+        middleware=[Middleware(Guarded, Listening(guard))],
     )
 
 
@@ -130,16 +170,13 @@ def _let_in(request: Request, token: str | None) -> None:
         return
     if request.headers.get("origin") is not None:
         raise Refusal("role", "A page in a browser may not speak to a gateway without a token.")
-    name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
-    if not is_loopback(name):
-        raise Refusal("role", f"This gateway has no token and is not {name!r}.")
-
-
-def _parsed(body: bytes) -> Any:
+    host = request.headers.get("host", "")
     try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        raise EventRefusal("malformed", "The body is not JSON.") from None
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:  # of brackets
+        name = ""
+    if not is_loopback(name):
+        raise Refusal("role", f"This gateway has no token and is not {name or host!r}.")
 
 
 class GatewayCollector(Collector):
@@ -169,6 +206,7 @@ class GatewayCollector(Collector):
             ("observed", "Rewards that the model has learnt.", client["observed"]),
             ("pending", "Those of them that are in no upload.", client["pending"]),
             ("uploads", "Uploads made.", client["uploads"]),
+            ("failing", "Whether /healthz fails.", float(bool(gateway.trouble()))),
             ("problem", "Whether a person has to do something.", float(client["problem"] is not None)),
         )
         return [

@@ -39,6 +39,8 @@ class Member:
         self._connection = Connection(node, self._locked, address)
         self._thread = threading.Thread(target=self._talk, name="fedbandit-client", daemon=True)
         self._closed, self._process = False, os.getpid()
+        self._unkept: str | None = None
+        """Why something was last kept in memory alone."""
 
     def start(self) -> None:
         """Begin to talk."""
@@ -83,6 +85,14 @@ class Member:
             self._connection.settled.clear()
         self._connection.wake()
         return not waits or self._connection.settled.wait(timeout)
+
+    def write(self) -> None:
+        """Write what waits in memory since the disk was full; StoreError if it still is."""
+        self._check_open()
+        with self._locked():
+            self._node.flush()
+            if self._unkept == self._connection.problem:
+                self._unkept = self._connection.problem = None
 
     def close(self) -> None:
         """Stop talking and close the state; what was not sent is sent when the state is opened again."""
@@ -134,7 +144,7 @@ class Member:
     def _trouble(self, error: StoreError) -> None:
         if self._connection.problem != str(error):
             log.warning("%s What was observed is kept in memory.", error)
-        self._connection.problem = str(error)
+        self._unkept = self._connection.problem = str(error)
 
 
 _open_members: weakref.WeakSet[Member] = weakref.WeakSet()
