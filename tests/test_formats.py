@@ -131,6 +131,8 @@ def test_peers(path: Path) -> None:
     peer.machine.observe(peer.machine.select(np.eye(3)).number, 0.5)
     peer.finish_acting()
     assert open_peer(store).machine.observed == peer.machine.observed
+    with pytest.raises(FedbanditError, match="is of peer 0, not of peer 1"):  # which an old file did not say
+        open_peer(store, 1)
 
 
 @pytest.mark.parametrize("path", files("gateway"), ids=lambda path: path.stem)

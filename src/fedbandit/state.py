@@ -134,6 +134,11 @@ def _unnamed(state: State) -> State:
     return State({"federation": "", **state.header}, state.arrays)
 
 
+def _of_unsaid_terms(state: State) -> State:
+    """Peers' states did not say under which terms they were made, nor whose they are: what is said next is taken."""
+    return State({"agreement": {}, "member": -1, **state.header}, state.arrays)
+
+
 def _control_messages(state: State) -> State:
     """Compiled rows, wherever they are in a state, counted no messages without statistics before they had any."""
 
@@ -155,9 +160,10 @@ READERS: dict[tuple[str, int], Reader] = {
     ("local-server", 1): Reader(_unnamed),
     ("local-server", 2): Reader(),
     ("relay", 1): Reader(),
-    ("peer", 1): Reader(_running_sums),
-    ("peer", 2): Reader(),
-    ("peer", 3): Reader(),  # with entries since the snapshot
+    ("peer", 1): Reader(lambda state: _of_unsaid_terms(_running_sums(state))),
+    ("peer", 2): Reader(_of_unsaid_terms),
+    ("peer", 3): Reader(_of_unsaid_terms),  # with entries since the snapshot
+    ("peer", 4): Reader(),
     ("checkpoint", 1): Reader(lambda state: _control_messages(_running_sums(state))),
     ("checkpoint", 2): Reader(_control_messages),
     ("checkpoint", 3): Reader(),

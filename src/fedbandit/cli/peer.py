@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import signal
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,11 +76,25 @@ def run(options: argparse.Namespace) -> int:
         for _ in range(peer.rounds.machine.rounds + peer.rounds.acted):
             user.skip()  # visits before a restart
         log_to_stderr()
-        peer.run(lambda: user.meet(peer), options.rounds)
+        with _ended_by_sigterm(peer):
+            peer.run(lambda: user.meet(peer), options.rounds)
     finally:
         peer.close()
     _tell(options, peer, user)
     return 0
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm(peer: Peer) -> Iterator[None]:
+    """Whoever tells the process to end, as systemd does, has it end in order: everything written, the result told."""
+    if threading.current_thread() is not threading.main_thread():  # where there are no handlers
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: peer.peering.close())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def addresses(options: argparse.Namespace) -> dict[int, str]:

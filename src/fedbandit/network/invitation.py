@@ -302,7 +302,7 @@ class UnsoundChange(FedbanditError):
             f"{way}use another name for a new federation."
         )
         self._differs = f"is for {field} {ours!r}, but the federation now has {theirs!r} ({reason})"
-        self._private = private
+        self._private, self.reason = private, reason
 
     def of_file(self, where: str) -> FedbanditError:
         """What a client is told whose file is still under the old terms."""

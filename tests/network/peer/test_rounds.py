@@ -8,9 +8,9 @@ import pytest
 import fedbandit as fb
 from fedbandit.cli.population import User
 from fedbandit.messages import Ask, Receipt, Tell, encode
-from fedbandit.network.coordinator.limits import Limits
 from fedbandit.network.peer.peer import MOST_ROUNDS
 from fedbandit.network.peer.rounds import MOST_AHEAD, MOST_BUNDLES, MOST_TO_COME, PeerRounds, bundle, unbundle
+from fedbandit.network.peer.terms import Terms
 from fedbandit.network.stores import MemoryStore, Store
 from fedbandit.sums import Sums
 from fedbandit.testing.crashing import Crash, CrashingStore
@@ -19,9 +19,8 @@ from tests.network.peer.peers import DIM, ROUNDS, TTL, Agent, machine
 
 def peer(i: int, store: Store | None = None, epsilon: float = float("inf")) -> PeerRounds:
     one = machine(i, epsilon)
-    world = fb.World(n_clients=4, dim=DIM, horizon=4 * ROUNDS, per_round=4)
-    limits = Limits.of(fb.feducb(epsilon=epsilon, topology="ring", ttl=TTL).told(world), world, 10.0)
-    return PeerRounds(MemoryStore() if store is None else store, one, limits, lambda: 41 + i)
+    terms = Terms(peers=4, dim=DIM, ttl=TTL, observations=ROUNDS, epsilon=epsilon, reward_bound=10.0)
+    return PeerRounds(MemoryStore() if store is None else store, one, terms, lambda: 41 + i)
 
 
 def exchange(peers: list[PeerRounds], i: int) -> None:

@@ -6,8 +6,9 @@ last one are larger than it, so that each byte is rewritten a constant number of
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
 
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import Store, StoreError
@@ -45,7 +46,11 @@ class NodeJournal:
     """
 
     def __init__(
-        self, store: Store, kind: str, lock: threading.Lock, capture: Callable[[], Callable[[], State]]
+        self,
+        store: Store,
+        kind: str,
+        lock: AbstractContextManager[Any],
+        capture: Callable[[], Callable[[], State]],
     ) -> None:
         self.store, self.kind = store, kind
         self._lock = lock

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import threading
-import weakref
 from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -44,7 +43,6 @@ class Member:
 
     def start(self) -> None:
         """Begin to talk."""
-        _open_members.add(self)
         self._thread.start()
 
     def wake(self) -> None:
@@ -99,7 +97,6 @@ class Member:
         if self._closed or os.getpid() != self._process:
             return
         self._closed = True
-        _open_members.discard(self)
         self._connection.close()
         self._thread.join(10.0)
         try:
@@ -145,17 +142,3 @@ class Member:
         if self._connection.problem != str(error):
             log.warning("%s What was observed is kept in memory.", error)
         self._unkept = self._connection.problem = str(error)
-
-
-_open_members: weakref.WeakSet[Member] = weakref.WeakSet()
-
-
-def _abandon_in_child() -> None:
-    """After a fork the child must not touch the parent's files, not even by closing them."""
-    for member in list(_open_members):
-        member._store.abandon()
-    _open_members.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_abandon_in_child)

@@ -8,15 +8,15 @@ the middle of a handshake or of a header – is ended.
 from __future__ import annotations
 
 import contextlib
-import resource
 import socket
 import time
 from collections import Counter
-from typing import Any, Protocol
-
-from starlette.types import ASGIApp, Receive, Scope, Send
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fedbandit.errors import FedbanditError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 QUIET_SECONDS = 10.0
 SPARE_DESCRIPTORS = 64
@@ -26,6 +26,8 @@ MOST = 10_000
 
 def descriptors() -> int:
     """How many connections this process can have open; its limit is raised as far as it may be."""
+    import resource  # which Windows has not
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST + SPARE_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST + SPARE_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -38,8 +40,8 @@ def descriptors() -> int:
 class Guard:
     """Which connections are open, from where, and since when each has had no request under way."""
 
-    def __init__(self, most: int | None = None, most_per_address: int | None = None) -> None:
-        able = descriptors()
+    def __init__(self, most: int | None = None, most_per_address: int | None = None, able: int | None = None) -> None:
+        able = descriptors() if able is None else able
         if most is not None and most > able:
             raise FedbanditError(f"connections is {most}, but the limit of open files allows {able}; see ulimit -n.")
         self.most = able if most is None else most

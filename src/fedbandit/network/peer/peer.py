@@ -10,6 +10,7 @@ with fb.Peer(0, peers=3, dim=10, listen="127.0.0.1:9000", neighbours={1: "127.0.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
@@ -25,15 +26,12 @@ from fedbandit.machines.peer import PeerMachine
 from fedbandit.network.addresses import bind, is_loopback, parse_address
 from fedbandit.network.client.choices import Arm, id_of, number_of
 from fedbandit.network.client.features import OutOfRange, Scaling
-from fedbandit.network.coordinator.limits import Limits
 from fedbandit.network.peer.keys import PeerKeys
 from fedbandit.network.peer.peering import Peering
 from fedbandit.network.peer.rounds import PeerRounds
-from fedbandit.network.stores import Store, open_store
-from fedbandit.presets import feducb
+from fedbandit.network.peer.terms import Terms
+from fedbandit.network.stores import Store, StoreError, open_store
 from fedbandit.privacy.guarantee import Guarantee
-from fedbandit.system import System
-from fedbandit.world import World
 
 MOST_ROUNDS = 2**62
 """So many that a peer that says it is in the last one brings nobody there (`rounds.MOST_AHEAD`)."""
@@ -80,21 +78,20 @@ class Peer:
                 raise FedbanditError(f"{place!r} is not loopback, so keys are required; see fedbandit keys peers.")
         self.round_seconds = number(round_seconds, "round_seconds", "a number of seconds ≥ 0", at_least=0.0)
         number(patience, "patience", "a number of seconds ≥ 0", at_least=0.0)
-        self.world = _world(member, peers, dim, observations, self.addresses)
-        self.reward_bound = number(reward_bound, "reward_bound", "a finite number > 0", at_least=1e-300)
-        agreement = {"peers": peers, "dim": dim, "ttl": ttl, "observations": observations, "delta": delta,
-                     "epsilon": repr(float(epsilon)), "reward_bound": self.reward_bound}  # fmt: skip
-        self.features = Scaling(dim, self.world.bound, longest=longest, out_of_range=out_of_range)
+        terms = Terms(peers, dim, ttl, observations, epsilon, delta, reward_bound)
+        _check_members(member, terms.peers, self.addresses)
+        self.world, self.reward_bound = terms.world, terms.reward_bound
+        self.features = Scaling(terms.dim, self.world.bound, longest=longest, out_of_range=out_of_range)
         certificates = None if keys is None else PeerKeys.read(keys)
         self._store = open_store(state)
         try:
-            system = feducb(epsilon=epsilon, delta=delta, topology="unknown", ttl=ttl)
-            self.rounds = _rounds(self._store, member, system, self.world, self.addresses, reward_bound, seed)
+            self.rounds = _rounds(self._store, member, terms, self.addresses, seed)
             self._listener = bind(host, port)
         except BaseException:
             self._store.close()
             raise
-        self.peering = Peering(self.rounds, self.addresses, agreement, patience=patience, keys=certificates)
+        self.peering = Peering(self.rounds, self.addresses, patience=patience, keys=certificates)
+        self._fault: str | None = None
         self.facts: dict[str, float] = {}
         self._process, self._closed = os.getpid(), False
         self._thread: threading.Thread | None = None
@@ -108,11 +105,16 @@ class Peer:
         return Arm(choice.arm, id_of(choice.number))
 
     def observe(self, reward: float, choice: Arm | str) -> None:
-        """Learn the reward of a choice, whenever it comes; it is on disk when this returns."""
+        """Learn the reward of a choice, whenever it comes.
+
+        It is on disk when this returns, unless the disk is full: then it is kept in memory, `problem` says so, and
+        everything is written as soon as there is room again.
+        """
         self._check_open()
         y = number(reward, "reward", "a finite number")
         require(abs(y) <= self.reward_bound, "reward", reward, f"within ±{self.reward_bound:g}, its reward_bound")
-        self.rounds.observe(number_of(choice), y)
+        with contextlib.suppress(StoreError):  # it is `rounds.problem` now
+            self.rounds.observe(number_of(choice), y)
 
     def forget(self, choice: Arm | str) -> None:
         """The reward of this choice will never come."""
@@ -124,7 +126,8 @@ class Peer:
     @property
     def problem(self) -> str | None:
         """A sentence if a person has to do something."""
-        return self.peering.problem
+        found = (self._fault, self.rounds.problem, *list(self.peering.problems.values()))
+        return next((problem for problem in found if problem), None)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -154,6 +157,7 @@ class Peer:
 
     def start(self) -> None:
         """Listen, and talk in the background."""
+        self._check_open()
         if self._thread is None:
             self._thread = threading.Thread(target=self._talk, name="fedbandit-peer", daemon=True)
             self._thread.start()
@@ -176,7 +180,10 @@ class Peer:
         if self._thread is not None:
             self._thread.join(10.0)
         self._listener.close()
-        self._store.close()
+        try:
+            self.rounds.flush()  # choices whose reward has not come
+        finally:
+            self._store.close()
 
     def __enter__(self) -> Self:
         """Start."""
@@ -196,7 +203,7 @@ class Peer:
         try:
             asyncio.run(self.peering.run(wait, self._listener))
         except Exception as error:
-            self.peering.problem = f"The peer has a fault: {error}."
+            self._fault = f"The peer has a fault: {error}."
             log.exception("the peer has a fault")
 
     def _check_open(self) -> None:
@@ -206,32 +213,21 @@ class Peer:
             raise FedbanditError("The peer has been closed.")
 
 
-def _world(member: int, peers: int, dim: int, observations: int, neighbours: Mapping[int, Any]) -> World:
-    N = whole_number("peers", peers, 2)
-    require(0 <= member < N, "member", member, f"a number from 0 to {N - 1}")
+def _check_members(member: int, peers: int, neighbours: Mapping[int, Any]) -> None:
+    require(0 <= whole_number("member", member, 0) < peers, "member", member, f"a number from 0 to {peers - 1}")
     require(bool(neighbours), "neighbours", dict(neighbours), "at least one peer to talk to")
     for j in neighbours:
-        require(0 <= j < N and j != member, "a neighbour", j, f"another number from 0 to {N - 1}")
-    horizon = whole_number("observations", observations) * N
-    return World(n_clients=N, dim=whole_number("dim", dim), horizon=horizon, per_round=N)
+        require(0 <= j < peers and j != member, "a neighbour", j, f"another number from 0 to {peers - 1}")
 
 
-def _rounds(
-    store: Store,
-    member: int,
-    system: System,
-    world: World,
-    neighbours: Mapping[int, Any],
-    reward_bound: float,
-    seed: int,
-) -> PeerRounds:
+def _rounds(store: Store, member: int, terms: Terms, neighbours: Mapping[int, Any], seed: int) -> PeerRounds:
     """The peer, going on from its store."""
     source = None
-    if system.guarantee.private:
+    if terms.system.guarantee.private:
         from fedbandit.privacy.secure import SecureSource
 
         source = SecureSource()
-    machine = PeerMachine(member, system, world, seed, neighbours=tuple(sorted(neighbours)), source=source)
+    near = tuple(sorted(neighbours))
+    machine = PeerMachine(member, terms.system, terms.world, seed, neighbours=near, source=source)
     machine.most_rounds = MOST_ROUNDS  # rounds pass by the clock
-    limits = Limits.of(system.told(world), world, reward_bound=reward_bound)
-    return PeerRounds(store, machine, limits, lambda: secrets.randbits(63))
+    return PeerRounds(store, machine, terms, lambda: secrets.randbits(63))

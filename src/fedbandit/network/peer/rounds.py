@@ -15,16 +15,23 @@ once at most, so that one that lies about its round does not use up all there ar
 the newest message of each kind and origin is kept, since a Tell holds all that its origin has ever told.
 
 Between snapshots choices and rewards are entries of the journal; an observation after which there is something to tell,
-whose noise is drawn then, is written as a snapshot.
+whose noise is drawn then, is written as a snapshot. While the store cannot be written everything stays in memory, and
+nothing that is not in the store is sent or acknowledged; `keep` tries again.
+
+The terms of the federation are in the state: it is opened under others only where that is sound, since what it has
+released was noised for these.
 
 Nothing here knows a network or a clock. Methods may be called from any thread.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import struct
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,12 +40,12 @@ from fedbandit.errors import FedbanditError
 from fedbandit.machines.client import Choice
 from fedbandit.machines.peer import PeerMachine
 from fedbandit.messages import Ask, Message, Tell, Upload, decode, encode
-from fedbandit.network.coordinator.limits import Limits
-from fedbandit.network.stores import Store
-from fedbandit.state import State, StateError, pack, pack_entry, require_like, restoring, unpack, unpack_entry
+from fedbandit.network.client.journal import NodeJournal
+from fedbandit.network.peer.terms import Terms
+from fedbandit.network.stores import Store, StoreError
+from fedbandit.state import State, StateError, require_like, restoring, unpack, unpack_entry
 
 KIND = "peer"
-JOURNAL = "peer"
 _CHOICE = struct.Struct("<BQQ")  # kind, number, arms that its estimator has chosen
 _REWARD = struct.Struct("<BQd")
 _CHOSEN, _REWARDED, _GONE = 1, 2, 3
@@ -49,6 +56,7 @@ MOST_AHEAD = 2**28
 MOST_TO_COME = 1024
 """Bundles of rounds to come that are kept of one neighbour; more come again."""
 _LENGTH = struct.Struct("<I")
+log = logging.getLogger("fedbandit.peer")
 
 
 def bundle(messages: Iterable[Message]) -> bytes:
@@ -60,42 +68,48 @@ def bundle(messages: Iterable[Message]) -> bytes:
 def unbundle(data: bytes) -> list[Ask | Tell]:
     """The messages of a bundle; anything that peers do not send is refused."""
     messages: list[Ask | Tell] = []
-    while data:
-        if len(data) < _LENGTH.size or len(data) < _LENGTH.size + _LENGTH.unpack_from(data)[0]:
+    at = 0
+    while at < len(data):
+        begin = at + _LENGTH.size
+        at = begin + (_LENGTH.unpack_from(data, at)[0] if begin <= len(data) else 0)
+        if at > len(data):
             raise FedbanditError("A bundle ends in the middle of a message.")
-        (length,) = _LENGTH.unpack_from(data)
-        message = decode(data[_LENGTH.size : _LENGTH.size + length])
+        message = decode(data[begin:at])
         if not isinstance(message, Ask | Tell):
             raise FedbanditError(f"A peer does not take a {type(message).__name__}.")
         messages.append(message)
-        data = data[_LENGTH.size + length :]
     return messages
 
 
 class PeerRounds:
     """A peer that goes on where its store left off; `entropy` draws a 64-bit number."""
 
-    def __init__(self, store: Store, machine: PeerMachine, limits: Limits, entropy: Callable[[], int]) -> None:
+    def __init__(self, store: Store, machine: PeerMachine, terms: Terms, entropy: Callable[[], int]) -> None:
         self.store = store
         self.machine = machine
-        self.limits = limits
+        self.terms = terms
         neighbours = machine.node.neighbours
         self.waiting: dict[int, dict[int, bytes]] = {j: {} for j in neighbours}  # neighbour → number → bundle
-        self.taken = dict.fromkeys(neighbours, 0)  # neighbour → its last bundle that was taken, and is acknowledged
+        self.taken = dict.fromkeys(neighbours, 0)  # neighbour → its last bundle that was taken
+        self.confirmed = dict(self.taken)
+        """What may be acknowledged: that it was taken is in the store."""
         self.heard = dict.fromkeys(neighbours, 0)  # neighbour → its last bundle that has arrived
         self.down: set[int] = set()
         self.acted = False  # in this round already
         self.told = 0  # how often statistics were sent to a neighbour
         self.incarnation = 0
         self.known: dict[int, int] = {}  # neighbour → its incarnation
+        self.problem: str | None = None
+        """Why the store cannot be written, while it cannot."""
         self.lock = threading.RLock()
+        self.journal = NodeJournal(store, KIND, self.lock, self._capture)
+        self._safe = 0  # bundles up to this number are in the store: these may be sent
         self._inbox: list[tuple[int, int, list[Ask | Tell]]] = []  # neighbour, number, messages
-        self._unwritten: list[bytes] = []
         self._recover()
         if self.incarnation == 0:
             self.incarnation = entropy() | 1
         machine.number_choices_from(entropy() >> 1)  # so many random bits: no other peer or opening has these numbers
-        self._write()
+        self.keep()
 
     @property
     def round(self) -> int:
@@ -109,28 +123,57 @@ class PeerRounds:
             x = self.machine.waits_for(choice.number)
             assert x is not None
             steps = self.machine.steps_of(choice.number)
-            self._unwritten.append(_CHOICE.pack(_CHOSEN, choice.number, steps) + x.tobytes())
+            self.journal.add(_CHOICE.pack(_CHOSEN, choice.number, steps) + x.tobytes())
         return choice
 
     def observe(self, choice: int, reward: float) -> None:
-        """Learn the reward of a choice; it is in the store when this returns."""
+        """Learn the reward of a choice; it is in the store when this returns.
+
+        After a StoreError it has been learnt, too, and is written as soon as that is possible.
+        """
         with self.lock:
             perceived = self.machine.perceive(choice, reward)
             if self.machine.take(choice, perceived):
-                self._write()
+                self.keep()
                 return
-            self._unwritten.append(_REWARD.pack(_REWARDED, choice, perceived))
-            self.store.append(JOURNAL, [pack_entry(KIND, entry) for entry in self._unwritten], durable=False)
-            self._unwritten.clear()
+            self.journal.add(_REWARD.pack(_REWARDED, choice, perceived))
+            self.flush()
 
     def forget(self, choice: int) -> None:
         """The reward of this choice will never come."""
         with self.lock:
             self.machine.forget(choice)
-            self._unwritten.append(_REWARD.pack(_GONE, choice, 0.0))
+            self.journal.add(_REWARD.pack(_GONE, choice, 0.0))
+
+    def flush(self) -> None:
+        """Write what waits in memory."""
+        with self._written():
+            self.journal.write()
+
+    def keep(self) -> None:
+        """Write all there is, such that it survives a power cut: from then on it may be sent and acknowledged."""
+        with self._written():
+            self.journal.replace(durable=True)
+            self._safe = self.round if self.acted else self.round - 1
+            self.confirmed = dict(self.taken)
+
+    @contextlib.contextmanager
+    def _written(self) -> Iterator[None]:
+        """Around a write; whether the store can be written is said once."""
+        with self.lock:
+            try:
+                yield
+            except StoreError as error:
+                if self.problem != str(error):
+                    log.warning("the store cannot be written", extra={"reason": str(error)})
+                self.problem = str(error)
+                raise
+            if self.problem is not None:
+                log.info("the store is written again")
+            self.problem = None
 
     def finish_acting(self) -> None:
-        """The peer has acted: its bundles are written, and may be sent from now on."""
+        """The peer has acted: its bundles are written, and may be sent from now on; after a StoreError, from `keep`."""
         with self.lock:
             bundles: dict[int, list[Message]] = {j: [] for j in self.waiting}
             for j, message in self.machine.send():
@@ -140,7 +183,12 @@ class PeerRounds:
                 self.waiting[j][self.round] = bundle(messages)
                 self._join_old(j)
             self.acted = True
-            self._write()
+            self.keep()
+
+    def to_send(self, neighbour: int) -> list[tuple[int, bytes]]:
+        """The bundles that a neighbour has not acknowledged, with their numbers, as far as they are in the store."""
+        with self.lock:
+            return sorted((n, data) for n, data in self.waiting[neighbour].items() if n <= self._safe)
 
     def take(self, sender: int, number: int, data: bytes) -> None:
         """Take a neighbour's bundle; one that has come before changes nothing, an invalid one is refused whole."""
@@ -170,7 +218,7 @@ class PeerRounds:
         return [j for j in self.heard if self.heard[j] < self.round and j not in self.down]
 
     def end_round(self) -> dict[int, int]:
-        """Take what has come; what may be acknowledged to each neighbour afterwards."""
+        """Take what has come; what may be acknowledged to each neighbour, unless there is a StoreError: then `keep`."""
         with self.lock:
             self.down.update(self.missing())
             due = sorted(entry for entry in self._inbox if entry[1] <= self.round)
@@ -183,8 +231,8 @@ class PeerRounds:
             ahead = min(max(self.heard.values(), default=0) - 1, self.machine.rounds + MOST_AHEAD)
             self.machine.rounds = max(self.machine.rounds, ahead)  # after an absence
             self.acted = False
-            self._write()
-            return dict(self.taken)
+            self.keep()
+            return dict(self.confirmed)
 
     def acknowledged(self, neighbour: int, number: int) -> None:
         """A neighbour has taken all bundles up to this number."""
@@ -195,7 +243,7 @@ class PeerRounds:
     def meet(self, neighbour: int, incarnation: int) -> None:
         """Refuse a neighbour that is not the one that was known: it would count its bundles from 1 again."""
         if neighbour not in self.heard:
-            raise FedbanditError(f"Peer {neighbour} is not a neighbour of peer {self.machine.member}.")
+            raise FedbanditError(f"Peer {neighbour} is not a neighbour here.")
         if self.known.setdefault(neighbour, incarnation) != incarnation:
             raise FedbanditError(
                 f"Peer {neighbour} has lost its state, or is another; it cannot go on as the same peer."
@@ -208,7 +256,7 @@ class PeerRounds:
         if message.estimator >= len(machine.estimators) or message.hops > machine.node.ttl:
             raise FedbanditError(f"A message is for estimator {message.estimator} with {message.hops} hops to go.")
         if isinstance(message, Tell):
-            self.limits.check(Upload(message.member, message.sequence, message.sums, 0.0))
+            self.terms.limits.check(Upload(message.member, message.sequence, message.sums, 0.0))
 
     def _join_old(self, neighbour: int) -> None:
         kept = self.waiting[neighbour]
@@ -226,6 +274,8 @@ class PeerRounds:
         """All that has to survive."""
         header, arrays = self.machine.state()
         mine = {
+            "agreement": self.terms.as_json(),
+            "member": self.machine.member,
             "incarnation": self.incarnation,
             "known": list(self.known.items()),
             "taken": list(self.taken.items()),
@@ -240,18 +290,20 @@ class PeerRounds:
         }
         return State({**mine, "machine": header}, {**arrays, **bundles})
 
-    def _write(self) -> None:
-        self.store.replace(JOURNAL, pack(KIND, self.state()))
-        self._unwritten.clear()
+    def _capture(self) -> Callable[[], State]:
+        return self.state
 
     def _recover(self) -> None:
-        snapshot, entries = self.store.read(JOURNAL)
+        snapshot, entries = self.store.read(KIND)
         if snapshot is None:
             return
         header, arrays = unpack(KIND, snapshot, self.store.where)
         bundles = {name: arrays.pop(name) for name in list(arrays) if name.startswith("bundle.")}
         with restoring(KIND, self.store.where):
-            require_like(State(header, {}), State(self.state().header, {}))
+            mine = self.state().header | {"agreement": {}}
+            require_like(State(header, {}), State(mine | {"machine": {}}, {}))
+            self._require_sound(header["agreement"], header["member"])
+            require_like(State(header, {}), State(mine, {}))
             taken = dict(header["taken"])
             if set(taken) != set(self.taken):
                 raise FedbanditError(
@@ -261,6 +313,11 @@ class PeerRounds:
             if set(bundles) != {f"bundle.{j}.{n}" for j, n in header["waiting"]}:
                 raise StateError(f"The stored bundles are {sorted(bundles)}, but must be those of {header['waiting']}.")
             self.machine.restore(State(header["machine"], arrays))
+            if (last := max((origin for origin, _ in self.machine.node.told), default=0)) >= self.terms.peers:
+                raise FedbanditError(
+                    f"peers is {self.terms.peers}, but the peer whose state is in {self.store.where} has heard of peer "
+                    f"{last}."
+                )
         self.incarnation, self.acted, self.told = header["incarnation"], header["acted"], header["told"]
         self.known = dict(header["known"])
         self.taken, self.heard = taken, dict(taken)
@@ -268,6 +325,16 @@ class PeerRounds:
             self.waiting[j][number] = bundles[f"bundle.{j}.{number}"].tobytes()
         for entry in entries:
             self._replay(unpack_entry(KIND, entry, self.store.where))
+
+    def _require_sound(self, agreement: dict[str, Any], member: int) -> None:
+        """Refuse a state of another peer, or under terms that cannot become these; old ones do not say."""
+        if member not in (-1, self.machine.member):
+            raise FedbanditError(
+                f"The state in {self.store.where} is of peer {member}, not of peer {self.machine.member}; keep the "
+                "file for that one: each has a file of its own."
+            )
+        if agreement:
+            Terms.of_json(agreement).require_sound_change(self.terms, self.machine.member, self.store.where)
 
     def _replay(self, entry: bytes) -> None:
         if entry[0] == _CHOSEN:

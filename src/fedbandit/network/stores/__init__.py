@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from pathlib import Path
 
 from fedbandit.errors import FedbanditError
@@ -41,6 +42,12 @@ def open_store(where: str | os.PathLike[str] | None, lease: float | None = None,
     >>> type(open_store(None)).__name__
     'MemoryStore'
     """
+    store = _opened(where, lease, many)
+    _of_this_process.add(store)
+    return store
+
+
+def _opened(where: str | os.PathLike[str] | None, lease: float | None, many: bool) -> Store:
     if where is None:
         return MemoryStore()
     if os.fspath(where).startswith(("postgresql://", "postgres://")):
@@ -68,3 +75,17 @@ def copy_to(path: Path, journals: list[StoredJournal]) -> None:
     for journal in journals:
         put(copy, journal)
     copy.close()
+
+
+_of_this_process: weakref.WeakSet[Store] = weakref.WeakSet()
+
+
+def _abandon_in_child() -> None:
+    """After a fork the child must not touch the parent's files, not even by closing them."""
+    for store in list(_of_this_process):
+        store.abandon()
+    _of_this_process.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_in_child)
