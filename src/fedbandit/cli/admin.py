@@ -40,7 +40,7 @@ def ask(
     One that does not own the federation says who does, and that one is asked. A token is not sent in the clear, and
     from one with TLS to none without.
     """
-    from fedbandit.network.addresses import check_url
+    from fedbandit.network.addresses import authority, check_url
 
     check_url(options.url, token=options.token_file is not None)
     headers = {"X-Fedbandit-Name": "fedbandit"}
@@ -49,8 +49,8 @@ def ask(
     if wish is not None:
         headers["Content-Type"] = "application/json"
     body = None if wish is None else json.dumps(wish).encode()
+    context = authority(options.ca) if options.url.startswith("https") else None
     try:
-        context = ssl.create_default_context(cafile=options.ca) if options.url.startswith("https") else None
         request = urllib.request.Request(options.url.rstrip("/") + path, body, headers, method=method)
         with urllib.request.urlopen(request, timeout=60, context=context) as answer:
             data: bytes = answer.read()

@@ -47,6 +47,14 @@ def check_url(url: str, *, token: bool) -> None:
         raise FedbanditError(f"A token is not sent to {url!r} in the clear: use https.")
 
 
+def authority(ca: str | None) -> ssl.SSLContext:
+    """Whom to trust: a certificate authority in a file, or those of this machine."""
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except (OSError, ssl.SSLError) as error:
+        raise FedbanditError(f"The authority {ca!r}, the file of ca= or --ca, cannot be read: {error}.") from None
+
+
 _UNSIGNED = (18, 19, 20, 21)
 """OpenSSL's codes for a certificate that no authority which is trusted here has signed."""
 

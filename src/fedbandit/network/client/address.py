@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import ssl
 import time
 import urllib.error
@@ -15,8 +14,9 @@ from typing import Any
 from urllib.parse import quote
 
 from fedbandit.errors import FedbanditError
-from fedbandit.network.addresses import check_url, distrust
+from fedbandit.network.addresses import authority, check_url, distrust
 from fedbandit.network.invitation import Agreement
+from fedbandit.network.jsonable import read_json
 from fedbandit.network.resolved import accept, accept_terms
 
 NOT_FOUND, ELSEWHERE = 404, 421
@@ -52,10 +52,7 @@ class Address:
         self.headers = {"Authorization": f"Bearer {token}"} if token is not None else {"X-Fedbandit-Name": name or ""}
         self._ssl, self._ca = None, ca
         if any(one.startswith("https") for one in self.urls):
-            try:
-                self._ssl = ssl.create_default_context(cafile=ca)
-            except (OSError, ssl.SSLError) as error:
-                raise FedbanditError(f"The authority {ca!r} cannot be read: {error}.") from None
+            self._ssl = authority(ca)
 
     @property
     def stream(self) -> str:
@@ -135,7 +132,7 @@ class Address:
         several = len(self.urls) > 1 or self.url not in self.urls
         try:
             with open_url(request, timeout, self.ssl) as response:
-                return json.load(response)
+                return read_json(response.read())
         except urllib.error.HTTPError as error:
             with error:
                 body = error.read()
@@ -176,7 +173,7 @@ class _TryAgain(Exception):
 def owner_in(body: bytes) -> str:
     """The owner that a refusal names; empty if it names none."""
     try:
-        return str(json.loads(body)["owner"])
+        return str(read_json(body)["owner"])
     except (ValueError, KeyError, TypeError):
         return ""
 
@@ -184,7 +181,7 @@ def owner_in(body: bytes) -> str:
 def sentence_in(body: bytes) -> str:
     """Why a coordinator refuses."""
     try:
-        return str(json.loads(body)["error"])
+        return str(read_json(body)["error"])
     except (ValueError, KeyError, TypeError):
         return "without a reason."
 

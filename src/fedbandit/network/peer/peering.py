@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbandit.errors import FedbanditError
 from fedbandit.network.client.conversation import PROTOCOL
+from fedbandit.network.jsonable import read_json
 from fedbandit.network.peer.keys import PeerKeys, peer_name, shown_name
 from fedbandit.network.peer.rounds import PeerRounds
 
@@ -146,7 +147,7 @@ class Peering:
         try:
             async with asyncio.timeout(GREETING):
                 greeting = await connection.recv()
-            neighbour = self._identify(json.loads(greeting), shown_name(connection))
+            neighbour = self._identify(read_json(greeting), shown_name(connection))
             await connection.send(json.dumps({"taken": self.rounds.taken[neighbour]}))
             self._listening[neighbour] = connection
             async for data in connection:
@@ -254,7 +255,7 @@ class Peering:
 
 def _said(text: str | bytes) -> dict[str, Any]:
     """What a neighbour answers; a refusal is raised."""
-    answer = json.loads(text)
+    answer = read_json(text)
     if not isinstance(answer, dict) or "error" in answer:
         raise FedbanditError(str(answer.get("error") if isinstance(answer, dict) else answer))
     return answer
