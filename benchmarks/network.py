@@ -35,6 +35,7 @@ CONFIG = """
 port = 0
 store = "{store}"
 rate = 1000000
+connections_per_address = 10000
 {more}
 
 [federations.{federation}]

@@ -136,8 +136,14 @@ def test_bad_input_is_one_sentence(words: str, sentence: str, folder: Path, caps
         ("members free sh/ops x --url URL", "URL/v1/sh%2Fops/free is answered with status 404, and not by a"),
         ("erase shops x --url URL --token-file empty", "'empty' holds no token: one line, as fedbandit keys"),
         ("erase shops x --url URL --token-file dir", "'dir' cannot be read: Is a directory."),
-        ("erase shops x --url https://127.0.0.1:1 --ca dir", "The authority 'dir' cannot be read"),
-        ("erase shops x --url https://127.0.0.1:1 --ca nofile", "The authority 'nofile' cannot be read"),
+        (
+            "erase shops x --url https://127.0.0.1:1 --ca dir",
+            "The authority 'dir', the file of ca= or --ca, cannot be read",
+        ),
+        (
+            "erase shops x --url https://127.0.0.1:1 --ca nofile",
+            "The authority 'nofile', the file of ca= or --ca, cannot be read",
+        ),
     ],
 )
 def test_bad_input_at_a_coordinator_is_one_sentence(

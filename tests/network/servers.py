@@ -23,10 +23,13 @@ import uvicorn
 from starlette.applications import Starlette
 
 import fedbandit as fb
+from fedbandit.network.addresses import bind
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.coordinator.config import FederationConfig, ServerConfig
 from fedbandit.network.coordinator.host import Host
+from fedbandit.network.coordinator.listener import Guard, Listener
 from fedbandit.network.coordinator.service import make_app
+from fedbandit.network.coordinator.serving import follow_certificate, uvicorn_config
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import MemoryStore
 
@@ -90,6 +93,29 @@ def running(app: Starlette, port: int = 0) -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join(20)
+
+
+@contextlib.contextmanager
+def guarded(host: Host, guard: Guard, **tls: Any) -> Iterator[int]:
+    """The host behind a guard, on a port of loopback; the port."""
+    guarding = Listener.around(bind("127.0.0.1", 0), guard)
+    port = int(guarding.getsockname()[1])
+    host.guard = guard
+    config = uvicorn_config(make_app(host), 2**16, tls)
+    if config.ssl is not None:
+        assert host.config.keys is not None
+        host.renew, host.expiry = follow_certificate(config.ssl, host.config.keys, tls)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve([guarding])), daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield port
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        guarding.close()
 
 
 @contextlib.contextmanager

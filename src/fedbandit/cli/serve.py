@@ -150,6 +150,7 @@ def behind_fronts(
     from fedbandit.network.coordinator.front import FrontConfig
     from fedbandit.network.coordinator.fronts import Fronts
     from fedbandit.network.coordinator.link import REQUESTS
+    from fedbandit.network.coordinator.listener import default_per_address
     from fedbandit.network.coordinator.service import make_app
     from fedbandit.network.coordinator.serving import uvicorn_config
 
@@ -166,7 +167,8 @@ def behind_fronts(
         tls,
         most_bytes,
         each,
-        max(1, each // 2) if per_address is None else math.ceil(per_address / config.fronts),
+        default_per_address(each) if per_address is None else math.ceil(per_address / config.fronts),
+        config.rate,
     )
     host.fronts = Fronts(host, told, config.fronts)
     keys = config.keys

@@ -65,7 +65,7 @@ def trusted(ca: str | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca)
     except (OSError, ssl.SSLError) as error:
-        raise FedbanditError(f"The authority {ca!r} cannot be read: {error}.") from None
+        raise FedbanditError(f"The authority {ca!r}, the file of ca= or --ca, cannot be read: {error}.") from None
 
 
 def not_by_a_coordinator(url: str, status: int) -> str:

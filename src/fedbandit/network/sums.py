@@ -30,6 +30,7 @@ from fedbandit.machines.sums.messages import Step, SumMessage, encode_step
 from fedbandit.machines.sums.server import OpenedSum
 from fedbandit.machines.sums.terms import MaskTerms
 from fedbandit.network.invitation import Agreement
+from fedbandit.network.jsonable import read_json
 from fedbandit.privacy import PrivateStatistics
 from fedbandit.system import System
 
@@ -175,7 +176,7 @@ def unpack_outcomes(data: bytes) -> list[Outcome]:
         while not reader.ended:
             member, status, count = reader.numbers(_SAID)
             steps = [table[reader.count()] for _ in range(count)]
-            refusal = {} if status == 200 else json.loads(reader.part())
+            refusal = {} if status == 200 else read_json(reader.part())
             if not (status == 200 or (400 <= status < 600 and isinstance(refusal, dict))):
                 raise FedbanditError(f"An answer to a bundle of steps has status {status}, or no refusal with it.")
             messages = [SumMessage(member, epoch, Step(step), body, version) for epoch, step, body, version in steps]

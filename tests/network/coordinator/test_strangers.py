@@ -10,57 +10,26 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import uvicorn
 from starlette.testclient import TestClient, WebSocketDenialResponse
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 import fedbandit as fb
-from fedbandit.network.addresses import bind
 from fedbandit.network.certificates import init_keys, renew_certificate
 from fedbandit.network.client.client import Client
 from fedbandit.network.coordinator import listener
-from fedbandit.network.coordinator.host import Host
-from fedbandit.network.coordinator.listener import Guard, Listener
+from fedbandit.network.coordinator.listener import Guard
 from fedbandit.network.coordinator.pacing import QuietLog
 from fedbandit.network.coordinator.service import make_app
 from fedbandit.network.coordinator.streams import SendQueue
 from fedbandit.network.credentials import add_credential
 from fedbandit.network.logs import OnceInAWhile
 from tests.cli.command_line import refusal
-from tests.network.servers import get_json, make_host
-
-
-@contextlib.contextmanager
-def guarded(host: Host, guard: Guard, **tls: Any) -> Iterator[int]:
-    """The host behind a guard, on a port of loopback; the port."""
-    guarding = Listener.around(bind("127.0.0.1", 0), guard)
-    port = int(guarding.getsockname()[1])
-    host.guard = guard
-    config = uvicorn.Config(make_app(host), log_config=None, ws="websockets-sansio", **tls)
-    config.load()
-    if config.ssl is not None:
-        from fedbandit.network.coordinator.serving import follow_certificate
-
-        assert host.config.keys is not None
-        host.renew, host.expiry = follow_certificate(config.ssl, host.config.keys, tls)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve([guarding])), daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    try:
-        yield port
-    finally:
-        server.should_exit = True
-        thread.join(20)
-        guarding.close()
+from tests.network.servers import get_json, guarded, make_host
 
 
 def test_connections_that_say_nothing_take_nothing_from_others(monkeypatch: pytest.MonkeyPatch) -> None:

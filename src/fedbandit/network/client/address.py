@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import ssl
 import time
 import urllib.error
@@ -18,6 +17,7 @@ from fedbandit.errors import FedbanditError, shown
 from fedbandit.network.addresses import check_url, distrust, not_by_a_coordinator, trusted
 from fedbandit.network.clock import said_in
 from fedbandit.network.invitation import Agreement
+from fedbandit.network.jsonable import read_json
 from fedbandit.network.resolved import accept, accept_terms
 
 NOT_FOUND, ELSEWHERE = 404, 421
@@ -146,7 +146,7 @@ class Address:
         try:
             with open_url(request, timeout, self.ssl) as response:
                 self.said_time = said_in(response.headers)
-                return json.load(response)
+                return read_json(response.read())
         except urllib.error.HTTPError as error:
             with error:
                 body = error.read()
@@ -198,7 +198,7 @@ class _TryAgain(Exception):
 def owner_in(body: bytes) -> str:
     """The owner that a refusal names; empty if it names none."""
     try:
-        return str(json.loads(body)["owner"])
+        return str(read_json(body)["owner"])
     except (ValueError, KeyError, TypeError):
         return ""
 
@@ -206,7 +206,7 @@ def owner_in(body: bytes) -> str:
 def sentence_in(body: bytes) -> str:
     """Why a coordinator refuses."""
     try:
-        return str(json.loads(body)["error"])
+        return str(read_json(body)["error"])
     except (ValueError, KeyError, TypeError):
         return "without a reason."
 

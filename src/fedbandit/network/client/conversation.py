@@ -13,12 +13,12 @@ and a new one begins with a new greeting. Messages may come at any time.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from fedbandit.errors import FedbanditError
 from fedbandit.messages import Receipt, decode
 from fedbandit.network.client.node import DurableNode
+from fedbandit.network.jsonable import read_json
 from fedbandit.network.refusal import TRANSIENT
 
 PROTOCOL = "fedbandit.v1"
@@ -75,7 +75,7 @@ class Conversation:
 
 def _refusal(text: str) -> Refused:
     try:
-        said: Any = json.loads(text)
+        said: Any = read_json(text)
         return Refused(str(said["error"]), str(said["kind"]), str(said.get("owner", "")))
     except (ValueError, KeyError, TypeError):
         return Refused("The coordinator sent a text that is no refusal.", "malformed")

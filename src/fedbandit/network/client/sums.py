@@ -28,6 +28,7 @@ from fedbandit.messages import Contribution
 from fedbandit.network.certified import Certificate, read_authority
 from fedbandit.network.client.address import Address, open_url
 from fedbandit.network.client.durable import DurableClient
+from fedbandit.network.jsonable import read_json
 from fedbandit.network.sums import SESSION_HEADER, STEP_SECONDS, mask_terms, session_of
 
 POLL_SECONDS = 0.2
@@ -187,7 +188,7 @@ class SumTalk:
         except urllib.error.HTTPError as error:
             with error:
                 try:
-                    sentence = str(json.loads(error.read())["error"])
+                    sentence = str(read_json(error.read())["error"])
                 except (ValueError, KeyError, TypeError):
                     sentence = f"status {error.code}"
             if error.code == UNAVAILABLE:

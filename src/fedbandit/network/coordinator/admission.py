@@ -14,6 +14,7 @@ from starlette.requests import HTTPConnection
 
 from fedbandit.errors import FedbanditError
 from fedbandit.network.addresses import is_loopback
+from fedbandit.network.coordinator.listener import identified
 from fedbandit.network.coordinator.pacing import QuietLog
 from fedbandit.network.credentials import Credentials, Identity, Role
 from fedbandit.network.refusal import Refusal
@@ -76,6 +77,7 @@ def identify(door: Door, connection: HTTPConnection, role: Role) -> Identity:
             log.warning("not let in", extra={"address": address_of(connection), "kind": refusal.kind,
                                              "path": connection.url.path})  # fmt: skip
         raise
+    identified(connection)
     return identity
 
 
@@ -151,9 +153,22 @@ def check_origin(config: Served, connection: HTTPConnection, *, keys: bool) -> N
     """Refuse pages of other origins, and without keys names of hosts that are not this one's."""
     asked = connection.headers.get("host", "")
     origin = connection.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != asked and origin not in config.origins:
-        raise Refusal("role", f"A page of {origin} may not speak to this coordinator; see origins.")
-    name = urlsplit(f"//{asked}").hostname or ""
+    if origin is not None and _netloc(origin) != asked and origin not in config.origins:
+        raise Refusal("role", f"A page of {origin[:200]} may not speak to this coordinator; see origins.")
+    try:
+        name = urlsplit(f"//{asked}").hostname or ""
+    except ValueError:
+        raise Refusal(
+            "malformed", f"The Host header is {asked[:200]!r}, but must be a host, perhaps with a port."
+        ) from None
     known = {config.host, *config.hosts}
     if not keys and not (is_loopback(name) or name in known):
         raise Refusal("role", f"This coordinator has no keys and is not {name!r}; see hosts.")
+
+
+def _netloc(origin: str) -> str | None:
+    """The host and port of an origin, if it is one."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None

@@ -43,10 +43,10 @@ from fedbandit.network.coordinator.link import (
     TELL,
     FrontLink,
 )
-from fedbandit.network.coordinator.listener import Guard, Guarded, Listener
-from fedbandit.network.coordinator.pacing import QuietLog
+from fedbandit.network.coordinator.listener import Guard, Guarded, Listener, identified
+from fedbandit.network.coordinator.pacing import QuietLog, RateLimit
 from fedbandit.network.coordinator.serving import follow_certificate, uvicorn_config
-from fedbandit.network.coordinator.streams import SendQueue, converse
+from fedbandit.network.coordinator.streams import PAUSE, SendQueue, converse
 from fedbandit.network.credentials import Credentials
 from fedbandit.network.logs import log_to_stderr
 from fedbandit.network.refusal import Refusal, as_json
@@ -72,6 +72,8 @@ class FrontConfig:
     most_bytes: int
     connections: int
     connections_per_address: int
+    rate: float
+    """Messages a second from one client: one that sends more is read from more slowly."""
 
     def as_text(self) -> str:
         """For the command line; nothing in it is secret."""
@@ -103,7 +105,7 @@ class Front:
     async def open(self, federation: str, name: str, address: str, software: str, sending: SendQueue) -> FrontStream:
         """A stream that the writer has accepted; if it does not, its refusal is raised."""
         self._numbers += 1
-        stream = FrontStream(self.link, self._numbers)
+        stream = FrontStream(self.link, self._numbers, self.config.rate)
         future = self._opening[stream.number] = asyncio.get_running_loop().create_future()
         self.queues[stream.number] = sending
         facts = {"federation": federation, "name": name, "address": address, "software": software}
@@ -149,8 +151,8 @@ class Front:
 class FrontStream:
     """A front's half of a stream."""
 
-    def __init__(self, link: FrontLink, number: int) -> None:
-        self._link, self.number = link, number
+    def __init__(self, link: FrontLink, number: int, rate: float) -> None:
+        self._link, self.number, self._limit = link, number, RateLimit(rate)
 
     def take(self, frame: bytes) -> None:
         """Pass a frame on."""
@@ -161,7 +163,9 @@ class FrontStream:
         self._link.send(REPORT, self.number, text.encode())
 
     async def ready(self) -> None:
-        """Wait while the writer has too much to read."""
+        """Wait while the writer has too much to read, and after a message too many, which the writer refuses."""
+        if not self._limit.take():
+            await asyncio.sleep(PAUSE)
         await self._link.drained()
 
 
@@ -195,6 +199,10 @@ def make_app(front: Front) -> Starlette:
             front.end(taker)
 
     async def other(request: Request) -> Response:
+        with contextlib.suppress(Refusal):  # which the writer answers; here it is about the connection's time
+            said = request.headers
+            front.credentials.identify(said.get("authorization"), said.get("x-fedbandit-name"))
+            identified(request)
         return await forward(request, f"{front.config.folder}/{REQUESTS}")
 
     methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"]

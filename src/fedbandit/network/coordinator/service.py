@@ -28,11 +28,9 @@ for another host than this one: names that a stranger has let point here.
 from __future__ import annotations
 
 import contextlib
-import json
 import struct
 from collections.abc import AsyncIterator
 from importlib.resources import files
-from typing import Any
 
 import anyio
 from starlette.applications import Starlette
@@ -56,7 +54,7 @@ from fedbandit.network.coordinator.metrics import metrics
 from fedbandit.network.coordinator.overview import between_writes, clients_page, look, overview
 from fedbandit.network.coordinator.streams import ClientStream, SendQueue, converse
 from fedbandit.network.credentials import Identity, Role
-from fedbandit.network.jsonable import to_json
+from fedbandit.network.jsonable import read_json, to_json
 from fedbandit.network.refusal import Refusal, as_json
 from fedbandit.network.resolved import invitation as make_invitation
 from fedbandit.network.resolved import terms as make_terms
@@ -226,10 +224,11 @@ def make_app(host: Host) -> Starlette:
         well = status == "ok" or (status == "standby" and asked is None)
         return JSONResponse({"status": status, "federations": shown}, 200 if well else 503)
 
+    shown = files("fedbandit.cli.page").joinpath("page.html").read_bytes()  # once: strangers may ask for it
+
     async def page(_: Request) -> Response:
-        text = files("fedbandit.cli.page").joinpath("page.html").read_text(encoding="utf-8")
-        return HTMLResponse(text, headers={"content-security-policy": _POLICY, "cache-control": "no-cache",
-                                           "x-content-type-options": "nosniff"})  # fmt: skip
+        return HTMLResponse(shown, headers={"content-security-policy": _POLICY, "cache-control": "no-cache",
+                                            "x-content-type-options": "nosniff"})  # fmt: skip
 
     async def refuse(_: Request, error: Exception) -> Response:
         if isinstance(error, NotOwner):
@@ -302,13 +301,16 @@ async def body_of(request: Request, most: int, kind: str) -> bytes:
 async def _wish(request: Request, *keys: str) -> list[str]:
     """Texts of a JSON object."""
     try:
-        wish: Any = json.loads(await body_of(request, 10_000, "application/json"))
-        return [str(wish[key]) for key in keys]
+        wish = read_json(await body_of(request, 10_000, "application/json"))
+        texts = [wish[key] for key in keys]
     except (ValueError, KeyError, TypeError) as error:
         if isinstance(error, Refusal):
             raise
+        texts = [None]
+    if not all(isinstance(text, str) for text in texts):
         shape = ", ".join(f'"{key}": text' for key in keys)
-        raise Refusal("malformed", f"The body must be {{{shape}}}.") from None
+        raise Refusal("malformed", f"The body must be {{{shape}}}.")
+    return texts
 
 
 def refused(refusal: Refusal) -> JSONResponse:

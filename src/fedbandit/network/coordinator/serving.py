@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from fedbandit.errors import FedbanditError
 from fedbandit.network.addresses import is_loopback
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from fedbandit.network.coordinator.config import ServerConfig
 
 log = logging.getLogger("fedbandit.coordinator")
+MOST_FRAGMENTS = 1000
+"""Of a message of a WebSocket, before they are put together."""
 GRACE = 5
 """Seconds that connections have to end, once a server has been told to."""
 
@@ -35,8 +38,9 @@ def uvicorn_config(app: Starlette, most_bytes: int, tls: Mapping[str, Any], uds:
         uds=uds,
         log_config=None,
         access_log=False,
+        loop="asyncio",  # others, which uvicorn takes where they are installed, do not ask a `Listener`
         http="h11",  # bounds headers, which httptools, the default where it is installed, does not
-        ws="websockets-sansio",
+        ws=Stream,
         ws_max_size=max(most_bytes, 4096),
         ws_per_message_deflate=False,
         timeout_graceful_shutdown=GRACE,
@@ -45,6 +49,45 @@ def uvicorn_config(app: Starlette, most_bytes: int, tls: Mapping[str, Any], uds:
     )
     config.load()
     return config
+
+
+class Stream(WebSocketsSansIOProtocol):
+    """A WebSocket that is not read from while its other end does not read: a million pings are no million pongs here.
+
+    A message may come in any number of fragments, but those of no bytes take no memory either.
+    """
+
+    def pause_writing(self) -> None:
+        """Too much waits to be sent."""
+        super().pause_writing()
+        self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """It has been sent."""
+        super().resume_writing()
+        if not self.read_paused:
+            self.transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came."""
+        super().data_received(data)
+        self._keep_paused()
+
+    async def receive(self) -> Any:
+        """The next message."""
+        message = await super().receive()
+        self._keep_paused()
+        return message
+
+    def handle_cont(self, event: Any) -> None:
+        """A fragment of a message."""
+        super().handle_cont(event)
+        if len(self.frames) > MOST_FRAGMENTS:
+            self.frames = [b"".join(self.frames)]
+
+    def _keep_paused(self) -> None:
+        if not self.writable.is_set():
+            self.transport.pause_reading()
 
 
 class Patient(uvicorn.Server):

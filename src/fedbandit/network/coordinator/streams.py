@@ -22,6 +22,7 @@ from fedbandit.messages import Download, Message, encode
 from fedbandit.network.clock import TIME, as_header
 from fedbandit.network.coordinator.admission import PROTOCOL, Pass, offered_protocols
 from fedbandit.network.envelope import ACCEPTS
+from fedbandit.network.jsonable import read_json
 from fedbandit.network.refusal import TRANSIENT, Refusal, as_json
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ MOST_UNSENT = 1000
 """Messages that may wait on one connection: a client that does not read is disconnected, and asks when it is back."""
 MOST_OPEN = 16
 """Frames of one stream that may wait for their answers."""
+PAUSE = 0.1
+"""Seconds in which nothing is read of a client that sends more than it may."""
 REPORT_KEYS = ("observed", "reward", "regret", "alone")
 log = logging.getLogger("fedbandit.coordinator")
 
@@ -115,7 +118,7 @@ class ClientStream:
         hosted.addresses[name], hosted.versions[name] = address, software[:60]
         hosted.streams[name] += 1
         self.open = 0  # frames that have not been answered
-        self._ended = False
+        self._ended = self._too_fast = False
         self._answered = asyncio.Event()
 
     def take(self, frame: bytes) -> None:
@@ -124,7 +127,7 @@ class ClientStream:
             self.hosted.post(self.name, frame, partial(self._reply, frame))
             self.open += 1
         except Refusal as refusal:
-            self.sending.refuse(refusal)
+            self._refuse(refusal)
 
     def _reply(self, frame: bytes, outcome: list[Message] | Refusal) -> None:
         self.open -= 1
@@ -142,15 +145,22 @@ class ClientStream:
         """A client's voluntary report: only known keys, only numbers."""
         try:
             self.hosted.limit(self.name)
-            told = json.loads(text)["report"]
+            told = read_json(text)["report"]
             kept = {key: float(told[key]) for key in REPORT_KEYS if isinstance(told.get(key), int | float)}
             self.hosted.reports[self.name] = kept
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             malformed = Refusal("malformed", 'A text message must be {"report": {…}}.')
-            self.sending.refuse(error if isinstance(error, Refusal) else malformed)
+            self._refuse(error if isinstance(error, Refusal) else malformed)
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self.sending.refuse(refusal)
+        self._too_fast = refusal.kind == "rate"
 
     async def ready(self) -> None:
-        """Wait until not too many frames are open."""
+        """Wait until not too many frames are open, and after one too many a second: others have their turn."""
+        if self._too_fast:
+            self._too_fast = False
+            await asyncio.sleep(PAUSE)
         while self.open >= MOST_OPEN:
             self._answered.clear()
             await self._answered.wait()

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fedbandit.errors import FedbanditError, shown
+from fedbandit.network.jsonable import read_json
 
 LONGEST = 2**14
 """Bytes of a greeting: of whoever has not said who it is no more is read."""
@@ -31,9 +32,9 @@ class Greeting(NamedTuple):
 
         >>> Greeting.of_json(Greeting(1, 255, {"peers": 2}).as_json())
         Greeting(member=1, incarnation=255, agreement={'peers': 2})
-        >>> Greeting.of_json('{"member": 1e400, "incarnation": "ff", "agreement": {}}')
+        >>> Greeting.of_json('{"member": 1.5, "incarnation": "ff", "agreement": {}}')
         Traceback (most recent call last):
-        fedbandit.errors.FedbanditError: A greeting's member is inf, but must be a number of a peer.
+        fedbandit.errors.FedbanditError: A greeting's member is 1.5, but must be a number of a peer.
         """
         said = _object(text, "greeting")
         member, incarnation, agreement = (said.get(name) for name in cls._fields)
@@ -66,8 +67,8 @@ def taken(text: str | bytes) -> int:
 
 def _object(text: str | bytes, what: str) -> dict[str, Any]:
     try:
-        said = json.loads(text)
-    except (ValueError, RecursionError):  # no JSON, no text, more digits or brackets than are read
+        said = read_json(text)
+    except ValueError:
         said = None
     if not isinstance(said, dict):
         raise FedbanditError(f"A peer's {what} is malformed: it is no object in JSON.")

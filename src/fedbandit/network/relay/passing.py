@@ -44,10 +44,11 @@ from fedbandit.errors import FedbanditError
 from fedbandit.network.client.address import ELSEWHERE, Address, owner_in
 from fedbandit.network.coordinator.admission import Served, check_origin
 from fedbandit.network.coordinator.forwarding import exchange
-from fedbandit.network.coordinator.listener import Guard, Guarded
+from fedbandit.network.coordinator.listener import Guard, Guarded, identified
 from fedbandit.network.coordinator.pacing import QuietLog
 from fedbandit.network.coordinator.service import body_of, refused
 from fedbandit.network.envelope import ACCEPTS
+from fedbandit.network.jsonable import read_json
 from fedbandit.network.refusal import Refusal, as_json
 from fedbandit.network.relay.bundles import Bundles
 from fedbandit.network.sums import MOST_SAID, SESSION_HEADER, SentStep, most_in_bundle, steps_as_bytes
@@ -258,6 +259,8 @@ def make_app(passing: Passing) -> Starlette:
         most = most_in_bundle(passing.most_bytes) if what == "sums/many" else passing.most_bytes
         body = await body_of(request, most, _BYTES) if request.method == "POST" else b""
         status, kind, data = await passing.ask(request.method, what, _passed(request), body)
+        if status != HTTPStatus.UNAUTHORIZED:
+            identified(request)
         return Response(data, status, media_type=kind)
 
     async def sums(request: Request) -> Response:
@@ -270,6 +273,8 @@ def make_app(passing: Passing) -> Starlette:
         outcome = await passing.bundles.post(SentStep(*who, body))
         if outcome.status == ELSEWHERE:
             raise passing.moved(url, outcome.refusal.get("owner", ""))
+        if outcome.status != HTTPStatus.UNAUTHORIZED:
+            identified(request)
         if outcome.status != HTTPStatus.OK:
             return JSONResponse(outcome.refusal, outcome.status)
         return Response(steps_as_bytes(outcome.steps), media_type=_BYTES)
@@ -285,6 +290,7 @@ def make_app(passing: Passing) -> Starlette:
         except NotOpened as not_opened:
             await ws.send_denial_response(not_opened.answer)
             return
+        identified(ws)
         passing.streams += 1
         try:
             await passing.converse(ws, up, url)
@@ -322,7 +328,7 @@ def _passed(connection: HTTPConnection) -> dict[str, str]:
 
 def _kind(text: str) -> str:
     try:
-        return str(json.loads(text)["kind"])
+        return str(read_json(text)["kind"])
     except (ValueError, KeyError, TypeError):
         return ""
 
