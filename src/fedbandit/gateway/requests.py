@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from fedbandit.errors import FedbanditError, require, shown, unknown
+from fedbandit.network.jsonable import NotTaken, read_json
 from fedbandit.types import Array
 
 MOST_ACTIONS = 10_000
@@ -30,30 +29,18 @@ class EventRefusal(FedbanditError):
 
 
 def parsed(body: bytes) -> Any:
-    """The JSON of a body; a key that an object has twice is refused, as nobody knows which of them is meant.
+    """The JSON of a body, if all readers take it for the same.
 
     >>> parsed(b'{"reward": 0, "reward": 1}')
     Traceback (most recent call last):
-    fedbandit.gateway.requests.EventRefusal: An object has the key 'reward' twice.
+    fedbandit.gateway.requests.EventRefusal: The body is not JSON as it is taken here: The key 'reward' is there twice.
     """
     try:
-        return json.loads(body, object_pairs_hook=_once, parse_constant=_no_number)
-    except EventRefusal:
-        raise
-    except (ValueError, RecursionError):
+        return read_json(body)
+    except NotTaken as reason:
+        raise EventRefusal("malformed", f"The body is not JSON as it is taken here: {reason}") from None
+    except ValueError:
         raise EventRefusal("malformed", "The body is not JSON.") from None
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise EventRefusal("malformed", f"An object has the key {shown(twice)} twice.")
-    return made
-
-
-def _no_number(name: str) -> None:
-    raise EventRefusal("malformed", f"The body is not JSON: {name} is none of its numbers.")
 
 
 def an_object(value: Any, known: tuple[str, ...], what: str = "the request") -> dict[str, Any]:

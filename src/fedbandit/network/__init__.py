@@ -18,8 +18,9 @@
 | `certificates` | a certificate authority of one's own                                                             |
 | `certified`    | certificates of the keys by which clients know one another in secure sums                        |
 | `addresses`    | hosts, ports, loopback, listening sockets                                                        |
+| `clock`        | the time of day: clocks that are set do no harm                                                  |
 | `logs`         | structured logs on standard error                                                                |
-| `jsonable`     | numbers that JSON does not have                                                                  |
+| `jsonable`     | JSON of others, read one way only; numbers that JSON does not have                               |
 
 `client/` needs NumPy and websockets only; nothing that it imports may load the coordinator's libraries.
 """

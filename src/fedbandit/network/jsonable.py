@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import numpy as np
 
+from fedbandit.errors import shown
+
 MOST_NESTED = 50
 """Lists and objects in each other."""
+
+
+class NotTaken(ValueError):
+    """JSON that readers do not agree about, or that is nested too deep; the sentence says which."""
 
 
 def read_json(text: bytes | str) -> Any:
@@ -24,13 +31,13 @@ def read_json(text: bytes | str) -> Any:
     >>> read_json('{"client": "a", "client": "b"}')
     Traceback (most recent call last):
         ...
-    ValueError: The key 'client' is there twice.
+    fedbandit.network.jsonable.NotTaken: The key 'client' is there twice.
     """
     try:
         text = text if isinstance(text, str) else text.decode()
         value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)
     except RecursionError:
-        raise ValueError(_TOO_DEEP) from None
+        raise NotTaken(_TOO_DEEP) from None
     level, depth = [value], 0
     while level:
         below: list[Any] = []
@@ -39,7 +46,7 @@ def read_json(text: bytes | str) -> Any:
                 inner.encode()  # a UnicodeEncodeError is a ValueError
             elif isinstance(inner, dict | list):
                 if depth == MOST_NESTED:
-                    raise ValueError(_TOO_DEEP)
+                    raise NotTaken(_TOO_DEEP)
                 below += inner
                 if isinstance(inner, dict):
                     below += inner.values()
@@ -53,13 +60,13 @@ _TOO_DEEP = f"Lists and objects are nested more than {MOST_NESTED} deep."
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"The key {next(key for key in keys if keys.count(key) > 1)!r} is there twice.")
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise NotTaken(f"The key {shown(twice)} is there twice.")
     return found
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number in JSON.")
+    raise NotTaken(f"{text} is no number in JSON.")
 
 
 def _finite(text: str) -> float:

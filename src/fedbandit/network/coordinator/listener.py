@@ -334,9 +334,9 @@ class Guarded:
             if scope["type"] == "websocket":
                 await self.app(scope, receive, send)
             elif length and chunked:  # two lengths: proxies and servers differ about where the next request begins
-                refusal = Refusal("malformed", "A request has either Content-Length or Transfer-Encoding.")
                 from starlette.responses import JSONResponse  # peers have no starlette
 
+                refusal = Refusal("malformed", "A request has either Content-Length or Transfer-Encoding.")
                 await JSONResponse(as_json(refusal), refusal.status)(scope, receive, answer)
             else:
                 await self.app(scope, receive, answer)

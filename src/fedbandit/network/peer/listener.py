@@ -7,10 +7,7 @@ once who it is.
 
 from __future__ import annotations
 
-import contextlib
-import socket
-
-from fedbandit.network.coordinator.listener import SPARE_DESCRIPTORS, Guard, GuardedSocket
+from fedbandit.network.coordinator.listener import SPARE_DESCRIPTORS, Guard
 
 MOST, STRANGERS = 256, 64
 """Connections in all beside those of neighbours, some of which are on their way out, and strangers among them."""
@@ -27,26 +24,25 @@ def _able() -> int:
 
 
 class PeerGuard(Guard):
-    """Which connections are open; a request is under way on those of neighbours."""
+    """Which connections are open; those of neighbours are of somebody known."""
 
     def __init__(self, neighbours: int) -> None:
         able = _able()
         most = min(MOST + neighbours, able)
         super().__init__(most, most_per_address=most, able=able)
         self.strangers = min(STRANGERS, max(most // 2, 1))
-        self._ending: set[GuardedSocket] = set()
 
     def admits(self, address: str) -> bool:
         """Whether there is room; the oldest stranger makes some."""
-        quiet = [one for one in self.open if one.peer not in self.busy and one not in self._ending]
-        if len(quiet) >= self.strangers:
-            self.ended += 1
-            self._ending.add(quiet[0])
-            with contextlib.suppress(OSError):
-                quiet[0].shutdown(socket.SHUT_RDWR)
+        strange = {one: since for of_address in self.strange.values() for one, since in of_address.items()}
+        if len(strange) >= self.strangers:
+            oldest = min(strange, key=lambda one: strange[one])
+            self.somebody_asks(oldest)  # it gives way once
+            self.end(oldest)
+            self.gave_way = True
         return super().admits(address)
 
-    def leave(self, connection: GuardedSocket) -> None:
-        """A connection was closed."""
-        self._ending.discard(connection)
-        super().leave(connection)
+    def meet(self, peer: tuple[str, int]) -> None:
+        """Who is connected from there has said which neighbour it is."""
+        if (connection := self.by_peer.get(peer)) is not None:
+            self.somebody_asks(connection)

@@ -196,8 +196,8 @@ class Peering:
             self._identify(greeting, shown_name(connection))
             neighbour = greeting.member
             host, port, *_ = connection.remote_address
-            with self.guard.request((host, port)):
-                await self._listen_to(neighbour, connection)
+            self.guard.meet((host, port))
+            await self._listen_to(neighbour, connection)
         except FedbanditError as error:
             if self._quiet.says(f"{neighbour}/{type(error).__name__}"):
                 log.warning("refused", extra={"peer": neighbour, "kind": type(error).__name__})
