@@ -72,8 +72,10 @@ class CheckedFederation(ComparedFederation):
         """Whether a Request counts. While no sums are made, as the last was not opened, the Requests of all do."""
         pool = self.machine.pool
         if pool is not None and pool.quiet > 0:
-            last, self._requested[record.member] = self._requested.get(record.member, -ONCE), at
-            return not 0 <= at - last < ONCE
+            if 0 <= at - self._requested.get(record.member, -ONCE) < ONCE:
+                return False
+            self._requested[record.member] = at
+            return True
         return not self.private or is_heard(record, self.system.protocol, self.machine, at)
 
     def check_lost(self, name: str, message: Join, at: float, entries: list[Entry]) -> None:
