@@ -11,7 +11,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedbandit.errors import FedbanditError
+from fedbandit.errors import FedbanditError, as_sentence
 
 if TYPE_CHECKING:
     from fedbandit.network.stores import Store
@@ -74,7 +74,7 @@ def ask(
             from fedbandit.network.addresses import distrust
 
             raise FedbanditError(distrust(options.url, reason, options.ca, "--ca")) from None
-        raise FedbanditError(f"There is no answer from {options.url}: {reason}.") from None
+        raise FedbanditError(f"There is no answer from {options.url}: {as_sentence(reason)}") from None
 
 
 def open_stopped(where: str | None, way: str, *, many: bool = False) -> Store:
@@ -85,6 +85,17 @@ def open_stopped(where: str | None, way: str, *, many: bool = False) -> Store:
         return open_store(where, many=many)
     except InUse as error:
         raise FedbanditError(f"{str(error).removesuffix('.')}; if that is the coordinator, {way}.") from None
+
+
+def open_existing(where: str | None, way: str) -> Store:
+    """The same, of one that is to be read: where there is none, none is made."""
+    if where is not None and "://" in where:
+        from fedbandit.network.stores.postgres import ReadOnlyPostgres
+
+        ReadOnlyPostgres(where).close()
+    elif where is None or not Path(where).is_file() or not Path(where).stat().st_size:
+        raise FedbanditError(f"There is no store {where!r}.")
+    return open_stopped(where, way)
 
 
 def ask_json(
