@@ -7,7 +7,7 @@ import json
 import secrets
 from pathlib import Path
 
-from fedbandit.cli.admin import add_address, open_stopped
+from fedbandit.cli.admin import add_address, open_existing
 from fedbandit.errors import FedbanditError, needs, unknown
 
 SUMMARY = "Put a stopped federation, or a client's file, under new terms: features, actions, system or keywords."
@@ -39,7 +39,8 @@ def _client(options: argparse.Namespace) -> int:
     from fedbandit.network.client.address import Address
     from fedbandit.network.client.migrate import migrate_client
     from fedbandit.network.client.options import lasting_name
-    from fedbandit.network.stores import copy_to, open_store
+    from fedbandit.network.stores import open_store
+    from fedbandit.network.stores.files import as_file, read_file, save
 
     if not options.client.is_file():
         raise FedbanditError(f"There is no file {str(options.client)!r}.")
@@ -51,7 +52,7 @@ def _client(options: argparse.Namespace) -> int:
     agreement, member = Address(options.url, options.federation, token, name, options.ca).invitation(10.0)
     store = open_store(options.client)
     try:
-        copy_to(options.backup, store.dump())
+        save(options.backup, as_file(store.dump()), read_file)
         given = _numbers("--features", options.features), _numbers("--actions", options.actions)
         machine = migrate_client(store, agreement, member, lambda: secrets.randbits(63), *given).machine
     finally:
@@ -65,20 +66,21 @@ def _client(options: argparse.Namespace) -> int:
 def _federation(options: argparse.Namespace) -> int:
     needs("starlette", "server", "A coordinator")
     from fedbandit.network.carried import Carried
-    from fedbandit.network.coordinator.backup import save, write_backup
+    from fedbandit.network.coordinator.backup import read_backup, write_backup
     from fedbandit.network.coordinator.config import load_config
     from fedbandit.network.coordinator.migrate import migrate, stored_agreement
+    from fedbandit.network.stores.files import save
 
     config = load_config(options.config)
     if options.federation not in config.federations:
         raise unknown("federation", options.federation, config.federations)
     entry = config.federations[options.federation]
-    store = open_stopped(config.store, "stop it first")
+    store = open_existing(config.store, "stop it first")
     try:
         old = stored_agreement(store, options.federation)
         given = _numbers("--features", options.features), _numbers("--actions", options.actions)
         carried = Carried(old, entry.agreement, *given)
-        save(options.backup, write_backup(store))
+        save(options.backup, write_backup(store), read_backup)
         federation = migrate(store, options.federation, carried, entry.rules)
     finally:
         store.close()
