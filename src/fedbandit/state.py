@@ -56,6 +56,9 @@ class State(NamedTuple):
 class StateError(FedbanditError):
     """A stored state that cannot be used: of another kind or format, damaged, or of a machine of another shape."""
 
+    damaged = ""
+    """How it is not as it was written."""
+
 
 class Kind(NamedTuple):
     """A kind of persisted thing: what to call it, and what to do with one that cannot be read."""
@@ -385,7 +388,9 @@ def _reader(kind: str, number: object, written_by: object, where: str) -> Reader
 
 def damaged(kind: str, where: str, why: str) -> StateError:
     """The refusal of bytes that are not as they were written."""
-    return _refusal(kind, where, f"is damaged: {why}", "restore its newest backup")
+    error = _refusal(kind, where, f"is damaged: {why}", "restore its newest backup")
+    error.damaged = why
+    return error
 
 
 def _refusal(kind: str, where: str, why: str, remedy: str) -> StateError:

@@ -211,7 +211,7 @@ class Peering:
                     await self._converse(neighbour, connection)
                     pause = FIRST_PAUSE
             except ssl.SSLCertVerificationError as error:
-                self.problem = f"Peer {neighbour} cannot be trusted: {error.verify_message}."
+                self.problem = f"Peer {neighbour} cannot be trusted: {error.verify_message.removesuffix('.')}."
             except FedbanditError as error:
                 self.problem = f"Peer {neighbour} refuses: {error}"
             except (OSError, TimeoutError, WebSocketException, ValueError, KeyError, struct.error):

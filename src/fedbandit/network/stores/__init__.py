@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
-from fedbandit.errors import FedbanditError
 from fedbandit.network.stores.store import (
+    Damaged,
     InUse,
     MemoryStore,
     NotAllowed,
@@ -18,6 +17,7 @@ from fedbandit.network.stores.store import (
 )
 
 __all__ = [
+    "Damaged",
     "InUse",
     "MemoryStore",
     "NotAllowed",
@@ -26,9 +26,7 @@ __all__ = [
     "Store",
     "StoreError",
     "StoredJournal",
-    "copy_to",
     "open_store",
-    "put",
 ]
 
 
@@ -50,21 +48,3 @@ def open_store(where: str | os.PathLike[str] | None, lease: float | None = None,
     from fedbandit.network.stores.sqlite import COORDINATORS_PAGES, SQLiteStore
 
     return SQLiteStore(where, COORDINATORS_PAGES) if many else SQLiteStore(where)
-
-
-def put(store: Store, journal: StoredJournal) -> None:
-    """Let a store have this journal in place of the one of its name."""
-    if journal.snapshot is None:
-        raise FedbanditError(f"The journal {journal.name!r} has no snapshot to begin with.")
-    store.replace(journal.name, journal.snapshot)
-    store.append(journal.name, journal.entries)
-
-
-def copy_to(path: Path, journals: list[StoredJournal]) -> None:
-    """Write journals into a new file; one that is there is not overwritten."""
-    if path.exists():
-        raise FedbanditError(f"There is a file {str(path)!r} already.")
-    copy = open_store(path)
-    for journal in journals:
-        put(copy, journal)
-    copy.close()
