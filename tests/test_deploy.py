@@ -108,3 +108,37 @@ def test_the_backup_script_keeps_the_last_ones(tmp_path: Path) -> None:
     kept = sorted((tmp_path / "kept").glob("*.db"))
     assert len(kept) == 2
     assert all(path.stat().st_size > 0 for path in kept)
+
+
+def test_the_backup_unit_runs_as_it_is_shipped(tmp_path: Path) -> None:
+    """In the environment that systemd gives it, with its example of settings."""
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read(DEPLOY / "fedbandit-backup.service")
+    coordinators = (DEPLOY / "fedbandit.service").read_text()
+    variable, _, command = unit["Service"]["Environment"].partition("=")
+    assert variable == "FEDBANDIT"
+    assert f"ExecStart={command} serve" in coordinators
+    assert f"WorkingDirectory=/var/lib/{unit['Service']['StateDirectory']}\n" in coordinators
+    lines = [line for line in (DEPLOY / "backup.env").read_text().splitlines() if not line.startswith("#")]
+    example = dict(line.split("=", 1) for line in lines)
+    script = (DEPLOY / "backup.sh").read_text()
+    assert set(example) == set(re.findall(r"\$\{([A-Z_]+)[:-]", script)) - {variable}
+    stub = tmp_path / "fedbandit"
+    stub.write_text('#!/bin/sh\necho "$@" > "$2"\n')
+    stub.chmod(0o755)
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    left = folder / "20200101T000000.0Z.db.0a1b2c3d.partial"
+    left.touch()
+    os.utime(left, (0, 0))
+    (folder / "20990101T000000.0Z.db.0a1b2c3d.partial").touch()
+    environment = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", **example}
+    environment |= {variable: str(stub), "FOLDER": str(folder)}
+    subprocess.run([str(DEPLOY / "backup.sh")], env=environment, check=True, capture_output=True)
+    (made,) = folder.glob("*.db")
+    assert made.read_text().split()[2:] == [
+        *("--url", example["URL"], "--token-file", example["TOKEN_FILE"], "--ca", example["CA"])
+    ]
+    assert not left.exists()
+    assert len(list(folder.glob("*.partial"))) == 1, "which another backup may be writing"

@@ -41,6 +41,16 @@ def shown(value: object) -> str:
     return text if len(text) <= 120 else f"{text[:60].rstrip()} …"
 
 
+def as_sentence(text: object) -> str:
+    """What another program has said, on one line and as the end of a sentence.
+
+    >>> as_sentence("no  password supplied"), as_sentence("Is it running?"), as_sentence("not for '::1'.")
+    ('no password supplied.', 'Is it running?', "not for '::1'.")
+    """
+    said = " ".join(str(text).split()).rstrip(".")
+    return said if said.endswith(("?", "!")) else f"{said}."
+
+
 def whole_number(name: str, value: object, least: int = 1, most: int | None = None) -> int:
     """`value` as an int, if it is a whole number of at least `least` and at most `most` (NumPy's count too).
 

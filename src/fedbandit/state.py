@@ -13,8 +13,7 @@ Rules for whoever changes what a machine stores:
 1. A state holds statistics (V, b, n, versions, pending, ledger), never the memory layout of an engine.
 2. Whatever changes its names, shapes or meaning gets a new number: add the reader of the new one, let the reader of
    each old one convert to it, and add a file of the new number to tests/fixtures/formats.
-3. Nothing tells a user to begin with a new file where a privacy ledger may be lost by that: a client without its
-   ledger is refused for ever in a federation that bounds contributions.
+3. Nothing tells a user to begin with a new file where a privacy ledger may be lost by that.
 
 >>> back = unpack("client", pack("client", State({"steps": 3}, {"b": np.arange(2.0)})))
 >>> back.header, back.arrays["b"].tolist()
@@ -55,6 +54,9 @@ class State(NamedTuple):
 
 class StateError(FedbanditError):
     """A stored state that cannot be used: of another kind or format, damaged, or of a machine of another shape."""
+
+    damaged = ""
+    """How it is not as it was written."""
 
 
 class Kind(NamedTuple):
@@ -153,16 +155,13 @@ READERS: dict[tuple[str, int], Reader] = {
     ("client", 1): Reader(lambda state: _unnamed(_client_1(state))),
     ("client", 2): Reader(_unnamed),
     ("client", 3): Reader(),
-    ("coordinator", 1): Reader(),  # this and the next two are converted by network/coordinator/register.py
-    ("coordinator", 2): Reader(),
-    ("coordinator", 3): Reader(),
+    **{("coordinator", k): Reader() for k in (1, 2, 3)},  # converted by network/coordinator/register.py
     ("coordinator", 4): Reader(),
     ("local-server", 1): Reader(_unnamed),
     ("local-server", 2): Reader(),
     ("relay", 1): Reader(),
     ("peer", 1): Reader(lambda state: _of_unsaid_terms(_running_sums(state))),
-    ("peer", 2): Reader(_of_unsaid_terms),
-    ("peer", 3): Reader(_of_unsaid_terms),  # with entries since the snapshot
+    **{("peer", k): Reader(_of_unsaid_terms) for k in (2, 3)},  # 3: with entries since the snapshot
     ("peer", 4): Reader(),
     ("checkpoint", 1): Reader(lambda state: _control_messages(_running_sums(state))),
     ("checkpoint", 2): Reader(_control_messages),
@@ -391,7 +390,9 @@ def _reader(kind: str, number: object, written_by: object, where: str) -> Reader
 
 def damaged(kind: str, where: str, why: str) -> StateError:
     """The refusal of bytes that are not as they were written."""
-    return _refusal(kind, where, f"is damaged: {why}", "restore its newest backup")
+    error = _refusal(kind, where, f"is damaged: {why}", "restore its newest backup")
+    error.damaged = why
+    return error
 
 
 def _refusal(kind: str, where: str, why: str, remedy: str) -> StateError:

@@ -55,6 +55,8 @@ class PostgresServer:
             "listen_addresses=",
             "-c",
             "wal_recycle=off",  # what was erased is not in the write-ahead log either
+            "-c",
+            "max_prepared_transactions=4",
         ]
         self.process = subprocess.Popen(
             [*words, "-c", "fsync=off"],  # processes are killed here, never the machine

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 
 import pytest
 
 from fedbandit.errors import FedbanditError
-from fedbandit.network.addresses import bind, check_url
+from fedbandit.network.addresses import bind, check_url, distrust
 
 
 def test_what_is_accepted_sends_at_once() -> None:
@@ -42,3 +43,10 @@ def test_a_token_goes_nowhere_in_the_clear() -> None:
     check_url("https://a.example:8765", token=True)
     with pytest.raises(FedbanditError, match=r"A token is not sent to 'http://a\.example:8765' in the clear"):
         check_url("http://a.example:8765", token=True)
+
+
+def test_a_certificate_of_another_name_is_one_sentence() -> None:
+    error = ssl.SSLCertVerificationError()
+    error.verify_code, error.verify_message = 64, "IP address mismatch, certificate is not valid for '127.0.0.1'."
+    said = distrust("https://127.0.0.1:8765", error, "ca.pem", "--ca")
+    assert said.endswith("not valid for '127.0.0.1'.")

@@ -24,7 +24,8 @@ from fedbandit.network.coordinator.migrate import migrate
 from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.invitation import Agreement, Schema
 from fedbandit.network.migrated import Migration, all_of
-from fedbandit.network.stores import MemoryStore, Store, copy_to, open_store
+from fedbandit.network.stores import MemoryStore, Store, open_store
+from fedbandit.network.stores.files import as_file
 from fedbandit.structures.action_model import ActionModel
 from fedbandit.structures.two_part_model import TwoPartModel
 from fedbandit.sums import Sums
@@ -262,7 +263,7 @@ def test_what_a_freed_place_left_behind_stays_and_quarantine_too() -> None:
     run(federation, make_clients(federation), 30)
     federation.free("client-2", 0.0)
     federation.quarantine("client-1", "it lies", 0.0)
-    federation.owed = {"client-9": {"receipt": {}}}
+    federation.owed = {"client-9": {"receipt": {}, "files": "", "compacted": False}}
     federation.journal.snapshot(federation.state())
     before = federation.machine.gathered()
     migrate(store, "f", Carried(old, new), Rules())
@@ -340,7 +341,7 @@ def test_the_commands_of_the_guide(name: str, tmp_path: Path, capsys: pytest.Cap
     files = [tmp_path / f"client-{i}.db" for i in range(3)]
     for file, client in zip(files, clients, strict=True):
         client.flush()
-        copy_to(file, client.store.dump())
+        file.write_bytes(as_file(client.store.dump()))
     config = tmp_path / "new.toml"
     config.write_text(f'[server]\nstore = "store.db"\n[federations.shops]\nclients = 3\nhorizon = 900\n{table}\n')
     words = ["migrate", "shops", "--config", str(config), "--backup", str(tmp_path / "before.db")]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbandit.cli.arguments import token_in
-from fedbandit.errors import FedbanditError
+from fedbandit.errors import FedbanditError, as_sentence
 
 if TYPE_CHECKING:
     from fedbandit.network.stores import Store
@@ -74,21 +74,30 @@ def ask(
             from fedbandit.network.addresses import distrust
 
             raise FedbanditError(distrust(options.url, reason, options.ca, "--ca")) from None
-        raise FedbanditError(f"There is no answer from {options.url}: {reason}.") from None
+        raise FedbanditError(f"There is no answer from {options.url}: {as_sentence(reason)}") from None
 
 
-def open_stopped(where: str | None, way: str, *, new: bool = False) -> Store:
-    """The store of a coordinator that does not run; if it does, there is another `way`. A `new` one may be made."""
+def open_stopped(where: str | None, way: str) -> Store:
+    """The store of a coordinator that does not run, made if there is none; if it runs, there is another `way`."""
     from fedbandit.network.stores import InUse, open_store
 
     if where is None:
         raise FedbanditError("The configuration names no store, so that its coordinator keeps everything in memory.")
-    if not new and "://" not in where and not Path(where).exists():
-        raise FedbanditError(f"There is no store {where!r}.")
     try:
-        return open_store(where, many=new)
+        return open_store(where, many=True)
     except InUse as error:
         raise FedbanditError(f"{str(error).removesuffix('.')}; if that is the coordinator, {way}.") from None
+
+
+def open_existing(where: str | None, way: str) -> Store:
+    """The same, of one that is there: none is made."""
+    if where is not None and "://" in where:
+        from fedbandit.network.stores.postgres import ReadOnlyPostgres
+
+        ReadOnlyPostgres(where).close()
+    elif where is not None and (not Path(where).is_file() or not Path(where).stat().st_size):
+        raise FedbanditError(f"There is no store {where!r}.")
+    return open_stopped(where, way)
 
 
 def ask_json(

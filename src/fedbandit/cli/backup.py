@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from fedbandit.cli.admin import add_address, ask, open_stopped
+from fedbandit.cli.admin import add_address, ask, open_existing
 from fedbandit.errors import needs
 
 SUMMARY = (
@@ -25,8 +25,9 @@ def run(options: argparse.Namespace) -> int:
     """Write it, and read it once."""
     needs("starlette", "server", "A backup")
     from fedbandit.files import require_new
-    from fedbandit.network.coordinator.backup import read_backup, save, write_backup
+    from fedbandit.network.coordinator.backup import read_backup, write_backup
     from fedbandit.network.coordinator.config import load_config
+    from fedbandit.network.stores.files import save
     from fedbandit.network.stores.postgres import ReadOnlyPostgres
 
     require_new(options.file)
@@ -35,13 +36,12 @@ def run(options: argparse.Namespace) -> int:
     else:
         where = load_config(options.config).store
         way = "ask it with --url instead of --config"
-        store = ReadOnlyPostgres(where) if where is not None and "://" in where else open_stopped(where, way)
+        store = ReadOnlyPostgres(where) if where is not None and "://" in where else open_existing(where, way)
         try:
             data = write_backup(store)
         finally:
             store.close()
-    save(options.file, data)
-    names = [journal.name for journal in read_backup(options.file)]
+    names = [journal.name for journal in save(options.file, data, read_backup)]
     report = {"file": str(options.file), "bytes": len(data), "federations": names}
     print(json.dumps(report) if options.json else f"{', '.join(names)} in {options.file}, {len(data):,} bytes.")
     return 0

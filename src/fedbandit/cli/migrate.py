@@ -8,7 +8,7 @@ import secrets
 from contextlib import closing
 from pathlib import Path
 
-from fedbandit.cli.admin import add_address, open_stopped
+from fedbandit.cli.admin import add_address, open_existing
 from fedbandit.cli.arguments import token_in
 from fedbandit.errors import FedbanditError, needs, unknown
 
@@ -39,13 +39,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _client(options: argparse.Namespace) -> int:
-    from fedbandit.files import require_new, writing
+    from fedbandit.files import require_new
     from fedbandit.network.client.address import Address
     from fedbandit.network.client.journal import stored_agreement
     from fedbandit.network.client.migrate import migrate_client
     from fedbandit.network.client.options import lasting_name
     from fedbandit.network.migrated import all_of
-    from fedbandit.network.stores import copy_to, open_store
+    from fedbandit.network.stores import open_store
+    from fedbandit.network.stores.files import as_file, read_file, save
 
     if not options.client.is_file():
         raise FedbanditError(f"There is no file {str(options.client)!r}.")
@@ -57,11 +58,6 @@ def _client(options: argparse.Namespace) -> int:
     name = lasting_name(options.client) if unnamed else options.name
     require_new(options.backup)
     address = Address(options.url, options.federation, token, name, options.ca)
-
-    def backup() -> None:
-        with writing(options.backup) as partial:
-            copy_to(partial, store.dump())
-
     with closing(open_store(options.client)) as store:
         stored = stored_agreement(store)
         if stored is None:
@@ -69,6 +65,7 @@ def _client(options: argparse.Namespace) -> int:
         agreement, member, told = address.invitation_and_migrations(10.0)
         if member != stored[1]:
             address.decline(10.0)  # the place that the name may have been given only now
+        backup = lambda: save(options.backup, as_file(store.dump()), read_file)  # noqa: E731
         machine = migrate_client(
             store, agreement, member, lambda: secrets.randbits(63), all_of(told), **given,
             federation=options.federation, backup=backup,
@@ -83,9 +80,10 @@ def _federation(options: argparse.Namespace) -> int:
     needs("starlette", "server", "A coordinator")
     from fedbandit.files import require_new
     from fedbandit.network.carried import Carried
-    from fedbandit.network.coordinator.backup import save, write_backup
+    from fedbandit.network.coordinator.backup import read_backup, write_backup
     from fedbandit.network.coordinator.config import load_config
     from fedbandit.network.coordinator.migrate import migrate, stored_agreement
+    from fedbandit.network.stores.files import save
 
     config = load_config(options.config)
     if options.federation not in config.federations:
@@ -93,10 +91,10 @@ def _federation(options: argparse.Namespace) -> int:
     entry = config.federations[options.federation]
     given = _given(options)
     require_new(options.backup)
-    with closing(open_stopped(config.store, "stop it first")) as store:
+    with closing(open_existing(config.store, "stop it first")) as store:
         old = stored_agreement(store, options.federation)
         carried = Carried(old, entry.agreement, **given)
-        backup = lambda: save(options.backup, write_backup(store))  # noqa: E731
+        backup = lambda: save(options.backup, write_backup(store), read_backup)  # noqa: E731
         federation = migrate(store, options.federation, carried, entry.rules, backup)
     n = federation.machine.gathered().n
     report = {"federation": options.federation, "observations": n, "features": carried.features}

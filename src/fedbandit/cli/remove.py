@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from fedbandit.cli.admin import open_stopped
+from fedbandit.cli.admin import open_existing
 from fedbandit.errors import FedbanditError, needs
 
 SUMMARY = "Remove a federation that is not configured any more from the store of a coordinator, for good."
@@ -27,9 +27,7 @@ def run(options: argparse.Namespace) -> int:
     name, config = options.federation, load_config(options.config)
     if name in config.federations:
         raise FedbanditError(f"The federation {name!r} is configured in {options.config}; take it out of there first.")
-    if config.store is None or ("://" not in config.store and not Path(config.store).is_file()):
-        raise FedbanditError(f"There is no store {config.store!r}.")
-    store = open_stopped(config.store, "stop it first", many=True)
+    store = open_existing(config.store, "stop it first")
     try:
         names = store.names()
         if name in names:

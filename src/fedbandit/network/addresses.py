@@ -55,7 +55,7 @@ _UNSIGNED = (18, 19, 20, 21)
 def distrust(url: str, error: ssl.SSLCertVerificationError, ca: str | None, flag: str) -> str:
     """Why a coordinator's certificate is not believed, and what to do: `flag` is how a user says `ca`."""
     hint = f"; pass {flag}, the coordinator's keys/ca.pem" if ca is None else f"; {ca!r} has not signed its certificate"
-    return f"The coordinator at {url} cannot be trusted: {error.verify_message}" + (
+    return f"The coordinator at {url} cannot be trusted: {error.verify_message.removesuffix('.')}" + (
         f"{hint}." if error.verify_code in _UNSIGNED else "."
     )
 

@@ -24,7 +24,8 @@ from fedbandit.network.coordinator.migrate import migrate, stored_agreement
 from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.invitation import Agreement, Schema
 from fedbandit.network.migrated import Migration, all_of
-from fedbandit.network.stores import MemoryStore, copy_to, open_store
+from fedbandit.network.stores import MemoryStore, open_store
+from fedbandit.network.stores.files import as_file
 from fedbandit.types import Array
 from tests.cli.command_line import refusal, report
 from tests.network.in_process import make_clients, run
@@ -229,7 +230,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     client = taught(Federation("shops", UNNAMED, kept := MemoryStore()))
     for where, store in ((path, kept), (state, client.store)):
         assert isinstance(store, MemoryStore)
-        copy_to(where, store.dump())
+        where.write_bytes(as_file(store.dump()))
     config, backup, mine = tmp_path / "new.toml", tmp_path / "before.db", tmp_path / "client.before.db"
     config.write_text(CONFIG.format(store=path))
     words = ["migrate", "shops", "--config", str(config), "--backup", str(backup)]

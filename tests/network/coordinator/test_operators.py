@@ -17,13 +17,14 @@ import fedbandit as fb
 from fedbandit.network.carried import Carried
 from fedbandit.network.client.client import Client
 from fedbandit.network.client.durable import DurableClient
-from fedbandit.network.coordinator.backup import read_backup, save, write_backup
+from fedbandit.network.coordinator.backup import read_backup, write_backup
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.migrate import migrate
 from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.coordinator.service import make_app
 from fedbandit.network.invitation import Agreement
-from fedbandit.network.stores import MemoryStore, StoreError, open_store, put
+from fedbandit.network.stores import MemoryStore, StoreError, open_store
+from fedbandit.network.stores.files import save
 from tests.cli.command_line import refusal, report
 from tests.network.in_process import make_clients, run
 from tests.network.servers import CONFIG, Coordinator, get_json, make_host, served
@@ -92,10 +93,8 @@ def test_a_backup_is_read_before_it_is_believed(tmp_path: Path) -> None:
     federation = Federation("f", AGREEMENT, store)
     run(federation, make_clients(federation), 5)
     data = write_backup(store)
-    save(tmp_path / "good.db", data)
     fresh = MemoryStore()
-    for journal in read_backup(tmp_path / "good.db"):
-        put(fresh, journal)
+    fresh.put(save(tmp_path / "good.db", data, read_backup))
     assert fresh.journals == store.journals
     spoilt = bytearray(data)
     at = data.index(b"FBS1") + 400
@@ -270,9 +269,10 @@ def test_a_federation_gets_features_and_another_system_with_what_it_has_learnt(
         Carried(wider, clustered, [0, 9])
     config = tmp_path / "f.toml"
     config.write_text(CONFIG.format(port=0, store="s.db"))
-    assert "There is no store '" in refusal(
-        capsys, "migrate", "shops", "--config", str(config), "--backup", str(tmp_path / "b.db")
-    )
+    words = ["migrate", "shops", "--config", str(config), "--backup", str(tmp_path / "b.db")]
+    assert "There is no store" in refusal(capsys, *words)
+    open_store(tmp_path / "s.db").close()
+    assert "has no federation 'shops'" in refusal(capsys, *words)
 
 
 def test_a_role_without_create_is_enough(postgres_url: str) -> None:

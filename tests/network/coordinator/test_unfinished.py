@@ -17,6 +17,8 @@ from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.coordinator.service import make_app
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import MemoryStore, StoreError, open_store
+from fedbandit.network.stores.postgres import PostgresStore
+from fedbandit.network.stores.tables import TABLES
 from tests.network.in_process import make_clients, run
 from tests.network.servers import AGREEMENT
 from tests.waiting import eventually
@@ -177,6 +179,32 @@ def test_a_role_that_may_not_compact_says_who_must_and_believes_it_when_it_was_d
         federation.erase("client-1", 0.0)
         with pytest.raises(Refusal, match="may still have it"):
             compact(federation, "client-1")
+        store.close()
+
+
+def test_what_somebody_else_rewrites_while_it_may_be_looked_at_is_no_erasure(postgres_url: str) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    open_store(postgres_url).close()
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute("CREATE ROLE sweeper LOGIN")
+        db.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO sweeper")
+        db.execute("GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO sweeper")
+        url, rewrite = postgres_url.replace("fedbandit@", "sweeper@"), f"VACUUM FULL {', '.join(TABLES)}"
+        store = PostgresStore(url, patience=0.2)
+        federation = lived(store)
+        with psycopg.connect(url) as other:
+            other.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            other.execute("SELECT 1")
+            federation.erase("client-2", 0.0)
+            with pytest.raises(Refusal, match=r"session .* may look at what was deleted"):
+                compact(federation, "client-2")
+            db.execute(rewrite)  # copies what was deleted
+        for _ in range(2):
+            with pytest.raises(Refusal, match="has to run VACUUM FULL"):
+                compact(federation, "client-2")
+        db.execute(rewrite)
+        compact(federation, "client-2")
+        assert federation.owed == {}
         store.close()
 
 

@@ -15,8 +15,9 @@ import pytest
 import fedbandit as fb
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.invitation import Agreement
-from fedbandit.network.stores import Store, StoreError, open_store
-from fedbandit.network.stores.postgres import VERSION, PostgresStore
+from fedbandit.network.stores import Damaged, Store, StoredJournal, StoreError, open_store
+from fedbandit.network.stores.postgres import PostgresStore
+from fedbandit.network.stores.tables import FIRST_VERSION, VERSION
 from fedbandit.state import BLOCK, LONG, State, StateError, pack, unpack
 from tests.network.in_process import make_clients, run
 
@@ -166,12 +167,94 @@ def test_a_file_is_of_the_first_version_until_it_has_blocks(tmp_path: Path) -> N
         with contextlib.closing(sqlite3.connect(path)) as db:
             return int(db.execute("SELECT value FROM about").fetchone()[0])
 
-    for snapshot, expected in ((b"short", 1), (bytes(LONG + 1), 2), (b"short again", 2)):
+    for snapshot, expected in ((b"short", 1), (bytes(LONG + 1), 3), (b"short again", 3)):
         with contextlib.closing(open_store(path)) as store:
             store.replace("f", snapshot)
         assert version() == expected
         with contextlib.closing(open_store(path)) as store:
             assert store.read("f") == (snapshot, [])
+
+
+def kept_as_state(store_url: str) -> bytes:
+    """What an older version reads: it knows no blocks."""
+    if store_url.startswith("postgres"):
+        with psycopg.connect(store_url) as db:
+            found = db.execute("SELECT state FROM fedbandit_snapshots WHERE journal = 'f'").fetchone()
+    else:
+        with contextlib.closing(sqlite3.connect(store_url)) as lite:
+            found = lite.execute("SELECT state FROM snapshots WHERE journal = 'f'").fetchone()
+    assert found is not None
+    return bytes(found[0])
+
+
+def test_an_older_version_does_not_take_a_beginning_for_damage(store_url: str) -> None:
+    """A standby that was connected before the tables became newer looks at this alone."""
+    with contextlib.closing(open_store(store_url)) as store:
+        store.replace("f", pack("coordinator", a_state(np.random.default_rng(0))))
+    with pytest.raises(StateError, match=r"expected b'FBS1'; .*install the version that wrote it") as refused:
+        unpack("coordinator", kept_as_state(store_url))
+    assert "damaged" not in str(refused.value)
+
+
+def test_tables_stay_as_older_versions_know_them_until_there_are_blocks(postgres_url: str) -> None:
+    def version() -> int:
+        with psycopg.connect(postgres_url) as db:
+            return int(db.execute("SELECT value FROM fedbandit_about").fetchone()[0])  # type: ignore[index]
+
+    for snapshot, expected in ((b"short", FIRST_VERSION), (bytes(LONG + 1), VERSION), (b"short again", VERSION)):
+        with contextlib.closing(PostgresStore(postgres_url)) as store:
+            store.replace("f", snapshot)
+        assert version() == expected
+        with contextlib.closing(PostgresStore(postgres_url)) as store:
+            assert store.read("f") == (snapshot, [])
+
+
+def test_beginnings_without_a_mark_are_read(store_url: str) -> None:
+    """As the first version wrote them that knew blocks: 64 KiB, and the rest in blocks."""
+    snapshot = np.random.default_rng(0).bytes(LONG + BLOCK + 7)
+    store: Any = open_store(store_url)
+    store.replace("f", snapshot)
+    if store_url.startswith("postgres"):
+        update = "UPDATE fedbandit_snapshots SET state = %s WHERE journal = 'f'"
+        store._connection().execute(update, (snapshot[:BLOCK],))
+    else:
+        store._db.execute("UPDATE snapshots SET state = ? WHERE journal = 'f'", (snapshot[:BLOCK],))
+    assert store.read("f") == (snapshot, [])
+    assert store.dump()[0].snapshot == snapshot
+    store.remove()
+
+
+def test_a_rotten_block_is_named_and_mended(store_url: str) -> None:
+    """A snapshot writes only what has changed in memory; `put` writes all of it."""
+    snapshot = pack("coordinator", a_state(np.random.default_rng(0)))
+    store: Any = open_store(store_url)
+    store.replace("f", snapshot)
+    if store_url.startswith("postgres"):
+        store._connection().execute("UPDATE fedbandit_blocks SET data = set_byte(data, 100, 7) WHERE place = 30")
+    else:
+        store._db.execute("UPDATE blocks SET data = CAST(zeroblob(65535) || x'07' AS BLOB) WHERE place = 30")
+    for look in (lambda: store.read("f"), store.dump):
+        with pytest.raises(Damaged, match="is damaged: block 30 of the snapshot of 'f' is not as it was") as refused:
+            look()
+        assert refused.value.journal == "f"
+    store.put([StoredJournal("f", snapshot, [b"since"])])
+    assert store.read("f") == (snapshot, [b"since"])
+    store.remove()
+
+
+def test_journals_are_put_all_or_none(store_url: str) -> None:
+    snapshot = pack("coordinator", a_state(np.random.default_rng(0)))
+    store = open_store(store_url)
+    store.replace("f", b"before")
+    store.append("f", [b"1"])
+    with pytest.raises(StoreError, match="'g' has no snapshot"):
+        store.put([StoredJournal("f", snapshot, [b"2"] * 1001), StoredJournal("g", None, [])])
+    assert store.read("f") == (b"before", [b"1"])
+    assert store.names() == ["f"]
+    store.put([StoredJournal("f", snapshot, [b"2"] * 1001), StoredJournal("h", b"h", [])])
+    assert (store.read("f"), store.read("h")) == ((snapshot, [b"2"] * 1001), (b"h", []))
+    assert store.names() == ["f", "h"]
+    store.remove()
 
 
 def test_an_older_coordinator_may_still_write(postgres_url: str) -> None:

@@ -19,8 +19,9 @@ import pytest
 from fedbandit.errors import FedbanditError
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.stores import StoreError, open_store
-from fedbandit.network.stores.postgres import VERSION, PostgresStore
+from fedbandit.network.stores.postgres import PostgresStore
 from fedbandit.network.stores.sqlite import SQLiteStore
+from fedbandit.network.stores.tables import FIRST_VERSION
 from fedbandit.state import unpack, unpack_entry
 from tests.network.servers import AGREEMENT, act
 
@@ -149,14 +150,14 @@ def test_a_newer_store_is_refused(tmp_path: Path, postgres_url: str) -> None:
         other.commit()
         with pytest.raises(StoreError, match="of version 99, newer"):
             open_store(postgres_url)
-        other.execute(f"UPDATE fedbandit_about SET value = {VERSION}")
+        other.execute(f"UPDATE fedbandit_about SET value = {FIRST_VERSION}")
 
 
 def test_a_connection_that_cannot_be_used_is_closed(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedbandit.network.stores import postgres
+    from fedbandit.network.stores import postgres, tables
 
     made: list[Any] = []
-    connect = postgres.connect
+    connect = tables.connect
 
     def noted(psycopg: Any, url: str) -> Any:
         made.append(connect(psycopg, url))
@@ -179,7 +180,7 @@ def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not a database, but long enough to be read as one " * 10)
     with pytest.raises(StoreError, match="not a database"):
         open_store(tmp_path / "text")
-    with pytest.raises(StoreError, match="PostgreSQL store cannot be opened"):
+    with pytest.raises(StoreError, match=r"PostgreSQL store cannot be opened: .* accepting connections .*\?$"):
         open_store("postgresql://nobody@/none?host=/nonexistent")
 
 
@@ -224,4 +225,37 @@ def test_a_backend_that_hangs_is_given_up(postgres_url: str) -> None:
         os.kill(backend, signal.SIGCONT)
     store.append("hangs", [b"3"])
     assert store.read("hangs") == (b"0", [b"2", b"3"])
+    store.close()
+
+
+def test_each_statement_has_its_own_time(postgres_url: str) -> None:
+    """A long snapshot is many short statements: the server answers each of them."""
+    hanging = 3.0
+    store = PostgresStore(postgres_url, hanging=hanging)
+    execute = store._connection().execute
+
+    def slowly(query: str, values: object = ()) -> Any:
+        if "INSERT INTO fedbandit_blocks" in query:
+            execute("SELECT pg_sleep(%s)", (hanging / 6,))
+        return execute(query, values)
+
+    store._db.execute = slowly
+    snapshot = os.urandom(64 * 65_536 * 8)
+    store.replace("f", snapshot)  # 8 statements, together longer than one may take
+    assert store.read("f") == (snapshot, [])
+    store.close()
+
+
+def test_another_file_of_its_name_is_noticed(tmp_path: Path) -> None:
+    """What is written goes into the file that was opened, which has no name any more."""
+    path, other = tmp_path / "store.db", tmp_path / "other.db"
+    store = SQLiteStore(path)
+    store.check()
+    SQLiteStore(other).close()
+    other.rename(path)
+    with pytest.raises(StoreError, match="is not the file that was opened: another has its name now"):
+        store.check()
+    path.unlink()
+    with pytest.raises(StoreError, match="is gone"):
+        store.check()
     store.close()

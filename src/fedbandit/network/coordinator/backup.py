@@ -2,64 +2,98 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from contextlib import closing
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from fedbandit.errors import FedbanditError
+from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.journal import KIND
-from fedbandit.network.stores import StoredJournal, StoreError, copy_to
-from fedbandit.network.stores.sqlite import SQLiteStore
-from fedbandit.state import unpack, unpack_entry
+from fedbandit.network.coordinator.recorded import Event
+from fedbandit.network.stores import Damaged, StoredJournal
+from fedbandit.network.stores.files import as_file, read_file, unusable
+from fedbandit.state import StateError, unpack, unpack_entry
+
+MENDED = "the store was damaged, and was written anew"
 
 
 class Dumped(Protocol):
     """Whatever has journals."""
+
+    @property
+    def where(self) -> str:
+        """Which store it is."""
+        ...
 
     def dump(self) -> list[StoredJournal]:
         """All of them, as they are at one time."""
         ...
 
 
-def write_backup(store: Dumped) -> bytes:
-    """A backup of a store that may be in use, as the bytes of a file."""
+def _cannot_mend(error: Damaged) -> None:
+    raise error
+
+
+def write_backup(store: Dumped, mend: Callable[[Damaged], None] = _cannot_mend) -> bytes:
+    """A backup of a store that may be in use, as the bytes of a file.
+
+    What is damaged in the store is refused; if `mend` returns, it is read again.
+    """
+    while True:
+        try:
+            journals = _whole(store)
+            break
+        except Damaged as error:
+            mend(error)
+    if not journals:
+        raise FedbanditError(f"The store {store.where} has no federation in it: there is nothing to back up.")
+    return as_file(journals)
+
+
+def _whole(store: Dumped) -> list[StoredJournal]:
     journals = store.dump()
-    with tempfile.TemporaryDirectory(prefix="fedbandit-") as folder:
-        path = Path(folder) / "backup.db"
-        copy_to(path, journals)
-        return path.read_bytes()
+    for journal in journals:
+        try:
+            _require_readable(journal, store.where)
+        except StateError as error:
+            if not error.damaged:
+                raise
+            raise Damaged(str(error), error.damaged, journal.name) from None
+    return journals
+
+
+def _require_readable(journal: StoredJournal, where: str) -> None:
+    unpack(KIND, journal.snapshot or b"", where)
+    for entry in journal.entries:
+        unpack_entry(KIND, entry, where)
+
+
+def from_memory(federations: Mapping[str, Federation]) -> Callable[[Damaged], None]:
+    """Writes what is damaged anew, once each: these federations, in which nothing happens meanwhile, have it all.
+
+    Nothing else would: of a long snapshot only blocks are written that have changed in memory.
+    """
+    mended: set[str | None] = set()
+
+    def mend(error: Damaged) -> None:
+        federation = federations.get(error.journal or "")
+        if federation is None or error.journal in mended or federation.journal.behind:
+            raise error
+        mended.add(error.journal)
+        federation.journal.snapshot(federation.state(), whole=True)
+        federation.events.append(Event(MENDED, {"reason": error.why}))
+
+    return mend
 
 
 def read_backup(path: Path) -> list[StoredJournal]:
     """The journals of a backup, each of which can be read."""
-    if not path.is_file():
-        raise FedbanditError(f"There is no file {str(path)!r}.")
-    with tempfile.TemporaryDirectory(prefix="fedbandit-") as folder:  # a copy: nothing beside the file is changed
-        copy = Path(folder) / "backup.db"
-        copy.write_bytes(path.read_bytes())
-        try:
-            with closing(SQLiteStore(copy)) as store:
-                journals = store.dump()
-        except StoreError as error:  # of the copy, with advice for a node's own store
-            reason, _, _ = str(error).rstrip(".").partition(";")
-            raise FedbanditError(f"{reason.replace(f'store {str(copy)!r}', f'backup {str(path)!r}')}.") from None
+    journals = read_file(path)
     for journal in journals:
-        unpack(KIND, journal.snapshot or b"", repr(str(path)))
-        for entry in journal.entries:
-            unpack_entry(KIND, entry, repr(str(path)))
+        try:
+            _require_readable(journal, repr(str(path)))
+        except StateError as error:
+            if not error.damaged:
+                raise
+            raise unusable(path, f"{journal.name!r}: {error.damaged}") from None
     return journals
-
-
-def save(path: Path, data: bytes) -> None:
-    """Write a backup, whole or not at all, readable by its owner alone; a file that is there is not overwritten."""
-    if path.exists():
-        raise FedbanditError(f"There is a file {str(path)!r} already.")
-    partial = path.with_name(path.name + ".partial")
-    with os.fdopen(os.open(partial, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    read_backup(partial)
-    os.replace(partial, path)

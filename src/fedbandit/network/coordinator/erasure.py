@@ -92,9 +92,9 @@ def compact(federation: Federation, name: str = "") -> None:
             store.compact()
     except NotAllowed as error:  # somebody else may have done it, since this coordinator wrote there last
         if not all(_differ(federation.owed[one]["files"], before) for one in waiting):
-            raise _unavailable(federation, name, error, before) from None
+            raise _unavailable(federation, name, error, _files(store)) from None
     except StoreError as error:  # this coordinator may have rewritten them, but not well
-        raise _unavailable(federation, name, error, "" if _rewritten(store, before) else before) from None
+        raise _unavailable(federation, name, error, None if _files(store) == before else "") from None
     federation.hand_out(name)
 
 
@@ -108,14 +108,14 @@ def _differ(before: str, now: str) -> bool:
     return bool(before) and all(old != new for old, new in zip(before.split(), now.split(), strict=True))
 
 
-def _rewritten(store: Store, before: str) -> bool:
+def _files(store: Store) -> str:
     try:
-        return store.files() != before
+        return store.files()
     except StoreError:
-        return True
+        return ""
 
 
-def _unavailable(federation: Federation, name: str, error: StoreError, files: str) -> Refusal:
+def _unavailable(federation: Federation, name: str, error: StoreError, files: str | None) -> Refusal:
     """Remember why it was not compacted, and these files, which somebody else has to rewrite, if any."""
     federation.note_unfinished(name, str(error), files)
     sentence = f"The client is erased, but the store's files may still have it; ask again. {error}"

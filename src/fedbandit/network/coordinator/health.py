@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
+from fedbandit.network.coordinator.backup import MENDED
 from fedbandit.network.coordinator.erasure import UNFINISHED
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.pacing import QuietLog
@@ -23,7 +24,7 @@ class Health:
 
     On a full disk short writes succeed between longer ones that do not. So one that failed counts until one that is as
     long succeeds, or for a minute, in which every client that waits tries again: where nothing comes any more, nothing
-    else would tell.
+    else would tell. A snapshot that is due and does not fit counts until one does.
     """
 
     def __init__(self, federation: Federation) -> None:
@@ -32,14 +33,18 @@ class Health:
         """Why a write failed."""
         self._failed_at = 0.0
         self._spent = False
+        self._late_snapshots = 0
 
     def say(self) -> None:
         """Log what has happened since the last time."""
         name, journal = self._federation.name, self._federation.journal
         events, self._federation.events = self._federation.events, []
+        if journal.late_snapshots > self._late_snapshots:
+            self._late_snapshots = journal.late_snapshots
+            events.append(Event(FAILS, {"reason": journal.late}))
         if faults := [event.facts["reason"] for event in events if event.what == FAILS]:
             self.failing, self._failed_at = faults[-1], time.monotonic()
-        elif self.failing and (not journal.unproven or time.monotonic() - self._failed_at > FAILING_SECONDS):
+        elif self.failing and not journal.late and (not journal.unproven or self._has_been_quiet()):
             self.failing = None
             log.info("the store is back", extra={"federation": name})
         if not self._spent and is_spent(self._federation):
@@ -47,9 +52,12 @@ class Health:
             log.warning("the budget is spent", extra={"federation": name, "reason": SPENT})
         for event in events:
             if self._is_said(event):
-                bad = event.what in (FAILS, UNFINISHED, "quarantine") or event.what.endswith(" refused")
+                bad = event.what in (FAILS, MENDED, UNFINISHED, "quarantine") or event.what.endswith(" refused")
                 level = logging.WARNING if bad else logging.INFO
                 log.log(level, event.what, extra={"federation": name, **event.facts})
+
+    def _has_been_quiet(self) -> bool:
+        return time.monotonic() - self._failed_at > FAILING_SECONDS
 
     def _is_said(self, event: Event) -> bool:
         """Whether this is new: what a client can bring about as often as it likes must not fill a disk."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from contextlib import suppress
 from typing import NamedTuple
 
-from fedbandit.network.stores import Store, StoreError
+from fedbandit.network.stores import Store, StoredJournal, StoreError
 from fedbandit.state import State, pack, pack_entry, unpack, unpack_entry
 
 KIND = "coordinator"
@@ -27,6 +26,10 @@ GIVEN_UP = 17
 
 LOST = 18
 """A member has shown that it has a publication of a trusted coordinator that is not in this store."""
+
+
+RETRY_SECONDS = 300.0
+"""After this a snapshot that was due and failed is tried again, or when there are twice as many entries."""
 
 
 class Entry(NamedTuple):
@@ -72,6 +75,11 @@ class Journal:
         """Whether memory has what the store has not, because a write has failed."""
         self.unproven = 0
         """Bytes of the longest write that has failed, until one that is as long succeeds."""
+        self.late = ""
+        """Why a snapshot that is due could not be written; empty if none is."""
+        self.late_snapshots = 0
+        """How often that has happened."""
+        self._next_try = 0, 0.0  # with so many entries, or `RETRY_SECONDS` after the last one
         self.snapshot_bytes = 0
         self._entries = self._bytes = 0
 
@@ -83,20 +91,30 @@ class Journal:
         state = None if snapshot is None else unpack(KIND, snapshot, self.store.where)
         return state, [Entry.decode(unpack_entry(KIND, entry, self.store.where)) for entry in entries]
 
-    def snapshot(self, state: State) -> None:
-        """Put a snapshot in the place of everything. Nothing else has what it has: if it fails, memory is ahead."""
+    def snapshot(self, state: State, *, whole: bool = False) -> None:
+        """Put a snapshot in the place of everything. Nothing else has what it has: if it fails, memory is ahead.
+
+        `whole`: nothing of what the store has is believed to be as it was written.
+        """
         data = pack(KIND, state)
         try:
-            self._replace(data)
+            self._replace(data, whole)
         except BaseException:
-            self.behind, self.unproven = True, max(self.unproven, len(data))
+            self.behind = True
+            raise
+
+    def _replace(self, data: bytes, whole: bool = False) -> None:
+        try:
+            if whole:
+                self.store.put([StoredJournal(self.name, data, [])])
+            else:
+                self.store.replace(self.name, data)
+        except BaseException:
+            self.unproven = max(self.unproven, len(data))
             raise
         self.unproven = 0 if len(data) >= self.unproven else self.unproven
-
-    def _replace(self, data: bytes) -> None:
-        self.store.replace(self.name, data)
         self._entries = self._bytes = 0
-        self.snapshot_bytes = len(data)
+        self.snapshot_bytes, self.late, self._next_try = len(data), "", (0, 0.0)
 
     def write(self, entries: list[Entry], state: Callable[[], State]) -> None:
         """Add entries, all or none; a snapshot of the state after them if one is due."""
@@ -113,5 +131,16 @@ class Journal:
         self._entries += len(encoded)
         self._bytes += size
         if self._entries >= self.snapshot_every and self._bytes >= self.snapshot_bytes:
-            with suppress(StoreError):  # the entries are safe; the next write tries again
-                self._replace(pack(KIND, state()))
+            self._try_snapshot(state, entries[-1].at)
+
+    def _try_snapshot(self, state: Callable[[], State], at: float) -> None:
+        """The entries are safe; a snapshot that fails costs as much as one that does not, and is tried seldom."""
+        count, then = self._next_try
+        if self._entries < count and abs(at - then) < RETRY_SECONDS:
+            return
+        try:
+            self._replace(pack(KIND, state()))
+        except StoreError as error:
+            self.late = f"A snapshot is due, and cannot be written: {error}"
+            self.late_snapshots += 1
+            self._next_try = 2 * self._entries, at

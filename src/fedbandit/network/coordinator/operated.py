@@ -73,10 +73,15 @@ class OperatedFederation(CheckedFederation):
             self.compare_all()
             return answers, receipt
 
-    def note_unfinished(self, name: str, reason: str, files: str) -> None:
-        """The store was not compacted, and why; somebody else may rewrite these files of it, if any are named."""
+    def note_unfinished(self, name: str, reason: str, files: str | None) -> None:
+        """The store was not compacted, and why; somebody else may rewrite these files of it, if any are named.
+
+        Files are named only when nobody can look any more at what was deleted: before, it would be copied with the
+        rest. None leaves those that were named.
+        """
         self.unfinished = reason
-        self._owe({name: {**one, "files": files and (one["files"] or files)} for name, one in self.owed.items()})
+        if files is not None:
+            self._owe({name: {**one, "files": files and (one["files"] or files)} for name, one in self.owed.items()})
         self.events.append(Event(UNFINISHED, {"client": name, "count": len(unfinished(self)), "reason": reason}))
 
     def hand_out(self, name: str) -> None:

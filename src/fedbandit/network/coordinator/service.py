@@ -27,6 +27,7 @@ for another host than this one: names that a stranger has let point here.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import struct
 from collections.abc import AsyncIterator
@@ -41,11 +42,12 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from fedbandit.errors import FedbanditError, as_sentence
 from fedbandit.messages import encode
 from fedbandit.network.clock import TIME, as_header, now
 from fedbandit.network.coordinator import admission
 from fedbandit.network.coordinator.admission import Pass, address_of, offered_protocols
-from fedbandit.network.coordinator.backup import write_backup
+from fedbandit.network.coordinator.backup import from_memory, write_backup
 from fedbandit.network.coordinator.bundles import exchange_many
 from fedbandit.network.coordinator.erasure import compact
 from fedbandit.network.coordinator.host import Host, log
@@ -53,6 +55,7 @@ from fedbandit.network.coordinator.listener import Guarded
 from fedbandit.network.coordinator.metrics import metrics
 from fedbandit.network.coordinator.overview import between_writes, clients_page, look, overview
 from fedbandit.network.coordinator.streams import ClientStream, SendQueue, converse
+from fedbandit.network.coordinator.waiting import to_the_end
 from fedbandit.network.credentials import Identity, Role
 from fedbandit.network.jsonable import read_json, to_json
 from fedbandit.network.refusal import Refusal, as_json
@@ -169,12 +172,23 @@ def make_app(host: Host) -> Starlette:
         await hosted.do(compact, hosted.federation, client)
         return JSONResponse(receipt)
 
+    one_backup = asyncio.Lock()  # each has all of the store in memory
+
     async def backup(request: Request) -> Response:
         admin = identify(request, "admin")
-        async with contextlib.AsyncExitStack() as stack:
-            for hosted in list(host.federations.values()):  # between two writes of every federation
-                await stack.enter_async_context(hosted.paused())
-            data = await anyio.to_thread.run_sync(write_backup, host.store)
+        async with one_backup, contextlib.AsyncExitStack() as stack:
+            hosted = dict(host.federations)
+            for one in hosted.values():  # between two writes of every federation
+                await stack.enter_async_context(one.paused())
+            mend = from_memory({name: one.federation for name, one in hosted.items()})
+            try:
+                data = await to_the_end(asyncio.to_thread(write_backup, host.store, mend))
+            except (FedbanditError, OSError, MemoryError) as error:
+                log.warning("no backup", extra={"by": admin.name, "reason": str(error)})
+                raise Refusal("unavailable", f"No backup was made: {as_sentence(error)}") from None
+            finally:
+                for one in hosted.values():
+                    one.health.say()
         log.info("backup", extra={"by": admin.name, "bytes": len(data)})
         return Response(data, media_type="application/vnd.sqlite3")
 

@@ -71,6 +71,11 @@ class TimedStore:
         with self._timed(), span("store.replace", federation=journal, bytes=len(snapshot)):
             self.store.replace(journal, snapshot, durable=durable)
 
+    def put(self, journals: Sequence[StoredJournal]) -> None:
+        """Put whole journals in the place of those of their names."""
+        with self._timed(), span("store.put", federations=len(journals)):
+            self.store.put(journals)
+
     def claim(self, journal: str, address: str = "", configuration: str = "") -> None:
         """Become the owner."""
         self.store.claim(journal, address, configuration)

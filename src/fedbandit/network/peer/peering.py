@@ -24,7 +24,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from fedbandit.errors import FedbanditError, shown
+from fedbandit.errors import FedbanditError, as_sentence, shown
 from fedbandit.network.addresses import is_loopback
 from fedbandit.network.client.conversation import PROTOCOL
 from fedbandit.network.coordinator.listener import Listener
@@ -279,7 +279,8 @@ class Peering:
                     await self._converse(neighbour, connection)
                     pause = FIRST_PAUSE
             except ssl.SSLCertVerificationError as error:
-                self.problems[neighbour] = f"Peer {neighbour} cannot be trusted: {error.verify_message}."
+                said = as_sentence(error.verify_message)
+                self.problems[neighbour] = f"Peer {neighbour} cannot be trusted: {said}"
             except FedbanditError as error:
                 self.problems[neighbour] = f"Peer {neighbour} refuses: {error}"
             except (OSError, TimeoutError, WebSocketException, ValueError):

@@ -58,7 +58,7 @@ def agreed(store: Store, name: str, address: Address, timeout: float = 10.0) -> 
 
     A store that is another's, and a federation that needs more than sums, are refused.
     """
-    kept, others = stored_agreement(store, KIND), {journal.name for journal in store.dump()} - {KIND, name}
+    kept, others = stored_agreement(store, KIND), set(store.names()) - {KIND, name}
     if others or (kept is None and store.read(name) != (None, [])):
         whose = f"has {sorted(others)[0]!r} in it" if others else "is a coordinator's"
         raise FedbanditError(f"The store {store.where} {whose}, so it is not that of a relay of {name!r}; use another.")

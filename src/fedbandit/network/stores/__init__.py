@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import weakref
-from pathlib import Path
 
-from fedbandit.errors import FedbanditError
 from fedbandit.network.stores.store import (
+    Damaged,
     InUse,
     MemoryStore,
     NotAllowed,
@@ -19,6 +18,7 @@ from fedbandit.network.stores.store import (
 )
 
 __all__ = [
+    "Damaged",
     "InUse",
     "MemoryStore",
     "NotAllowed",
@@ -27,9 +27,7 @@ __all__ = [
     "Store",
     "StoreError",
     "StoredJournal",
-    "copy_to",
     "open_store",
-    "put",
 ]
 
 
@@ -57,24 +55,6 @@ def _opened(where: str | os.PathLike[str] | None, lease: float | None, many: boo
     from fedbandit.network.stores.sqlite import COORDINATORS_PAGES, SQLiteStore
 
     return SQLiteStore(where, COORDINATORS_PAGES) if many else SQLiteStore(where)
-
-
-def put(store: Store, journal: StoredJournal) -> None:
-    """Let a store have this journal in place of the one of its name."""
-    if journal.snapshot is None:
-        raise FedbanditError(f"The journal {journal.name!r} has no snapshot to begin with.")
-    store.replace(journal.name, journal.snapshot)
-    store.append(journal.name, journal.entries)
-
-
-def copy_to(path: Path, journals: list[StoredJournal]) -> None:
-    """Write journals into a new file; one that is there is not overwritten."""
-    if path.exists():
-        raise FedbanditError(f"There is a file {str(path)!r} already.")
-    copy = open_store(path)
-    for journal in journals:
-        put(copy, journal)
-    copy.close()
 
 
 _of_this_process: weakref.WeakSet[Store] = weakref.WeakSet()

@@ -7,91 +7,28 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from fedbandit.errors import needs
-from fedbandit.network.stores.blocks import in_blocks, of_blocks
+from fedbandit.network.stores import tables
+from fedbandit.network.stores.blocks import in_blocks
 from fedbandit.network.stores.claims import CHECK, Claims
-from fedbandit.network.stores.store import NotAllowed, NotOwner, Owner, StoredJournal, StoreError
+from fedbandit.network.stores.compaction import Compaction
+from fedbandit.network.stores.store import NotOwner, Owner, StoredJournal, StoreError, require_snapshot
+from fedbandit.network.stores.tables import STATEMENT_SECONDS, connect, said_by
+from fedbandit.network.stores.watchdog import Watchdog
 
-VERSION = 3
-"""Of the tables. 1 had no owners: one process held the whole database, by the lock `_FIRST_LOCK`. 2 had no blocks."""
-_FIRST_LOCK = 0xFEDBA
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS fedbandit_about (key TEXT PRIMARY KEY, value BIGINT NOT NULL);
-CREATE TABLE IF NOT EXISTS fedbandit_snapshots (journal TEXT PRIMARY KEY, state BYTEA NOT NULL);
-CREATE TABLE IF NOT EXISTS fedbandit_blocks (journal TEXT NOT NULL, place INTEGER NOT NULL, digest BYTEA NOT NULL,
-    data BYTEA NOT NULL, PRIMARY KEY (journal, place));
-ALTER TABLE fedbandit_blocks ALTER COLUMN data SET STORAGE EXTERNAL;
-CREATE TABLE IF NOT EXISTS fedbandit_entries
-    (position BIGSERIAL PRIMARY KEY, journal TEXT NOT NULL, entry BYTEA NOT NULL) WITH (toast_tuple_target = 8160);
-ALTER TABLE fedbandit_entries ALTER COLUMN entry SET STORAGE EXTERNAL;
-CREATE TABLE IF NOT EXISTS fedbandit_owners (journal TEXT PRIMARY KEY, term BIGINT NOT NULL, holder BIGINT NOT NULL,
-    address TEXT NOT NULL, configuration TEXT NOT NULL);
-"""
-# Entries are floats, which PostgreSQL cannot compress, and those of 2 to 8 kB (d = 25) stay in their rows: 1.4 times as
-# fast as by default. One statement that checks the term, reads an array and is a transaction of its own is twice as
-# fast as BEGIN, check, executemany, COMMIT; COPY in the place of executemany brought little.
+# One statement that checks the term, reads an array and is a transaction of its own is twice as fast as BEGIN, check,
+# executemany, COMMIT; COPY in the place of executemany brought little.
 _APPEND = f"""
 WITH owner AS ({CHECK}) INSERT INTO fedbandit_entries (journal, entry)
 SELECT %s, entry FROM owner, unnest(%b::bytea[]) WITH ORDINALITY AS given (entry, place) ORDER BY place
 """
-_WRITE_BLOCKS = """
-INSERT INTO fedbandit_blocks SELECT %s, * FROM unnest(%s::integer[], %b::bytea[], %b::bytea[])
-ON CONFLICT (journal, place) DO UPDATE SET digest = EXCLUDED.digest, data = EXCLUDED.data
-"""
-_AT_ONCE = 64
-"""Blocks in a statement."""
-
 _NOT_DURABLE = "SET LOCAL synchronous_commit = off"
-STATEMENT_SECONDS = 30
-"""After this a statement is given up by the server."""
-
 HANGING_SECONDS = STATEMENT_SECONDS + 5
 """After this by us: a server process that is stopped, or its machine, gives up nothing, and answers keep-alives."""
-
-
-def connect(psycopg: Any, url: str) -> Any:
-    """A connection that notices, within a minute, that nobody answers. A password may be in PGPASSWORD or ~/.pgpass."""
-    return psycopg.connect(
-        url,
-        autocommit=True,
-        connect_timeout=10,
-        keepalives_idle=10,
-        keepalives_interval=5,
-        keepalives_count=3,
-        tcp_user_timeout=STATEMENT_SECONDS * 1000,
-        options=f"-c statement_timeout={STATEMENT_SECONDS}s -c lock_timeout={STATEMENT_SECONDS}s "
-        f"-c idle_in_transaction_session_timeout={STATEMENT_SECONDS}s",
-    )
-
-
-def dump(db: Any) -> list[StoredJournal]:
-    """All journals, as one transaction sees them; for a backup no lock is needed."""
-    with db.transaction():
-        db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        snapshots = snapshots_of(db, None)
-        entries: dict[str, list[bytes]] = {}
-        for name, entry in db.execute("SELECT journal, entry FROM fedbandit_entries ORDER BY position").fetchall():
-            entries.setdefault(name, []).append(bytes(entry))
-    names = sorted({*snapshots, *entries})
-    return [StoredJournal(name, snapshots.get(name), entries.get(name, [])) for name in names]
-
-
-def snapshots_of(db: Any, journal: str | None) -> dict[str, bytes]:
-    """The snapshot of this journal, or of all if it is None."""
-    chosen, which = ("", ()) if journal is None else ("WHERE journal = %s", (journal,))
-    begins = db.execute(f"SELECT journal, state FROM fedbandit_snapshots {chosen}", which).fetchall()
-    blocks: dict[str, list[bytes]] = {}
-    query = f"SELECT journal, data FROM fedbandit_blocks {chosen} ORDER BY journal, place"
-    for name, data in db.execute(query, which).fetchall():
-        blocks.setdefault(name, []).append(data)
-    return {name: of_blocks(bytes(begin), blocks.get(name, [])) for name, begin in begins}
-
-
-TABLES = ("fedbandit_snapshots", "fedbandit_blocks", "fedbandit_entries")
 LEASE = 5.0
 """Seconds after which an owner that shows no sign of life may be followed by another."""
 
@@ -121,7 +58,7 @@ class PostgresStore:
     def read(self, journal: str) -> tuple[bytes | None, list[bytes]]:
         """The snapshot and the entries since."""
         with self._transaction(journal, "read"):
-            snapshot = snapshots_of(self._db, journal).get(journal)
+            snapshot = tables.snapshots_of(self._db, journal, self.where).get(journal)
             query = "SELECT entry FROM fedbandit_entries WHERE journal = %s ORDER BY position"
             rows = self._db.execute(query, (journal,)).fetchall()
             return snapshot, [bytes(entry) for (entry,) in rows]
@@ -141,23 +78,25 @@ class PostgresStore:
 
     def replace(self, journal: str, snapshot: bytes, *, durable: bool = True) -> None:
         """Put a snapshot in the place of everything."""
-        begin, blocks = in_blocks(snapshot)
+        parts = in_blocks(snapshot)
         with self._transaction(journal, "written", durable):
-            self._db.execute(
-                "INSERT INTO fedbandit_snapshots VALUES (%s, %s) "
-                "ON CONFLICT (journal) DO UPDATE SET state = EXCLUDED.state",
-                (journal, begin),
-            )
-            query = "SELECT place, digest FROM fedbandit_blocks WHERE journal = %s"
-            known = {place: bytes(digest) for place, digest in self._db.execute(query, (journal,)).fetchall()}
-            changed = [block for block in blocks if known.get(block.place) != block.digest]
-            for start in range(0, len(changed), _AT_ONCE):
-                places, digests, data = zip(*changed[start : start + _AT_ONCE], strict=True)
-                self._db.execute(_WRITE_BLOCKS, (journal, list(places), list(digests), list(map(bytes, data))))
-            if len(known) > len(blocks):
-                query = "DELETE FROM fedbandit_blocks WHERE journal = %s AND place >= %s"
-                self._db.execute(query, (journal, len(blocks)))
-            self._db.execute("DELETE FROM fedbandit_entries WHERE journal = %s", (journal,))
+            tables.write_snapshot(self._execute, journal, *parts)
+
+    def put(self, journals: Sequence[StoredJournal]) -> None:
+        """Put whole journals in the place of those of their names; each of them must be this process's."""
+        parts = [in_blocks(require_snapshot(journal)) for journal in journals]
+        with self._explained("written"):
+            for journal in journals:
+                self._own(journal.name)
+            with self._connection().transaction():
+                for journal in journals:
+                    self.claims.require(self._db, journal.name)
+                for (name, _, entries), (begin, blocks) in zip(journals, parts, strict=True):
+                    tables.forget_blocks(self._execute, name)
+                    tables.write_snapshot(self._execute, name, begin, blocks)
+                    for some in tables.parts(entries):
+                        self._execute(_APPEND, (name, self.claims.term(name), name, some))
+                self._watchdog.begin()  # the end of the transaction is a statement, too
 
     # Owners
 
@@ -188,55 +127,38 @@ class PostgresStore:
 
     def compact(self) -> None:
         """Write the tables anew, without what was deleted or replaced. Needs the role that made them."""
-        # A row version that an older transaction may still look at would be copied.
-        others = """SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-            AND pid <> pg_backend_pid() AND backend_xmin IS NOT NULL"""
-        with self._one_at_a_time, self._reasons("compacted"):  # however long it takes
-            db, deadline = self._connection(), time.monotonic() + self._patience
-            while db.execute(others).fetchone()[0] and time.monotonic() < deadline:
-                time.sleep(0.05)
-            before = self.files()
-            db.execute("SET statement_timeout = 0")
-            try:
-                for table in TABLES:
-                    db.execute(f"VACUUM FULL {table}")
-                with suppress(self._psycopg.errors.InsufficientPrivilege):
-                    db.execute("SELECT pg_switch_wal()")
-                    db.execute("CHECKPOINT")  # segments of the log that were written before are not needed any more
-            finally:
-                with suppress(self._psycopg.Error):
-                    db.execute(f"SET statement_timeout = '{STATEMENT_SECONDS}s'")
-            if any(old == new for old, new in zip(before.split(), self.files().split(), strict=True)):
-                raise NotAllowed(
-                    "The PostgreSQL store cannot be compacted: its tables are of another role, which has to run VACUUM "
-                    f"FULL {', '.join(TABLES)}; or, from PostgreSQL 17 on, grant MAINTAIN on them."
-                )
+        compaction = Compaction(self._psycopg, self._patience)
+        while True:
+            with self._one_at_a_time, self._reasons("compacted"):  # a step takes as long as it takes
+                pause = compaction.step(self._connection())
+            if pause is None:
+                return
+            time.sleep(pause)
 
     def files(self) -> str:
         """The numbers of the tables' files: others once somebody has written them anew."""
-        numbers = ", ".join(f"pg_relation_filenode('{table}')" for table in TABLES)
         with self._explained("read"):
-            return " ".join(map(str, self._connection().execute(f"SELECT {numbers}").fetchone()))
+            return " ".join(map(str, tables.files(self._connection())))
 
     def check(self) -> None:
         """Ask something."""
         with self._explained("read"):
             self._connection().execute("SELECT 1").fetchone()
 
-    def dump(self) -> list[StoredJournal]:
-        """All journals, as one transaction sees them."""
-        with self._explained("read"):
-            return dump(self._connection())
-
     def names(self) -> list[str]:
         """Of the journals there are."""
         with self._explained("read"):
-            return sorted(n for (n,) in self._connection().execute("SELECT journal FROM fedbandit_snapshots"))
+            return tables.names(self._connection())
+
+    def dump(self) -> list[StoredJournal]:
+        """All journals, as one transaction sees them."""
+        with self._explained("read"):
+            return tables.dump(self._connection(), self.where)
 
     def delete(self, journal: str) -> None:
         """Delete a journal; its term stays, for whoever believes to own it."""
         with self._transaction(journal, "written"):
-            for table in TABLES:
+            for table in tables.TABLES:
                 self._db.execute(f"DELETE FROM {table} WHERE journal = %s", (journal,))
 
     def close(self) -> None:
@@ -256,8 +178,10 @@ class PostgresStore:
         for journal in {*self.claims.terms, *self.claims.lost}:
             self.claim(journal)
             self.delete(journal)
-        self.compact()
-        self.close()
+        try:
+            self.compact()
+        finally:
+            self.close()
 
     def abandon(self) -> None:
         """In a child that was forked: the connections are the parent's."""
@@ -274,7 +198,7 @@ class PostgresStore:
     def _connect(self) -> None:
         self._db = connect(self._psycopg, self.url)
         try:
-            self._prepare()
+            tables.prepare(self._psycopg, self._db, self._patience)
             # A process that is stopped in a transaction has the owner's row locked: whoever follows it waits for this.
             self._db.execute(f"SET idle_in_transaction_session_timeout = {int(1000 * self.claims.lease)}")
             self.claims.begin_terms(self._db)
@@ -282,37 +206,10 @@ class PostgresStore:
             self._db.close()  # one whose terms are not known to be new is never used
             raise
 
-    def _prepare(self) -> None:
-        """See that the tables are there and of a version that is known."""
-        deadline = time.monotonic() + self._patience
-        while (version := self._version()) < VERSION:
-            if self._db.execute("SELECT pg_try_advisory_lock(%s)", (_FIRST_LOCK,)).fetchone()[0]:
-                try:
-                    with self._db.transaction():
-                        self._db.execute(_SCHEMA)
-                        values = "INSERT INTO fedbandit_about VALUES ('version', %s) "
-                        self._db.execute(values + "ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value", (VERSION,))
-                except self._psycopg.errors.InsufficientPrivilege:
-                    there = f"its tables are of version {version}" if version else "it has no tables"
-                    raise StoreError(
-                        f"The PostgreSQL store cannot be opened: {there}, and this role may not make those of version "
-                        f"{VERSION}; let the role that owns the database start a coordinator once."
-                    ) from None
-                self._db.execute("SELECT pg_advisory_unlock(%s)", (_FIRST_LOCK,))
-            elif time.monotonic() > deadline:
-                raise StoreError("The PostgreSQL store cannot be opened: an older version has it open.")
-            else:
-                time.sleep(0.1)
-        if version > VERSION:
-            raise StoreError(
-                f"The PostgreSQL store is of version {version}, newer than this program knows ({VERSION})."
-            )
-
-    def _version(self) -> int:
-        """Of the tables; 0 if there are none."""
-        if self._db.execute("SELECT to_regclass('fedbandit_entries')").fetchone()[0] is None:  # a role may lack CREATE
-            return 0
-        return int(self._db.execute("SELECT value FROM fedbandit_about WHERE key = 'version'").fetchone()[0])
+    def _execute(self, query: str, values: Sequence[Any]) -> Any:
+        """One statement of several: each has as long as one alone."""
+        self._watchdog.begin()
+        return self._db.execute(query, values)
 
     @contextmanager
     def _transaction(self, journal: str, verb: str, durable: bool = True) -> Iterator[None]:
@@ -324,6 +221,7 @@ class PostgresStore:
                 if not durable:
                     self._db.execute(_NOT_DURABLE)
                 yield
+                self._watchdog.begin()  # the end of the transaction is a statement, too
 
     def _own(self, journal: str) -> None:
         """Claim a journal that was never claimed."""
@@ -346,55 +244,37 @@ class PostgresStore:
         try:
             yield
         except self._psycopg.Error as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise StoreError(f"The PostgreSQL store cannot be {verb}: {reason}.") from None
+            raise said_by(error, verb) from None
 
 
 class ReadOnlyPostgres:
-    """A database that a running coordinator may have open, for a backup: nothing but `dump`."""
+    """A database that a running coordinator may have open, for a backup: nothing but `dump`, and no table is made."""
 
     where = "PostgreSQL"
 
     def __init__(self, url: str) -> None:
-        psycopg = needs("psycopg", "postgres", "PostgreSQL")
+        self._psycopg = needs("psycopg", "postgres", "PostgreSQL")
+        with self._reasons("opened"):
+            self._db = connect(self._psycopg, url)
         try:
-            self._db = connect(psycopg, url)
-        except psycopg.Error as error:
-            raise StoreError(f"The PostgreSQL store cannot be opened: {' '.join(str(error).split())}.") from None
+            with self._reasons("read"):
+                tables.require_there(self._db)
+        except StoreError:
+            self._db.close()
+            raise
 
     def dump(self) -> list[StoredJournal]:
         """All journals, as one transaction sees them."""
-        return dump(self._db)
+        with self._reasons("read"):
+            return tables.dump(self._db, self.where)
 
     def close(self) -> None:
         """End the connection."""
         self._db.close()
 
-
-class Watchdog:
-    """Calls `interrupt`, in a thread of its own, while an operation has been under way for more than `seconds`."""
-
-    def __init__(self, seconds: float, interrupt: Callable[[], None]) -> None:
-        self.seconds, self._interrupt = seconds, interrupt
-        self._since: float | None = None
-        self._ended = threading.Event()
-        threading.Thread(target=self._watch, name="fedbandit-watchdog", daemon=True).start()
-
     @contextmanager
-    def watching(self) -> Iterator[None]:
-        """While an operation is under way; one inside another counts from when the outer one began."""
-        outer, self._since = self._since, self._since or time.monotonic()
+    def _reasons(self, verb: str) -> Iterator[None]:
         try:
             yield
-        finally:
-            self._since = outer
-
-    def end(self) -> None:
-        """Nothing is watched any more."""
-        self._ended.set()
-
-    def _watch(self) -> None:
-        while not self._ended.wait(min(1.0, self.seconds / 4)):
-            since = self._since
-            if since is not None and time.monotonic() - since > self.seconds:
-                self._interrupt()
+        except self._psycopg.Error as error:
+            raise said_by(error, verb) from None

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 
 from fedbandit.errors import FedbanditError
 
-FIRST_VERSION, VERSION = 1, 2
+FIRST_VERSION, VERSION = 1, 3
 """Of the tables of a file; what they hold has format numbers of its own. A file is of the first as long as no snapshot
-in it was so long that it is in blocks."""
+in it was so long that it is in blocks; in 2 their beginnings had no mark (`blocks.py`)."""
 
 
 class StoreError(FedbanditError):
@@ -28,6 +28,14 @@ class StoreError(FedbanditError):
 
 class InUse(StoreError):
     """Another process has the store open."""
+
+
+class Damaged(StoreError):
+    """What is stored is not what was written: `why`, and of which journal, where that is known."""
+
+    def __init__(self, sentence: str, why: str, journal: str | None = None) -> None:
+        self.why, self.journal = why, journal
+        super().__init__(sentence)
 
 
 class Owner(typing.NamedTuple):
@@ -60,6 +68,13 @@ class StoredJournal(typing.NamedTuple):
     entries: list[bytes]
 
 
+def require_snapshot(journal: StoredJournal) -> bytes:
+    """The snapshot of a journal; without one it is none that could be put anywhere."""
+    if journal.snapshot is None:
+        raise StoreError(f"The journal {journal.name!r} has no snapshot to begin with.")
+    return journal.snapshot
+
+
 class Store(typing.Protocol):
     """A place for journals. `durable=False` survives the process being killed, but not the power being cut."""
 
@@ -76,6 +91,10 @@ class Store(typing.Protocol):
 
     def replace(self, journal: str, snapshot: bytes, *, durable: bool = True) -> None:
         """Put a snapshot in the place of the old one and of all entries."""
+        ...
+
+    def put(self, journals: Sequence[StoredJournal]) -> None:
+        """Put whole journals in the place of those of their names, all or none; nothing that was there is believed."""
         ...
 
     def claim(self, journal: str, address: str = "", configuration: str = "") -> None:
@@ -182,6 +201,10 @@ class MemoryStore(OneProcess):
     def replace(self, journal: str, snapshot: bytes, *, durable: bool = True) -> None:  # noqa: ARG002
         """Put a snapshot in the place of everything."""
         self.journals[journal] = (snapshot, [])
+
+    def put(self, journals: Sequence[StoredJournal]) -> None:
+        """Put whole journals in the place of those of their names."""
+        self.journals |= {name: (snapshot, list(entries)) for name, snapshot, entries in journals}
 
     def compact(self) -> None:
         """There are no files."""
