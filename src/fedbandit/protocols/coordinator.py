@@ -278,8 +278,8 @@ class Coordinator(Contributing, Pooling):
         at = np.asarray(who, dtype=np.int64)
         self.version = self.version + 1 if self.pool is None else self.pool.version
         self.sent[at] = self.version
-        for i in self.ahead.by_member:
-            self.sent[i] += self.ahead.versions(i) if i in who else 0
+        for i in at.tolist() if self.ahead.by_member else ():
+            self.sent[i] += self.ahead.versions(i)
         self.joined[at] = True  # whoever joins after it was sent something is sent that
         self.mixed[at] = self.has_others(at, share)
         sums, slack, own = share

@@ -121,7 +121,22 @@ def test_what_went_into_a_noised_total_cannot_be_stated() -> None:
     privacy = {"noises": "statistics", "epsilon": 4.0, "trust": "coordinator"}
     life = Life("count-linucb", {"factor_upload": 1.01, "factor_download": 1.01, "privacy": privacy})
     newer = life.lose()
+    assert life.federation.machine.pool is not None
+    life.federation.machine.pool.key = bytes(16)  # as if uploads alone had been lost, and no publication
     assert_waits_for_a_backup(life, newer, f"where only a noised total is published; {BACKUP}")
+
+
+def test_a_lost_publication_ends_a_federation_until_there_is_a_newer_backup() -> None:
+    privacy = {"noises": "statistics", "epsilon": 4.0, "trust": "coordinator"}
+    life = Life("count-linucb", {"factor_upload": 1.01, "factor_download": 1.01, "privacy": privacy})
+    newer = life.lose()
+    for _ in range(3):
+        (refused,) = life.connect()
+        assert "has 1 publications, but 2 were made: to go on from here would noise the same records twice" in refused
+        life.visit()
+    life.open(newer)
+    assert not life.connect()
+    assert life.federation.machine.gathered().n == life.client.machine.observed - life.client.machine.pending
 
 
 @pytest.mark.parametrize("kind", ["statistics", "unavailable"])

@@ -35,11 +35,11 @@ UNFINISHED = "an erasure is unfinished"
 def erase(federation: Federation, name: str, at: float, by: str) -> tuple[list[Message], dict[str, Any]]:
     """Erase a client, in memory and in the journal: what is to be sent, and a receipt of what there was.
 
-    Of one that has uploaded nothing since, the receipt that is owed.
+    Of one that has not come back since, the receipt that is owed.
     """
     owed = federation.owed.get(name)
     known = federation.register.by_name.get(name)
-    if owed is not None and (known is None or not (known.uploads or known.observations)):
+    if owed is not None and (known is None or not (known.joined or known.uploads or known.observations)):
         return [], owed["receipt"]
     record, machine = federation.register.record(name), federation.machine
     contributions = machine.contributions

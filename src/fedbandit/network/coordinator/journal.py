@@ -13,7 +13,7 @@ KIND = "coordinator"
 _HEAD = struct.Struct("<BdH")  # kind, time, length of the name
 _NUMBER = struct.Struct("<Q")
 FRAME, ENROLMENT, QUARANTINE, ROUND, TICK, ABSENT, SUSPENSION, DEPARTURE, READMISSION, SUSPICION, SUM = range(1, 12)
-"""Kinds of entries. QUARANTINE is that of format 1, which has a reason and nobody who gave it."""
+"""Kinds of entries. QUARANTINE is that of format 1, which has a reason and nobody who gave it. There is no 12."""
 
 COPY = 13
 """An upload of a copy of a client's state was refused, and seen."""

@@ -60,7 +60,6 @@ def migrate(
         fresh.sum_up(target.machine.members, slot)
     target.activity, target.terms, target.machine.version = old.activity, [new.digest.hex()], old.machine.version
     target.machine.epoch, target.owed = old.machine.epoch, old.owed
-    target.machine.ahead = old.machine.ahead
     migration = Migration.of(carried, old.terms)
     target.migrated = {"steps": [*old.migrated.get("steps", []), migration.as_json()]}
     backup()

@@ -133,12 +133,14 @@ class RecordedFederation:
         del self.events[told:]  # of long ago, and in the log since then
         if changed:
             self._change(wanted)
-        wants = self._retracts(self.machine)
+        wants, pool = self._retracts(self.machine), self.machine.pool
         if wants != (self.machine.contributions is not None):  # another rule than what was written under
             self.machine.contributions = None
             if wants:
                 self.machine.keep_contributions()
             self.journal.snapshot(self.state())
+        elif state is not None and pool is not None and pool.key and "pool.key" not in state.arrays:
+            self.journal.snapshot(self.state())  # a key is drawn once: states before format 4 had none
         self.rounds_kept = self.rounds
         if self.machine.pool is not None:
             self.published = self.machine.pool.total.epoch
