@@ -31,7 +31,7 @@ from fedbandit.network.coordinator.checked import LARGEST, Read
 from fedbandit.network.coordinator.inside import uploads_in
 from fedbandit.network.coordinator.journal import Entry, numbers
 from fedbandit.network.coordinator.operated import OperatedFederation
-from fedbandit.network.coordinator.recorded import Event
+from fedbandit.network.coordinator.recorded import COPIED, FAULT, Event
 from fedbandit.network.coordinator.register import MemberRecord
 from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.envelope import Envelope, unseal
@@ -87,18 +87,21 @@ class Federation(OperatedFederation):
         """
         outcomes: list[list[Message] | Refusal] = []
         try:
-            with self.whole():
+            with self.answering():
                 outcomes, entries = self._take_sound(frames, at)
                 self.write(entries)
-        except StoreError as error:
-            unavailable = self._unavailable(error)
-            return [outcome if isinstance(outcome, Refusal) else unavailable for outcome in outcomes]
+        except Refusal as refusal:  # of all that were not refused for something else before
+            return [one if isinstance(one, Refusal) else refusal for one in outcomes or [refusal] * len(frames)]
         return outcomes
 
     def _take_sound(
         self, frames: Sequence[tuple[str, bytes]], at: float
     ) -> tuple[list[list[Message] | Refusal], list[Entry]]:
-        """Take frames; one that leads to a fault is as if it had not come, and what came with it is taken again."""
+        """Take frames; one that leads to a fault is as if it had not come, and what came with it is taken again.
+
+        What its sender has sent after it is refused, too: otherwise one client could have all that is stored read
+        again for each of its frames.
+        """
         read = self._read(frames)
         while True:
             before = [(said, len(said)) for said in (self.events, self.gone, self.unsent)]
@@ -109,7 +112,11 @@ class Federation(OperatedFederation):
                 for said, known in before:
                     del said[known:]
                 self._catch_up_with_store()
-                read[fault.index] = self._unexpected(frames[fault.index][0], fault.error)
+                sender = frames[fault.index][0]
+                refusal = self._unexpected(sender, fault.error)
+                for k in range(fault.index, len(frames)):
+                    if frames[k][0] == sender and isinstance(read[k], Read):
+                        read[k] = refusal
         for (name, _), outcome in zip(frames, outcomes, strict=True):
             if isinstance(outcome, Refusal):
                 self.note_refusal(name, outcome, at)
@@ -117,17 +124,14 @@ class Federation(OperatedFederation):
 
     def open_sum(self, opened: OpenedSum, at: float) -> list[Message]:
         """A secure sum has been opened: it is in the store before anybody is told."""
-        try:
-            with self.whole():
-                answers = self.take_sum(opened, at)
-                self.write([Entry(kinds.SUM, at, "", numbers(*numbers_of(opened)))])
-                return answers
-        except StoreError as error:
-            raise self._unavailable(error) from None
+        with self.answering():
+            answers = self.take_sum(opened, at)
+            self.write([Entry(kinds.SUM, at, "", numbers(*numbers_of(opened)))])
+            return answers
 
     def give_up_sum(self, reason: str, at: float) -> list[Message]:
         """A secure sum will never be opened: whoever was called waits for the next one."""
-        with self.whole():
+        with self.answering():
             awaited = self.machine.awaits()
             answers = self._go_on(self.machine.excuse(awaited), at)
             self.write([Entry(kinds.GIVEN_UP, at, "", numbers(*awaited))])
@@ -138,11 +142,8 @@ class Federation(OperatedFederation):
 
     def tick(self, at: float) -> list[Message]:
         """The time of a round has passed; what is to be sent now. A client that is offline asks when it is back."""
-        try:
-            with self.whole():
-                return self._tick(at)
-        except StoreError as error:
-            raise self._unavailable(error) from None
+        with self.answering():
+            return self._tick(at)
 
     def _tick(self, at: float) -> list[Message]:
         awaited = self.machine.awaits()
@@ -208,8 +209,7 @@ class Federation(OperatedFederation):
         """What a client is told whose message is beyond this program; an operator is told where that was."""
         last = traceback.extract_tb(error.__traceback__)[-1:]
         where = "".join(f"{PurePath(frame.filename).name}:{frame.lineno}" for frame in last)
-        self.events.append(Event("a message could not be taken", {"client": name, "fault": type(error).__name__,
-                                                                  "where": where}))  # fmt: skip
+        self.events.append(Event(FAULT, {"client": name, "fault": type(error).__name__, "where": where}))
         return Refusal("unavailable", "The coordinator has a fault, and cannot take this message; it has been logged.")
 
     def _read(self, frames: Sequence[tuple[str, bytes]]) -> list[Read | Refusal]:
@@ -288,7 +288,7 @@ class Federation(OperatedFederation):
         """A release was refused, and seen: where noise hides records, they have been released once more."""
         if self.private and self.system.privacy.site == "client" and record.note_copy(envelope.nonce, at):
             entries.append(Entry(kinds.COPY, at, record.name, numbers(envelope.nonce)))
-            self.events.append(Event("a copy has released a client's records again", {"client": record.name}))
+            self.events.append(Event(COPIED, {"client": record.name}))
 
     def _record(self, name: str, envelope: Envelope, message: Message, at: float, entries: list[Entry]) -> MemberRecord:
         """The record of a client; one that was a member before this store was restored becomes that member again."""

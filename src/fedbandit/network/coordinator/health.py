@@ -10,11 +10,14 @@ from fedbandit.network.coordinator.erasure import UNFINISHED
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.pacing import QuietLog
 from fedbandit.network.coordinator.places import DECLINED
-from fedbandit.network.coordinator.recorded import Event
+from fedbandit.network.coordinator.recorded import COPIED, FAILS, FAULT, Event
 
 FAILING_SECONDS = 60.0
 """For how long a write that failed counts if none as long succeeds; clients try again within 30 s."""
-FAILS = "the store fails"
+BAD = (FAILS, FAULT, COPIED, MENDED, UNFINISHED, "quarantine")
+"""What is a warning, and so is whatever was refused to an operator."""
+OF_CLIENTS = (DECLINED, FAULT, COPIED)
+"""What one client can bring about as often as it likes."""
 SPENT = "The budget is spent: the last total there can be is out, and what clients learn from now on is theirs alone."
 log = logging.getLogger("fedbandit.coordinator")
 
@@ -52,7 +55,7 @@ class Health:
             log.warning("the budget is spent", extra={"federation": name, "reason": SPENT})
         for event in events:
             if self._is_said(event):
-                bad = event.what in (FAILS, MENDED, UNFINISHED, "quarantine") or event.what.endswith(" refused")
+                bad = event.what in BAD or event.what.endswith(" refused")
                 level = logging.WARNING if bad else logging.INFO
                 log.log(level, event.what, extra={"federation": name, **event.facts})
 
@@ -60,8 +63,8 @@ class Health:
         return time.monotonic() - self._failed_at > FAILING_SECONDS
 
     def _is_said(self, event: Event) -> bool:
-        """Whether this is new: what a client can bring about as often as it likes must not fill a disk."""
-        if event.what == DECLINED:
+        """Whether this is new: what comes again and again must not fill a disk."""
+        if event.what in OF_CLIENTS:
             return self._quiet.says(f"{event.what}/{event.facts['client']}")
         return event.what != FAILS or self._quiet.says("store")
 

@@ -23,11 +23,11 @@ from fedbandit.network.clock import now
 from fedbandit.network.coordinator.admission import Pass, end_without_right
 from fedbandit.network.coordinator.config import ServerConfig
 from fedbandit.network.coordinator.federation import Federation
-from fedbandit.network.coordinator.health import FAILS, Health
+from fedbandit.network.coordinator.health import Health
 from fedbandit.network.coordinator.listener import Guard
 from fedbandit.network.coordinator.owners import Owners
 from fedbandit.network.coordinator.pacing import QuietLog, RateLimit, Requests
-from fedbandit.network.coordinator.recorded import Event
+from fedbandit.network.coordinator.recorded import FAILS, Event
 from fedbandit.network.coordinator.streams import SendQueue, same_statistics
 from fedbandit.network.coordinator.sums import SumDesk
 from fedbandit.network.coordinator.timings import Timings, span, timed
@@ -395,6 +395,6 @@ class Host:
                 found = str(error) or "the store does not answer"
             self._checked = time.monotonic(), found
             if found and self.quiet.says("store"):
-                log.warning("the store fails", extra={"reason": found})
+                log.warning(FAILS, extra={"reason": found})
         failing = next((one.health.failing for one in self.federations.values() if one.health.failing), "")
         return found or failing or self.owners.trouble()

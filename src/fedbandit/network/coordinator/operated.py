@@ -20,7 +20,7 @@ from fedbandit.network.coordinator import places
 from fedbandit.network.coordinator.checked import CheckedFederation
 from fedbandit.network.coordinator.erasure import OWED, UNFINISHED, erase, unfinished
 from fedbandit.network.coordinator.journal import KIND, Entry, numbers
-from fedbandit.network.coordinator.recorded import Event
+from fedbandit.network.coordinator.recorded import FAILS, Event
 from fedbandit.network.coordinator.register import MemberRecord
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import NotOwner, StoreError
@@ -107,7 +107,7 @@ class OperatedFederation(CheckedFederation):
     def whole(self) -> Iterator[None]:
         """What is done inside is in the store when this ends, or nothing of it is said.
 
-        A Refusal has changed nothing, unless a write had failed.
+        A Refusal has changed nothing, unless a write had failed. That the store fails is said all the same.
         """
         self._catch_up_with_store()
         before = [(said, len(said)) for said in (self.events, self.gone, self.unsent)]
@@ -116,14 +116,25 @@ class OperatedFederation(CheckedFederation):
         except BaseException as error:
             self.journal.behind = self.journal.behind or not isinstance(error, Refusal)
             if self.journal.behind:
+                failures = [event for event in self.events[before[0][1] :] if event.what == FAILS]
                 for said, known in before:
                     del said[known:]
+                self.events += failures
             raise
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """The same of what clients wait for: of a store that fails they are told no more than that it does."""
+        try:
+            with self.whole():
+                yield
+        except StoreError as error:
+            raise self._unavailable(error) from None
 
     @contextmanager
     def act(self, what: str = "", client: str = "", by: str = "") -> Iterator[None]:
         """The same of what somebody waits for: if it fails, memory is at once as the store is, and the log says so."""
-        self._catch_up_with_store()
+        self._catch_up_with_store()  # here, and not by `whole`: nothing was refused yet where the store cannot be read
         try:
             with self.whole():
                 yield
@@ -145,6 +156,7 @@ class OperatedFederation(CheckedFederation):
         super(OperatedFederation, fresh).recover()
         self.events += fresh.events
         fresh.events = before["events"]
+        # `events`, `gone` and `unsent` stay the lists that they are: `whole` cuts those that it has seen before
         vars(self).update({name: value for name, value in vars(fresh).items() if value is not before.get(name, self)})
 
     def _restore(self, state: State) -> None:
@@ -165,5 +177,5 @@ class OperatedFederation(CheckedFederation):
         """What clients are told: not why, which is an operator's to know; but where to go if another is the owner."""
         if isinstance(error, NotOwner):
             return Refusal("elsewhere", str(error), error.address)
-        self.events.append(Event("the store fails", {"reason": str(error)}))
+        self.events.append(Event(FAILS, {"reason": str(error)}))
         return Refusal("unavailable", "The coordinator cannot write now; try again later.")

@@ -49,6 +49,11 @@ from fedbandit.sharing import Groups, Others
 from fedbandit.state import State, StateError, require_like, restoring
 from fedbandit.structures.held import HeldByCoordinator
 
+FAILS = "the store fails"
+FAULT = "a message could not be taken"
+COPIED = "a copy has released a client's records again"
+"""What has happened: of these `health.py` knows how they are logged."""
+
 
 class Event(NamedTuple):
     """Something that an operator wants to know, for the log."""

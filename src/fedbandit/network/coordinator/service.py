@@ -54,6 +54,7 @@ from fedbandit.network.coordinator.host import Host, log
 from fedbandit.network.coordinator.listener import Guarded
 from fedbandit.network.coordinator.metrics import metrics
 from fedbandit.network.coordinator.overview import between_writes, clients_page, look, overview
+from fedbandit.network.coordinator.recorded import FAILS
 from fedbandit.network.coordinator.streams import ClientStream, SendQueue, converse
 from fedbandit.network.coordinator.waiting import to_the_end
 from fedbandit.network.credentials import Identity, Role
@@ -248,7 +249,7 @@ def make_app(host: Host) -> Starlette:
         if isinstance(error, NotOwner):
             error = Refusal("elsewhere", str(error), error.address)
         elif isinstance(error, StoreError):
-            log.warning("the store fails", extra={"reason": str(error)})
+            log.warning(FAILS, extra={"reason": str(error)})
             error = Refusal("unavailable", "The coordinator cannot write now; try again later.")
         assert isinstance(error, Refusal)
         return refused(error)

@@ -27,7 +27,7 @@ from fedbandit.messages import Download, Message, decode, encode
 from fedbandit.network.coordinator import journal as kinds
 from fedbandit.network.coordinator.federation import ROUNDS_TO_ANSWER, Federation
 from fedbandit.network.coordinator.journal import Entry, numbers
-from fedbandit.network.coordinator.recorded import Event
+from fedbandit.network.coordinator.recorded import FAILS, Event
 from fedbandit.network.coordinator.register import MemberRecord
 from fedbandit.network.coordinator.rules import Rules
 from fedbandit.network.invitation import Agreement
@@ -188,7 +188,7 @@ class RelayFederation(Federation):
             try:
                 self.settle()
             except StoreError as error:  # it stays as it is; nothing is accepted before it is settled
-                self.events.append(Event("the store fails", {"reason": str(error)}))
+                self.events.append(Event(FAILS, {"reason": str(error)}))
             if messages:
                 self.wake()
 
