@@ -12,7 +12,10 @@ import fedbandit as fb
 from fedbandit.network.coordinator.config import FederationConfig
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.overview import overview
+from fedbandit.network.coordinator.owners import Failure
+from fedbandit.network.coordinator.recorded import FAILS
 from fedbandit.network.refusal import Refusal
+from fedbandit.network.stores import Owner, StoreError
 from tests.network.servers import AGREEMENT, make_host
 
 
@@ -117,6 +120,57 @@ def test_a_reload_changes_rates_of_federations_that_stay_and_refuses_what_cannot
         for key, config in zip(("hosts", "origins"), changed, strict=True):
             with pytest.raises(fb.FedbanditError, match=rf"{key} of \[server\] has changed"):
                 await host.owners.reload(config)
+        await host.close()
+
+    asyncio.run(run())
+
+
+def test_a_reload_that_has_happened_is_taken_whatever_else_cannot_be_read(caplog: pytest.LogCaptureFixture) -> None:
+    """Which names the store has beside is looked up after it; and what others owned is followed where it was."""
+
+    async def run() -> None:
+        host = make_host()
+        await host.open()
+        names = host.store.names
+        host.store.claim = lambda *_: None  # type: ignore[method-assign]
+        longer = dataclasses.replace(AGREEMENT, world=dataclasses.replace(AGREEMENT.world, horizon=20_000))
+        config = dataclasses.replace(host.config, federations={"shops": FederationConfig(longer)})
+        before = host.config.federations["shops"].digest
+        await host.owners.step_down("shops")  # as if another coordinator had it
+        host.store.owner = lambda _: Owner("http://other", "another", 1)  # type: ignore[assignment, method-assign]
+
+        def fail() -> list[str]:
+            raise StoreError("The store cannot be read.")
+
+        host.store.names = fail  # type: ignore[method-assign]
+        await host.owners.reload_from(lambda: config)
+        assert host.config is config
+        assert host.owners.not_taken == ""
+        assert host.owners._followed["shops"] == before
+        assert [record.message for record in caplog.records].count(FAILS) == 1
+        host.store.names = names  # type: ignore[method-assign]
+        await host.close()
+
+    with caplog.at_level(logging.WARNING, "fedbandit"):
+        asyncio.run(run())
+
+
+def test_what_is_known_of_owners_changes_in_the_event_loop_alone() -> None:
+    """A federation is claimed in a thread, while the loop may be going through what is known, for metrics say."""
+
+    async def run() -> None:
+        host = make_host()
+        owners = host.owners
+        del host.federations["shops"]
+        known = owners.elsewhere, owners.stale, owners.failed
+        for one, value in zip(known, ("http://other", "reload", Failure("a fault", 0.0, 0.0)), strict=True):
+            one["shops"] = value  # type: ignore[index]
+        await asyncio.to_thread(owners._take, "shops")
+        assert [list(one) for one in known] == [["shops"]] * 3
+        assert host.federations == {}
+        await owners._try("shops")
+        assert [list(one) for one in known] == [[]] * 3
+        assert list(host.federations) == ["shops"]
         await host.close()
 
     asyncio.run(run())

@@ -26,9 +26,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from fedbandit.errors import FedbanditError
 from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.coordinator.recorded import FAILS
 from fedbandit.network.coordinator.upkeep import keep_up
 from fedbandit.network.refusal import Refusal
-from fedbandit.network.stores import MemoryStore, NotOwner
+from fedbandit.network.stores import MemoryStore, NotOwner, StoreError
 
 if TYPE_CHECKING:
     from fedbandit.network.coordinator.config import ServerConfig
@@ -79,7 +80,7 @@ class Owners:
         """Claim whatever is nobody's. One that is another's under another configuration is refused."""
         for name in self.host.config.federations:
             try:
-                self.host.federations[name] = self._take(name)
+                self._note_own(name, self._take(name))
             except NotOwner as error:
                 self._note_owner(name, error, refuse=True)
         self._look_for_unconfigured()
@@ -99,7 +100,9 @@ class Owners:
             log.warning("in the store, but not configured", extra={"federations": self.unconfigured})
 
     def _take(self, name: str) -> HostedFederation:
-        """Claim a federation and go on where its store is."""
+        """Claim a federation and go on where its store is. It may run in a thread, and changes nothing of this object:
+        whoever has it calls `_note_own`.
+        """
         host, entry = self.host, self.host.config.federations[name]
         host.store.claim(name, host.address, entry.digest)
         try:
@@ -107,10 +110,13 @@ class Owners:
         except BaseException:
             host.store.release(name)
             raise
-        self.elsewhere.pop(name, None)
-        self.stale.pop(name, None)
-        self.failed.pop(name, None)
         return host.around(federation)
+
+    def _note_own(self, name: str, hosted: HostedFederation) -> None:
+        """A federation is this coordinator's: in the event loop, where others go through what is known."""
+        for known in (self.elsewhere, self.stale, self.failed):
+            known.pop(name, None)
+        self.host.federations[name] = hosted
 
     def _note_owner(self, name: str, error: NotOwner, *, refuse: bool = False) -> None:
         owner, mine = error.owner, self.host.config.federations[name].digest
@@ -184,7 +190,7 @@ class Owners:
         except Exception as error:
             self._note_failure(name, error)
             raise
-        self.host.federations[name] = hosted
+        self._note_own(name, hosted)
         self.start(name)
         log.info("owner", extra={"federation": name})
 
@@ -230,20 +236,23 @@ class Owners:
             for name in owned:
                 await self._take_anew(name)
             raise
+        self._followed |= {name: before[name] for name in changed if name in before and name not in owned}
         for name in [name for name in host.federations if name not in config.federations]:
             await self.step_down(name)
         for hosted in host.federations.values():
             hosted.allow(config.rate, config.connections_per_client)
         self.stale, self.failed = _only(self.stale, config), _only(self.failed, config)
-        await asyncio.to_thread(self._look_for_unconfigured)
-        self._followed |= {name: before[name] for name in changed if name in before and name not in owned}
+        try:
+            await asyncio.to_thread(self._look_for_unconfigured)
+        except StoreError as error:  # the configuration was taken: only this list is an old one
+            log.warning(FAILS, extra={"reason": str(error)})
         return changed
 
     async def _take_anew(self, name: str) -> None:
         """Go on with a federation of this coordinator as it is configured now."""
         if name in self.host.federations:
             await self.step_down(name, release=False)
-        self.host.federations[name] = await asyncio.to_thread(self._take, name)
+        self._note_own(name, await asyncio.to_thread(self._take, name))
         self.start(name)
 
     async def step_down(self, name: str, *, release: bool = True) -> None:
