@@ -132,6 +132,8 @@ class Coordinator(Contributing, Pooling):
         """
         self.applied.pop(member, None)
         self.ahead.forget(member)  # what it had seen is lost with its state
+        if self.pool is not None:
+            self.pool.forget(member)
         if self.contributions is not None:
             self.contributions.begin_anew(member)
         if self.secure_sums:

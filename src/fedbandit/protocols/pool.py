@@ -7,8 +7,12 @@
 
 What members say that they have seen may be of a state of this coordinator that was lost, or a lie. Of secure sums an
 epoch is believed to be over that a quorum has seen: no sum is opened with fewer. Publications have versions with a seal
-that only this coordinator can make, so that one member can prove that there was a later one than the store knows: then
-no more is published, because the same records would be noised a second time.
+that only this coordinator can make, so that one member can prove that there was one that the store does not know: then
+no more is published, because the same records would be noised a second time. A version is
+
+    epoch · 2⁴⁸ + mark · 2³² + seal,    mark: 16 bits of a digest of what was published, seal: 32 bits of a keyed digest
+
+What belongs to one state of a member – in which sum or publication it was last – is forgotten when that state is lost.
 """
 
 from __future__ import annotations
@@ -27,8 +31,10 @@ from fedbandit.state import StateError, require_arrays_like
 from fedbandit.sums import Sums
 from fedbandit.types import Array
 
-_SEAL = 4
-"""Bytes: of 2³² guesses one is right."""
+_MARK, _SEAL = 16, 32
+"""Bits of each. Of 2³² guesses one is right; those that are not are refused, and counted."""
+MOST_SEALED = 2**14
+"""With so many epochs or more versions would be too long to be sealed."""
 
 
 class Noisy(Protocol):
@@ -141,6 +147,7 @@ class Pool:
         """Of a trusted coordinator on a network: what it seals versions with."""
         self.lost = 0
         """A publication that a member has, and this coordinator has lost; 0 if there is none."""
+        self._marks: dict[int, int] = {}  # epoch → of what was published in it
         self._seen: dict[int, int] = {}  # member → the last epoch that it has seen, if there was no such one here
         self._parts: dict[int, Contribution] = {}
         self._new: dict[int, tuple[int, int]] = {}  # member → upload and observations that are not published yet
@@ -151,17 +158,33 @@ class Pool:
 
     @property
     def version(self) -> int:
-        """That of downloads of the last total: its epoch, with a seal if there is a key."""
-        return self._sealed(self.total.epoch) if self.key else self.total.epoch
+        """That of downloads of the last total: its epoch, sealed if there is a key."""
+        epoch = self.total.epoch
+        if not self.key or epoch == 0:
+            return epoch
+        return self._sealed(epoch, self._marks.get(epoch, 0))
 
     def later(self, version: int) -> int:
         """The number of a publication of this version that this coordinator has made and lost; 0 if it has not."""
-        epoch = version >> 8 * _SEAL
-        return epoch if self.key and epoch > self.total.epoch and version == self._sealed(epoch) else 0
+        epoch, mark = version >> _MARK + _SEAL, version >> _SEAL & (1 << _MARK) - 1
+        if not self.key or epoch == 0 or version != self._sealed(epoch, mark):
+            return 0
+        return epoch if epoch > self.total.epoch or mark != self._marks.get(epoch, 0) else 0
 
-    def _sealed(self, epoch: int) -> int:
-        seal = hashlib.blake2b(epoch.to_bytes(8, "little"), key=self.key, digest_size=_SEAL).digest()
-        return epoch << 8 * _SEAL | int.from_bytes(seal, "little")
+    def _sealed(self, epoch: int, mark: int) -> int:
+        said = epoch << _MARK | mark
+        seal = hashlib.blake2b(said.to_bytes(16, "little"), key=self.key, digest_size=_SEAL // 8).digest()
+        return said << _SEAL | int.from_bytes(seal, "little")
+
+    @property
+    def quorum(self) -> int:
+        """The fewest members in a total."""
+        return self.total.quorum if isinstance(self.total, Opening) else 1
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last sum was not opened."""
+        return self._failures > 0
 
     def believed(self, member: int, epoch: int, here: int) -> int:
         """The last epoch of secure sums, now that this member has said which one it has seen: what a quorum has."""
@@ -175,8 +198,11 @@ class Pool:
         return self._seen.get(member, 0)
 
     def forget(self, member: int) -> None:
-        """A member is gone, and what it has said."""
+        """A member is gone, or has lost its state: what it has said, and in what it was last, was of that state."""
         self._seen.pop(member, None)
+        self.included.pop(member, None)
+        if member in self._new:  # what it has uploaded stays
+            self._new[member] = 0, self._new[member][1]
 
     def add(self, member: int, sequence: int, sums: Sums) -> None:
         """A member has uploaded this to a coordinator that it trusts."""
@@ -236,6 +262,8 @@ class Pool:
         if noisy is None:
             return False
         _use(noisy, members)
+        digest = hashlib.blake2b(noisy.V.tobytes(), digest_size=_MARK // 8).digest()
+        self._marks[self.total.epoch] = int.from_bytes(digest, "little")
         for i, (sequence, n) in self._new.items():
             self.included[i] = sequence
             members.n[i] += n
@@ -253,6 +281,7 @@ class Pool:
             kept["seen"] = np.array(list(self._seen.items()), dtype=np.int64)
         if self.key:
             kept["key"], kept["lost"] = np.frombuffer(self.key, dtype=np.uint8), np.array(self.lost)
+            kept["marks"] = np.array(list(self._marks.items()), dtype=np.int64).reshape(-1, 2)
         for i, part in self._parts.items():
             kept[f"part.{i}"] = np.frombuffer(encode(part), dtype=np.uint8)
         return kept
@@ -269,6 +298,7 @@ class Pool:
         self._seen = {int(i): int(epoch) for i, epoch in saved.get("seen", ())}
         if "key" in saved:
             self.key, self.lost = saved["key"].tobytes(), int(saved["lost"])
+            self._marks = {int(epoch): int(mark) for epoch, mark in saved["marks"]}
         self._parts = {}
         for name, value in saved.items():
             if name.startswith("part."):

@@ -122,7 +122,7 @@ def test_what_went_into_a_noised_total_cannot_be_stated() -> None:
     life = Life("count-linucb", {"factor_upload": 1.01, "factor_download": 1.01, "privacy": privacy})
     newer = life.lose()
     assert life.federation.machine.pool is not None
-    life.federation.machine.pool.key = bytes(16)  # as if uploads alone had been lost, and no publication
+    life.federation.machine.pool.key = b""  # as if uploads alone had been lost, and no publication
     assert_waits_for_a_backup(life, newer, f"where only a noised total is published; {BACKUP}")
 
 
@@ -132,7 +132,7 @@ def test_a_lost_publication_ends_a_federation_until_there_is_a_newer_backup() ->
     newer = life.lose()
     for _ in range(3):
         (refused,) = life.connect()
-        assert "has 1 publications, but 2 were made: to go on from here would noise the same records twice" in refused
+        assert "Publication 2 of this coordinator is not in its store, which has 1: to go on from here would" in refused
         life.visit()
     life.open(newer)
     assert not life.connect()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit.messages import Collect, Message, Request, Upload, decode, encode
+from fedbandit.messages import Collect, Join, Message, Request, Upload, decode, encode
 from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.coordinator.checked import SEEN
 from fedbandit.network.coordinator.config import on_a_network
@@ -55,8 +55,10 @@ def test_numbers_that_one_client_has_seen_are_its_own(system: str, keywords: dic
     clients = make_clients(federation, 3)
     run(federation, clients, 4)
     before, hostile = federation.machine.version, Hostile(federation)
-    assert not isinstance(hostile.join(version=SEEN - 1, epoch=SEEN - 1), Refusal)
-    assert federation.machine.version <= before + 2**33, "a seal, perhaps"
+    sealed = federation.machine.pool is not None
+    assert isinstance(hostile.join(version=SEEN - 1, epoch=SEEN - 1), Refusal) == sealed
+    hostile.join(epoch=SEEN - 1)
+    assert federation.machine.version <= before + 2
     assert isinstance(hostile.join(version=SEEN), Refusal)
     federation.quarantine(hostile.name, "so that nobody waits for it", 0.0)
     for _ in range(2):
@@ -176,18 +178,94 @@ def test_a_lost_publication_is_not_made_twice() -> None:
     restored = Federation("f", federation.agreement, backup)
     assert restored.machine.pool is not None
     hostile = Hostile(restored)
-    for forged in (made + 5, (made + 5) << 32, versions(clients)[0] + (1 << 32), versions(clients)[0] ^ 1):
-        assert not isinstance(hostile.join(version=forged), Refusal)
+    for forged in ((made + 5) << 48, versions(clients)[0] + (1 << 48), versions(clients)[0] ^ 1):
+        refused = hostile.join(version=forged)
+        assert isinstance(refused, Refusal)
+        assert "which never was" in str(refused)
         assert restored.machine.pool.lost == 0
     greeting = clients[1].greeting()
     assert greeting is not None
     (refused,) = restored.receive([("client-1", greeting)], 0.0)
     assert isinstance(refused, Refusal)
-    assert f"has {made} publications, but {made + 2} were made" in str(refused)
+    assert f"Publication {made + 2} of this coordinator is not in its store, which has {made}" in str(refused)
     assert restored.machine.collect(range(3)) == []
     again = Federation("f", federation.agreement, backup)
     assert_same(again.machine.state(), restored.machine.state())
     assert isinstance(hostile.join(), Refusal)
+
+
+def test_a_publication_that_was_made_once_more_is_known_by_its_mark() -> None:
+    """Whoever had been away joins first, and has as many made as were lost: the others prove what has happened."""
+    store = MemoryStore()
+    federation = publishing(store)
+    clients = make_clients(federation, 3)
+    run(federation, clients[:1], 4)
+    backup = store.copy()
+    assert federation.machine.pool is not None
+    made = federation.machine.pool.total.epoch
+    run(federation, clients, 20)
+    lost = federation.machine.pool.total.epoch
+    assert lost > made
+    restored = Federation("f", federation.agreement, backup)
+    assert restored.machine.pool is not None
+    newcomer, rng = Hostile(restored, "newcomer"), np.random.default_rng(0)
+    newcomer.join()
+    while restored.machine.pool.total.epoch < lost:
+        n = int(rng.integers(40, 60))
+        some = Upload(newcomer.member, newcomer.sequence + 1, Sums(0.1 * np.eye(3), np.zeros(3), n), 0.0)
+        assert not isinstance(newcomer.send(some), Refusal)
+        assert restored.machine.collect([newcomer.member])
+        rest = Upload(newcomer.member, newcomer.sequence + 1, Sums(np.zeros((3, 3)), np.zeros(3), 0), 0.0)
+        assert not isinstance(newcomer.send(rest), Refusal)
+    greeting = clients[1].greeting()
+    assert greeting is not None
+    (refused,) = restored.receive([("client-1", greeting)], 0.0)
+    assert isinstance(refused, Refusal)
+    assert f"Publication {lost} of this coordinator is not in its store" in str(refused)
+
+
+@pytest.mark.parametrize("trust", ["coordinator", "sums"])
+def test_what_belonged_to_a_lost_state_is_forgotten(trust: str) -> None:
+    """In which sum or publication it was last: its next state, and whoever gets its number, is not held to that."""
+    federation = federation_of("feducb", {**PRIVATE, "trust": trust})
+    pool = federation.machine.pool
+    assert pool is not None
+    first = Hostile(federation)
+    first.join()
+    for begin in (lambda: None, lambda: federation.free(first.name, 0.0)):
+        pool.included[first.member] = federation.masked[first.member] = 4
+        begin()
+        again = Hostile(federation)
+        again.incarnation += 100 + len(federation.events)
+        for _ in range(3):  # it joins, and its connection breaks
+            assert not isinstance(again.join(), Refusal)
+        assert first.member not in pool.included
+        assert first.member not in federation.masked
+
+
+def test_nobody_has_sums_called_for_while_too_few_are_there() -> None:
+    """One client at night: a sum that cannot be opened costs an epoch of everybody's, once."""
+    federation = federation_of("feducb", {**PRIVATE, "trust": "sums"})
+    members = [Hostile(federation, f"client-{i}") for i in range(5)]
+    for member in members:
+        member.join()
+    assert federation.machine.pool is not None
+    alone, began = members[0], 1e6
+    for k in range(2000):
+        at = began + 10.0 * k
+        alone.send(Request(alone.member), at=at)
+        if federation.machine.calls:
+            federation.give_up_sum("1 client answered", at)
+    assert federation.machine.epoch <= 8
+    spent = federation.machine.epoch
+    for member in members[1:]:
+        member.send(Join(member.member), at=began + 20_001)
+    for k in range(200):
+        for member in members:
+            member.send(Request(member.member), at=began + 20_010.0 + 2 * k)
+        if federation.machine.calls:
+            break
+    assert federation.machine.epoch == spent + 1, "they are back"
 
 
 def test_a_backup_without_a_later_publication_goes_on() -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fedbandit.messages import Join, Message, Request, Restate, Upload
 from fedbandit.network.coordinator import journal as kinds
 from fedbandit.network.coordinator.compared import ComparedFederation
-from fedbandit.network.coordinator.hearing import ONCE, is_heard
+from fedbandit.network.coordinator.hearing import HERE, ONCE, is_heard
 from fedbandit.network.coordinator.inside import uploads_in
 from fedbandit.network.coordinator.journal import Entry, numbers
 from fedbandit.network.coordinator.recorded import Event
@@ -46,6 +46,8 @@ class CheckedFederation(ComparedFederation):
 
     def __init__(self, name: str, agreement: Agreement, store: Store, snapshot_every: int, rules: Rules) -> None:
         self._requested: dict[int, float] = {}  # member → when it last asked, while no sums are made
+        self.failed_at: float | None = None
+        """When a secure sum was last given up, or when that was first noticed after a restart."""
         super().__init__(name, agreement, store, snapshot_every, rules)
 
     def _agree(self, agreement: Agreement) -> None:
@@ -69,10 +71,16 @@ class CheckedFederation(ComparedFederation):
             )
 
     def hears(self, record: MemberRecord, at: float) -> bool:
-        """Whether a Request counts. While no sums are made, as the last was not opened, the Requests of all do."""
+        """Whether a Request counts.
+
+        After a secure sum that could not be opened it does if so many members have been heard since as a sum needs: a
+        sum that is called for costs an epoch, also if hardly anybody is there. Then those of all do, once a second.
+        """
         pool = self.machine.pool
-        if pool is not None and pool.quiet > 0:
-            if 0 <= at - self._requested.get(record.member, -ONCE) < ONCE:
+        if pool is not None and pool.failing:
+            self.failed_at = at if self.failed_at is None else self.failed_at
+            here = sum(one.is_present and one.last_heard >= self.failed_at - HERE for one in self.register.by_number)
+            if here < pool.quorum or 0 <= at - self._requested.get(record.member, -ONCE) < ONCE:
                 return False
             self._requested[record.member] = at
             return True
@@ -81,18 +89,20 @@ class CheckedFederation(ComparedFederation):
     def check_lost(self, name: str, message: Join, at: float, entries: list[Entry]) -> None:
         """Refuse whoever joins after a publication has been lost: what it had would be noised once more."""
         pool = self.machine.pool
-        if pool is None:
+        if pool is None or not pool.key:
             return
-        if pool.later(message.version) > pool.lost:
-            pool.lost = pool.later(message.version)
-            entries.append(Entry(kinds.LOST, at, name, numbers(pool.lost)))
-            self.events.append(Event("a publication was lost", {"client": name, "publication": pool.lost}))
+        if (lost := pool.later(message.version)) and not pool.lost:
+            pool.lost = lost
+            entries.append(Entry(kinds.LOST, at, name, numbers(lost)))
+            self.events.append(Event("a publication was lost", {"client": name, "publication": lost}))
         if pool.lost:
             raise Refusal(
                 "session",
-                f"The coordinator's store has {pool.total.epoch} publications, but {pool.lost} were made: to go on "
-                "from here would noise the same records twice; restore a newer backup, or begin a new federation.",
+                f"Publication {pool.lost} of this coordinator is not in its store, which has {pool.total.epoch}: to go "
+                "on from here would noise the same records twice; restore a newer backup, or begin a new federation.",
             )
+        if message.version > max(pool.version, int(self.machine.sent[message.member])):
+            raise Refusal("malformed", f"Client {name!r} says that it has version {message.version}, which never was.")
 
     def check(self, record: MemberRecord, read: Read, applied: int, at: float) -> None:
         """Refuse a message of another session, of another history, or with statistics that cannot be."""

@@ -132,6 +132,7 @@ class Federation(OperatedFederation):
     def give_up_sum(self, reason: str, at: float) -> list[Message]:
         """A secure sum will never be opened: whoever was called waits for the next one."""
         with self.answering():
+            self.failed_at = at
             awaited = self.machine.awaits()
             answers = self._go_on(self.machine.excuse(awaited), at)
             self.write([Entry(kinds.GIVEN_UP, at, "", numbers(*awaited))])

@@ -16,6 +16,9 @@ from fedbandit.protocols.protocol import MessageProtocol
 PAUSE = 60.0
 """Seconds before one is heard again that presses for the first time."""
 
+HERE = 60.0
+"""Whoever was heard so many seconds before a sum was given up was in its first steps, and is still there."""
+
 ONCE = 1.0
 """Seconds between two Requests of one client that count while no sum is made, because the last could not be opened."""
 

@@ -134,7 +134,7 @@ def problems(hosted: HostedFederation, at: float) -> list[str]:
     if pool is not None and pool.unopened:
         found.append(f"Secure sums: {pool.unopened}")
     if pool is not None and pool.lost:
-        made = f"{pool.lost} publications were made, but the store has {pool.total.epoch}"
+        made = f"Publication {pool.lost} was made, but is not in the store, which has {pool.total.epoch}"
         found.append(f"{made}: nothing is published any more; restore a newer backup, or begin a new federation.")
     if is_spent(federation):
         found.append(SPENT)

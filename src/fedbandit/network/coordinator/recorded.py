@@ -44,6 +44,7 @@ from fedbandit.network.sums import opened_of
 from fedbandit.privacy.noise import Source
 from fedbandit.privacy.secure import SecureSource
 from fedbandit.protocols.coordinator import Coordinator
+from fedbandit.protocols.pool import MOST_SEALED
 from fedbandit.server_messages import FromServer
 from fedbandit.sharing import Groups, Others
 from fedbandit.state import State, StateError, require_like, restoring
@@ -99,7 +100,7 @@ class RecordedFederation:
             raise FedbanditError(f"{self.agreement.system} has no coordinator: its clients exchange nothing.")
         if self._retracts(machine):
             machine.keep_contributions()
-        if trusted and machine.pool is not None:
+        if trusted and machine.pool is not None and machine.pool.total.epochs < MOST_SEALED:
             machine.pool.key = secrets.token_bytes(16)
         return machine
 
@@ -259,7 +260,9 @@ class RecordedFederation:
         return answers
 
     def leave(self, name: str, at: float) -> list[Message]:
-        return self._go_on(self.machine.vacate(self.register.free(name, at)), at)
+        number = self.register.free(name, at)
+        self.masked.pop(number, None)
+        return self._go_on(self.machine.vacate(number), at)
 
     def apply(
         self, record: MemberRecord, envelope: Envelope, message: Message, data: bytes, at: float
@@ -272,6 +275,7 @@ class RecordedFederation:
         machine = self.machine
         if reborn:
             machine.start_over(record.member)
+            self.masked.pop(record.member, None)
         before, had = machine.applied.get(record.member, 0), self.credited(record.member)
         believed, epoch = machine.believes(record.member), machine.epoch
         pressed = isinstance(message, Request) and not is_free(record, self.system.protocol, machine)

@@ -45,6 +45,7 @@ class SumDesk:
             raise Refusal("session", f"Client {name!r} has not joined, or is in quarantine, and is in no sum.")
         if session and session != session_of(record.incarnation, record.epoch, record.nonce):
             raise Refusal("session", f"Client {name!r} has joined with another state since: this one is in no sum.")
+        record.last_heard = at
         self.look(at)
         if body:
             try:
