@@ -29,7 +29,7 @@ from fedbandit.network.coordinator.config import FederationConfig, ServerConfig
 from fedbandit.network.coordinator.host import Host
 from fedbandit.network.coordinator.listener import Guard, Listener
 from fedbandit.network.coordinator.service import make_app
-from fedbandit.network.coordinator.serving import follow_certificate, uvicorn_config
+from fedbandit.network.coordinator.serving import Patient, follow_certificate, uvicorn_config
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.stores import MemoryStore
 
@@ -95,17 +95,22 @@ def running(app: Starlette, port: int = 0) -> Iterator[str]:
         thread.join(20)
 
 
-@contextlib.contextmanager
-def guarded(host: Host, guard: Guard, **tls: Any) -> Iterator[int]:
+def guarded(host: Host, guard: Guard, **tls: Any) -> contextlib.AbstractContextManager[int]:
     """The host behind a guard, on a port of loopback; the port."""
-    guarding = Listener.around(bind("127.0.0.1", 0), guard)
-    port = int(guarding.getsockname()[1])
     host.guard = guard
     config = uvicorn_config(make_app(host), 2**16, tls)
     if config.ssl is not None:
         assert host.config.keys is not None
         host.renew, host.expiry = follow_certificate(config.ssl, host.config.keys, tls)
-    server = uvicorn.Server(config)
+    return serving(config, guard)
+
+
+@contextlib.contextmanager
+def serving(config: uvicorn.Config, guard: Guard) -> Iterator[int]:
+    """An application behind a guard as commands serve it, on a port of loopback; the port."""
+    guarding = Listener.around(bind("127.0.0.1", 0), guard)
+    port = int(guarding.getsockname()[1])
+    server = Patient(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([guarding])), daemon=True)
     thread.start()
     while not server.started:

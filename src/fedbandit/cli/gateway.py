@@ -13,6 +13,7 @@ from fedbandit.errors import FedbanditError, whole_number
 if TYPE_CHECKING:
     from fedbandit.features import Features
     from fedbandit.gateway.gateway import Gateway
+    from fedbandit.network.coordinator.listener import Guard
 
 SUMMARY = "Rank actions and take rewards over HTTP, as a member of a federation or alone."
 
@@ -59,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
 
         from fedbandit.gateway.service import MOST_BYTES, make_app
         from fedbandit.network.addresses import bind, is_loopback
-        from fedbandit.network.coordinator.listener import Guard, Listener
+        from fedbandit.network.coordinator.listener import Listener
         from fedbandit.network.coordinator.serving import Patient, uvicorn_config
         from fedbandit.network.logs import log_to_stderr
     except ImportError as error:
@@ -67,10 +68,7 @@ def run(options: argparse.Namespace) -> int:
     token = token_in(options.access_token_file)
     if token is None and not is_loopback(options.host):
         raise FedbanditError(f"host is {options.host!r}, which is not loopback: --access-token-file is required.")
-    for flag in ("connections", "connections_per_address"):
-        if getattr(options, flag) is not None:
-            whole_number(f"--{flag.replace('_', '-')}", getattr(options, flag))
-    guard = Guard(options.connections, options.connections_per_address)
+    guard = guard_of(options)
     threadpool_limits(1)  # matrices are small
     listener = bind(options.host, options.port)
     try:
@@ -87,6 +85,19 @@ def run(options: argparse.Namespace) -> int:
     app = make_app(gateway, token=token, workers=options.workers, guard=guard)
     Patient(uvicorn_config(app, MOST_BYTES, {})).run(sockets=[Listener.around(listener, guard)])
     return 0
+
+
+def guard_of(options: argparse.Namespace) -> Guard:
+    """The guard of the listening socket. Applications come from one address, or through one proxy: it has half."""
+    from fedbandit.network.coordinator.listener import Guard
+
+    for flag in ("connections", "connections_per_address"):
+        if getattr(options, flag) is not None:
+            whole_number(f"--{flag.replace('_', '-')}", getattr(options, flag))
+    guard = Guard(options.connections, options.connections_per_address)
+    if options.connections_per_address is None:
+        guard.most_per_address = max(1, guard.most // 2)
+    return guard
 
 
 def open_gateway(options: argparse.Namespace) -> Gateway:

@@ -40,7 +40,7 @@ from fedbandit.gateway.gateway import Gateway
 from fedbandit.gateway.openapi import openapi
 from fedbandit.gateway.requests import EventRefusal, parsed
 from fedbandit.network.addresses import is_loopback
-from fedbandit.network.coordinator.listener import Guard, Guarded
+from fedbandit.network.coordinator.listener import Guard, Guarded, identified
 from fedbandit.network.coordinator.pacing import QuietLog
 from fedbandit.network.coordinator.service import body_of
 from fedbandit.network.coordinator.timings import Histogram
@@ -81,7 +81,7 @@ def make_app(gateway: Gateway, *, token: str | None = None, workers: int = 8, gu
             log.warning("the end could not be written", extra={"reason": str(error)})
 
     async def end_quiet_ones(guard: Guard) -> None:
-        """End connections that say nothing, and say how many were one too many."""
+        """End connections that are only held, and say how many were one too many."""
         refused = 0
         while True:
             await asyncio.sleep(1.0)
@@ -163,6 +163,11 @@ def make_app(gateway: Gateway, *, token: str | None = None, workers: int = 8, gu
 
 def _let_in(request: Request, token: str | None) -> None:
     """Refuse who does not have the token; without one, pages in browsers and other hosts' names."""
+    _check(request, token)
+    identified(request)
+
+
+def _check(request: Request, token: str | None) -> None:
     if token is not None:
         given = request.headers.get("authorization", "")
         if not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):

@@ -54,13 +54,13 @@ def say(one: socket.socket, data: bytes) -> None:
     one.settimeout(PATIENCE)
 
 
-def websocket(port: int, name: str) -> socket.socket:
+def websocket(port: int, name: str, more: bytes = b"") -> socket.socket:
     """A stream of a client, whose bytes are ours."""
     one = connected(port, "127.0.0.1")
     one.sendall(
         b"GET /v1/shops/stream HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + base64.b64encode(os.urandom(16)) + b"\r\n"
-        b"X-Fedbandit-Name: " + name.encode() + b"\r\n\r\n"
+        b"X-Fedbandit-Name: " + name.encode() + b"\r\n" + more + b"\r\n"
     )
     assert one.recv(12) == b"HTTP/1.1 101"
     return one
@@ -186,6 +186,22 @@ def test_whose_turn_it_is_to_go() -> None:
         assert come("c", 12)
 
 
+def test_a_connection_is_ended_once() -> None:
+    guard = Guard(most=4)
+    with GuardedSocket() as one:
+        one.guard, one.peer, one.source = guard, ("a", 1), "a"
+        guard.enter(one)
+        guard.wrote(one, 0, everything=False)
+        guard.end(one)
+        guard.nobody_asks(one)  # the answer that was under way
+        guard.wrote(one, 0, everything=False)
+        assert guard.n_open == guard.per_address["a"] == guard.ended == 1
+        assert not guard.strange
+        assert not guard.unread
+    assert not guard.open
+    assert guard.ended == 1
+
+
 def test_an_address_of_ipv6_is_a_network() -> None:
     assert source_of("2001:db8::1") == source_of("2001:db8::ffff:2") != source_of("2001:db8:0:1::1")
     assert source_of("fe80::1%eth0") == "fe80::/64"
@@ -203,6 +219,20 @@ def test_a_client_that_never_reads_is_not_read_from_and_ended(guard: Guard, monk
         assert sent < 2**24, "nothing more is read of it than the kernel takes"
         monkeypatch.setattr(listener, "QUIET_SECONDS", 0.5)
         assert until(lambda: not guard.open)
+
+
+def test_a_stream_through_a_proxy_on_this_machine_goes_on(guard: Guard) -> None:
+    """The guard knows it by the address that it comes from, not by one that a header says."""
+    forwarded = b"X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-Proto: https\r\n"
+    with guarded(make_host(), guard) as port, websocket(port, "a", forwarded) as one:
+        time.sleep(5 * listener.QUIET_SECONDS)
+        one.sendall(frame(9, b"heard"))
+        answer = one.recv(4096)
+        while not answer.endswith(b"heard"):
+            more = one.recv(4096)
+            assert more, "it was ended"
+            answer += more
+        assert not guard.ended
 
 
 def test_of_messages_too_many_one_is_read_at_a_time(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:

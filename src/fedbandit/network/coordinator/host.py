@@ -362,7 +362,7 @@ class Host:
         log.info("stop")
 
     async def _watch(self) -> None:
-        """End connections that say nothing or are allowed no more, and say how many were one too many."""
+        """End connections that are only held or are allowed no more, and say how many were one too many."""
         refused = 0
         while True:
             await asyncio.sleep(1.0)

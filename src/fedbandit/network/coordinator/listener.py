@@ -127,7 +127,6 @@ class Guard:
         if len(self.open) >= self.most + _GIVING_WAY or mine >= len(self.strange.get(most, ())):
             return False
         oldest = next(iter(self.strange[most]))
-        self._forget(oldest)
         self.end(oldest)
         self.gave_way = True
         return True
@@ -155,6 +154,8 @@ class Guard:
     def nobody_asks(self, connection: GuardedSocket) -> None:
         """From now on nobody known asks anything on this connection."""
         self._forget(connection)
+        if connection.ended:
+            return
         self.strange.setdefault(connection.source, {})[connection] = time.monotonic()
 
     def somebody_asks(self, connection: GuardedSocket) -> None:
@@ -168,7 +169,7 @@ class Guard:
 
     def wrote(self, connection: GuardedSocket, count: int, *, everything: bool) -> None:
         """The kernel took so many bytes, everything there was or less."""
-        if everything:
+        if everything or connection.ended:
             self.unread.pop(connection, None)
             return
         since, taken = self.unread.get(connection, (time.monotonic(), -count))
@@ -190,8 +191,11 @@ class Guard:
                     self.end(connection)
 
     def end(self, connection: GuardedSocket) -> None:
-        """Whoever serves the connection finds it ended, and closes it."""
+        """Whoever serves the connection finds it ended, and closes it; until then it is open, and not ended again."""
+        connection.ended = True
         self.ended += 1
+        self.unread.pop(connection, None)
+        self._forget(connection)
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
 
@@ -206,6 +210,8 @@ class GuardedSocket(socket.socket):
     """That are under way."""
     known = 0
     """How many of them are of somebody known."""
+    ended = False
+    """Whether the guard has ended it; it is closed a little later."""
 
     def send(self, data: Any, flags: int = 0) -> int:
         """Send what the kernel takes."""

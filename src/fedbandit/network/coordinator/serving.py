@@ -38,6 +38,7 @@ def uvicorn_config(app: Starlette, most_bytes: int, tls: Mapping[str, Any], uds:
         uds=uds,
         log_config=None,
         access_log=False,
+        proxy_headers=False,  # the guard knows a connection by its address, and anybody can write such a header
         loop="asyncio",  # others, which uvicorn takes where they are installed, do not ask a `Listener`
         http="h11",  # bounds headers, which httptools, the default where it is installed, does not
         ws=Stream,

@@ -37,7 +37,6 @@ class PeerGuard(Guard):
         strange = {one: since for of_address in self.strange.values() for one, since in of_address.items()}
         if len(strange) >= self.strangers:
             oldest = min(strange, key=lambda one: strange[one])
-            self.somebody_asks(oldest)  # it gives way once
             self.end(oldest)
             self.gave_way = True
         return super().admits(address)
