@@ -263,12 +263,12 @@ def test_what_a_freed_place_left_behind_stays_and_quarantine_too() -> None:
     run(federation, make_clients(federation), 30)
     federation.free("client-2", 0.0)
     federation.quarantine("client-1", "it lies", 0.0)
-    federation.owed = {"client-9": {"receipt": {}, "files": "", "compacted": False}}
+    federation.receipts = {"client-9": {"receipt": {}, "files": "", "compacted": False}}
     federation.journal.snapshot(federation.state())
     before = federation.machine.gathered()
     migrate(store, "f", Carried(old, new), Rules())
     after = Federation("f", new, store)
-    assert after.owed == federation.owed, "an erasure is still to be finished"
+    assert after.receipts == federation.receipts, "an erasure is still to be finished"
     first = after.register.by_number[0]
     assert first.released_before == first.releases > 0, "each begins a new state"
     assert after.machine.gathered().n == before.n

@@ -124,8 +124,8 @@ def test_what_was_uploaded_since_is_erased_too_and_both_receipts_are_handed_out(
     store.narrow = False
     again = Federation("shops", AGREEMENT, store, rules=RULES)
     compact(again, "client-2")
-    assert again.owed == {}
-    assert Federation("shops", AGREEMENT, store, rules=RULES).owed == {}
+    assert again.receipts == {}
+    assert Federation("shops", AGREEMENT, store, rules=RULES).receipts == {}
 
 
 def test_one_compaction_is_for_all_and_each_is_handed_its_own_receipt() -> None:
@@ -141,7 +141,7 @@ def test_one_compaction_is_for_all_and_each_is_handed_its_own_receipt() -> None:
     store.narrow = True
     assert federation.erase("client-2", 0.0) == ([], receipts["client-2"])
     compact(federation, "client-2")
-    assert federation.owed == {}
+    assert federation.receipts == {}
 
 
 def fail(_: object) -> None:
@@ -175,7 +175,7 @@ def test_a_role_that_may_not_compact_says_who_must_and_believes_it_when_it_was_d
         db.execute("VACUUM FULL fedbandit_snapshots, fedbandit_blocks, fedbandit_entries")
         assert federation.erase("client-2", 0.0) == ([], receipt)
         compact(federation, "client-2")
-        assert federation.owed == {}
+        assert federation.receipts == {}
         federation.erase("client-1", 0.0)
         with pytest.raises(Refusal, match="may still have it"):
             compact(federation, "client-1")
@@ -204,7 +204,7 @@ def test_what_somebody_else_rewrites_while_it_may_be_looked_at_is_no_erasure(pos
                 compact(federation, "client-2")
         db.execute(rewrite)
         compact(federation, "client-2")
-        assert federation.owed == {}
+        assert federation.receipts == {}
         store.close()
 
 

@@ -37,7 +37,7 @@ def erase(federation: Federation, name: str, at: float, by: str) -> tuple[list[M
 
     Of one that has not come back since, the receipt that is owed.
     """
-    owed = federation.owed.get(name)
+    owed = federation.receipts.get(name)
     known = federation.register.by_name.get(name)
     if owed is not None and (known is None or not (known.joined or known.uploads or known.observations)):
         return [], owed["receipt"]
@@ -70,7 +70,7 @@ def erase(federation: Federation, name: str, at: float, by: str) -> tuple[list[M
     answers = federation.erase_member(record, at)
     receipt["remaining"] = int(machine.members.n.sum())
     receipt["digest"] = digest(receipt)
-    federation.owed[name] = {**OWED, "receipt": receipt}
+    federation.receipts[name] = {**OWED, "receipt": receipt}
     federation.journal.snapshot(federation.state())
     federation.events.append(Event("a client was erased", {"client": name, "by": by}))
     federation.gone.append((record.member, name))
@@ -91,7 +91,7 @@ def compact(federation: Federation, name: str = "") -> None:
             before = store.files()
             store.compact()
     except NotAllowed as error:  # somebody else may have done it, since this coordinator wrote there last
-        if not all(_differ(federation.owed[one]["files"], before) for one in waiting):
+        if not all(_differ(federation.receipts[one]["files"], before) for one in waiting):
             raise _unavailable(federation, name, error, _files(store)) from None
     except StoreError as error:  # this coordinator may have rewritten them, but not well
         raise _unavailable(federation, name, error, None if _files(store) == before else "") from None
@@ -100,7 +100,7 @@ def compact(federation: Federation, name: str = "") -> None:
 
 def unfinished(federation: Federation) -> list[str]:
     """Clients that were erased, but perhaps not from the store's files."""
-    return sorted(name for name, owed in federation.owed.items() if not owed["compacted"])
+    return sorted(name for name, owed in federation.receipts.items() if not owed["compacted"])
 
 
 def _differ(before: str, now: str) -> bool:

@@ -59,7 +59,7 @@ def migrate(
     for slot in range(len(target.machine.members.V)):
         fresh.sum_up(target.machine.members, slot)
     target.activity, target.terms, target.machine.version = old.activity, [new.digest.hex()], old.machine.version
-    target.machine.epoch, target.owed = old.machine.epoch, old.owed
+    target.machine.epoch, target.receipts = old.machine.epoch, old.receipts
     migration = Migration.of(carried, old.terms)
     target.migrated = {"steps": [*old.migrated.get("steps", []), migration.as_json()]}
     backup()

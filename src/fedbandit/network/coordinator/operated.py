@@ -81,18 +81,20 @@ class OperatedFederation(CheckedFederation):
         """
         self.unfinished = reason
         if files is not None:
-            self._owe({name: {**one, "files": files and (one["files"] or files)} for name, one in self.owed.items()})
+            self._owe(
+                {name: {**one, "files": files and (one["files"] or files)} for name, one in self.receipts.items()}
+            )
         self.events.append(Event(UNFINISHED, {"client": name, "count": len(unfinished(self)), "reason": reason}))
 
     def hand_out(self, name: str) -> None:
         """The store was compacted, so that no erasure is unfinished; this client's receipt is handed out."""
         self.unfinished = ""
-        self._owe({other: {**one, "compacted": True} for other, one in self.owed.items() if other != name})
+        self._owe({other: {**one, "compacted": True} for other, one in self.receipts.items() if other != name})
 
     def _owe(self, owed: dict[str, Any]) -> None:
-        if owed != self.owed:
+        if owed != self.receipts:
             with self.act():
-                self.owed = owed
+                self.receipts = owed
                 self.journal.snapshot(self.state())
 
     def prove(self) -> None:
@@ -162,8 +164,8 @@ class OperatedFederation(CheckedFederation):
     def _restore(self, state: State) -> None:
         super()._restore(state)
         with restoring(KIND, self.store.where):
-            for one in self.owed.values():
-                require_like(State({"owed": one}, {}), State({"owed": OWED}, {}))
+            for one in self.receipts.values():
+                require_like(State({"receipts": one}, {}), State({"receipts": OWED}, {}))
 
     def _catch_up_with_store(self) -> None:
         """After a write has failed: back to what the store has."""

@@ -114,7 +114,7 @@ class RecordedFederation:
         self.activity = Activity()
         self.terms = [self.digest.hex()]
         self.migrated: dict[str, Any] = {}  # how features and actions were carried over from earlier terms
-        self.owed: dict[str, Any] = {}  # receipts of erasures after which the store has still to be compacted
+        self.receipts: dict[str, Any] = {}  # receipts of erasures after which the store has still to be compacted
         self.rounds = self.rounds_kept = self.waited = 0
         self.masked: dict[int, int] = {}  # member → the last epoch for which it sent masked numbers; not kept
         self.published = 0  # totals of a trusted coordinator that are in the store
@@ -180,7 +180,7 @@ class RecordedFederation:
             "agreement": self._agreed,
             "terms": self.terms,
             "migrated": self.migrated,
-            "owed": self.owed,
+            "receipts": self.receipts,
             "rounds": self.rounds,
             "members": self.register.state(),
             "activity": self.activity.state(),
@@ -192,7 +192,7 @@ class RecordedFederation:
             require_like(State(state.header, {}), State(self.state().header | {"agreement": {}}, {}))
             self.rounds = state.header["rounds"]
             self.terms = state.header["terms"] or [self.digest.hex()]
-            self.migrated, self.owed = remembered(state.header["migrated"]), dict(state.header["owed"])
+            self.migrated, self.receipts = remembered(state.header["migrated"]), dict(state.header["receipts"])
             self.register.restore(state.header["members"])
             self.activity.restore(state.header["activity"])
             self.machine.contributions = None

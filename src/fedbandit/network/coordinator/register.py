@@ -308,7 +308,7 @@ def _read_third(state: State) -> State:
     header, arrays = state
     fresh = vars(MemberRecord(0, ""))
     members = [{**fresh, **kept, "released_before": kept["releases"]} for kept in header["members"]]
-    return State({**header, "members": members, "migrated": {}, "owed": {}}, arrays)
+    return State({**header, "members": members, "migrated": {}, "receipts": {}}, arrays)
 
 
 READERS["coordinator", 1] = Reader(snapshot=_read_first)
