@@ -9,7 +9,7 @@ import pytest
 
 import fedbandit as fb
 from fedbandit.machines.servers_coordinator import ServersCoordinator
-from fedbandit.messages import Collect, Join, Recall, Request, Upload
+from fedbandit.messages import Collect, Join, Recall, Receipt, Request, Upload
 from fedbandit.network.coordinator.config import on_a_network
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.rules import Robust, Rules
@@ -275,3 +275,29 @@ def test_what_local_servers_say_is_held_to_the_same_bounds(system: str) -> None:
         assert refused(liar.send(FromServer(liar.member, sequence, 0, (inner,), False)), sentence)
     assert machine.inner.version == version
     assert not isinstance(liar.send(FromServer(liar.member, 0, 0, (Join(user),), False)), Refusal)
+
+
+def test_whether_a_history_is_known_is_the_same_after_a_restart() -> None:
+    """A repeated upload shows it, and a Join of the same opening takes it back; neither is answered with anything."""
+    federation = made("async-linucb", OPEN)
+    liar = Hostile(federation)
+    liar.join()
+    first = Upload(liar.member, 1, liar.some(1), 0.0)
+    before = liar.chain
+
+    def verified() -> bool:
+        again = Federation("f", federation.agreement, federation.store)
+        assert again.register.state()[liar.member]["verified"] == federation.register.record(liar.name).verified
+        return federation.register.record(liar.name).verified
+
+    liar.send(first)
+    assert verified()
+    liar.send(Join(liar.member), sequence=2)
+    assert not verified()
+    liar.chain = before
+    assert liar.send(first) == [Receipt(liar.member, 1)]
+    assert verified()
+    assert federation.register.record(liar.name).uploads == 1
+    liar.send(Join(liar.member), sequence=1)
+    liar.send(Join(liar.member), sequence=3)
+    assert not verified()

@@ -264,7 +264,9 @@ class Federation(OperatedFederation):
                 self._note_copy(record, envelope, at, entries)
             raise
         if isinstance(message, Upload | Restate | FromServer) and 0 < message.sequence <= applied:
-            record.verified = record.verified or message.sequence == applied
+            if message.sequence == applied and not record.verified:
+                record.verified = True
+                entries.append(Entry(kinds.VERIFIED, at, name))
             record.last_heard = at
             return [Receipt(record.member, message.sequence)], False  # and no more: later ones are unknown here
         if isinstance(message, Request) and not self.hears(record, at):
@@ -272,7 +274,7 @@ class Federation(OperatedFederation):
             return [Receipt(record.member, 0)], False
         if isinstance(message, Upload | Restate):
             self.compare(record, message, at, entries)
-        session = (record.incarnation, record.epoch, record.nonce, record.absent)
+        session = record.session
         if isinstance(message, Upload) and self._counted is not None and self.comparison is None:
             self._counted += message.sums.n
         else:
@@ -283,7 +285,7 @@ class Federation(OperatedFederation):
             raise
         except FedbanditError as error:
             raise Refusal("malformed" if isinstance(message, Join | Request) else "statistics", str(error)) from None
-        return answers, moved or session != (record.incarnation, record.epoch, record.nonce, record.absent)
+        return answers, moved or session != record.session
 
     def _note_copy(self, record: MemberRecord, envelope: Envelope, at: float, entries: list[Entry]) -> None:
         """A release was refused, and seen: where noise hides records, they have been released once more."""

@@ -27,6 +27,9 @@ GIVEN_UP = 17
 LOST = 18
 """A member has shown that it has a publication of a trusted coordinator that is not in this store."""
 
+VERIFIED = 19
+"""A member has repeated the last upload that was applied: it has the history that is here."""
+
 
 RETRY_SECONDS = 300.0
 """After this a snapshot that was due and failed is tried again, or when there are twice as many entries."""

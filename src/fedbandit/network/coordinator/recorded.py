@@ -232,6 +232,8 @@ class RecordedFederation:
             self.take_sum(opened_of(entry.numbers()), at)
         elif entry.kind == kinds.COPY:
             self.register.record(name).note_copy(entry.numbers()[0], at)
+        elif entry.kind == kinds.VERIFIED:
+            self.register.record(name).verified = True
         else:
             envelope, data = unseal(entry.rest)
             self.apply(self.register.record(name), envelope, decode(data), data, at)

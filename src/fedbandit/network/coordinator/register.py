@@ -104,6 +104,11 @@ class MemberRecord:
         return self.incarnation != 0
 
     @property
+    def session(self) -> tuple[int, int, int, bool, bool]:
+        """What a message can change of who is heard and sent something, even if the machine does not change."""
+        return self.incarnation, self.epoch, self.nonce, self.verified, self.absent
+
+    @property
     def given_up(self) -> list[tuple[int, float]]:
         """All that is past under this number, of this member and of those before it."""
         return [*self.predecessors, *self.past]
