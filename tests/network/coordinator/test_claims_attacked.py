@@ -13,6 +13,7 @@ from fedbandit.network.client.durable import DurableClient
 from fedbandit.network.coordinator.checked import SEEN
 from fedbandit.network.coordinator.config import on_a_network
 from fedbandit.network.coordinator.federation import Federation
+from fedbandit.network.coordinator.recorded import FAULT
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import MemoryStore
@@ -108,6 +109,23 @@ def test_no_sum_is_called_off_by_one_client() -> None:
     assert federation.machine.epoch == 9, "which all of a quorum have seen"
     again = Federation("f", federation.agreement, store)
     assert_same(again.machine.state(), federation.machine.state())
+
+
+def test_secure_sums_take_no_uploads() -> None:
+    """They would be counted before they are refused, and the next one of their number compared with none."""
+    store = MemoryStore()
+    federation = federation_of("feducb", {**PRIVATE, "trust": "sums"}, store)
+    hostile = Hostile(federation)
+    hostile.join()
+    before = federation.state()
+    for _ in range(2):
+        for outcome in (hostile.upload(), hostile.restate(1, 1)):
+            assert isinstance(outcome, Refusal)
+            assert outcome.kind == "malformed"
+            assert "secure sums take contributions only" in str(outcome)
+    assert_same(federation.state(), before, but=("members",))
+    assert federation.machine.applied == {}
+    assert not [event for event in federation.events if event.what == FAULT]
 
 
 def deliver(federation: Federation, clients: list[DurableClient], messages: list[Message], at: float) -> None:

@@ -108,6 +108,8 @@ class CheckedFederation(ComparedFederation):
         """Refuse a message of another session, of another history, or with statistics that cannot be."""
         name, (envelope, data, message, fault) = record.name, read
         self._check_numbers(name, envelope, message)
+        if self.machine.secure_sums and isinstance(message, Upload | Restate):
+            raise Refusal("malformed", f"Client {name!r} sent an upload, but secure sums take contributions only.")
         match message:
             case Join():
                 reborn = record.check_join(envelope, applied, at) or (bool(record.given_up) and not record.joined)
