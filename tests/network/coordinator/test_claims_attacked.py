@@ -295,3 +295,83 @@ def test_a_backup_without_a_later_publication_goes_on() -> None:
     seen = versions(clients)
     run(restored, clients, 30)
     assert all(now > then for now, then in zip(versions(clients), seen, strict=True))
+
+
+# Who is heard
+
+
+def asks(hostile: Hostile, at: float, n: int = 0) -> bool:
+    """Whether its Request leads to a call at this time, which it answers with n observations."""
+    machine = hostile.federation.machine
+    before = machine.epoch
+    hostile.send(Request(hostile.member), at=at)
+    sums = Sums(1e-3 * n * np.eye(3), np.zeros(3), n)
+    assert not isinstance(hostile.send(Upload(hostile.member, hostile.sequence + 1, sums, 0.0), at=at), Refusal)
+    return machine.epoch > before
+
+
+def test_one_client_that_observes_nothing_does_not_make_all_upload() -> None:
+    """Without privacy, too: it is heard after a second, then two, four, …; at once when it has observed something."""
+    store = MemoryStore()
+    federation = federation_of("sync-linucb", {"threshold": 0.5}, store)
+    hostile = Hostile(federation)
+    hostile.join()
+    assert sum(asks(hostile, 100.0 + 0.01 * k) for k in range(800)) == 4, "after 0, 1, 3 and 7 seconds"
+    again = Federation("f", federation.agreement, store)
+    assert again.register.state() == federation.register.state()
+    assert not isinstance(hostile.upload(1, Sums(1e-3 * np.eye(3), np.zeros(3), 1)), Refusal)
+    assert all(asks(hostile, 110.0, n=1) for _ in range(5)), "it has something to say each time"
+
+
+@pytest.mark.parametrize("trust", ["coordinator", "nobody"])
+def test_a_clock_that_is_set_back_makes_nobody_wait(trust: str) -> None:
+    federation = federation_of("feducb", {**PRIVATE, "trust": trust})
+    hostile = Hostile(federation)
+    hostile.join()
+    assert asks(hostile, 1e9, n=1)
+    assert not asks(hostile, 1e9 + 59.0)
+    assert asks(hostile, 1e9 - 86_400.0), "one that was a day ahead until then"
+    assert not asks(hostile, 1e9 - 86_400.0 + 119.0)
+    assert asks(hostile, 1e9 - 86_400.0 + 120.0)
+
+
+def test_counts_of_one_life_are_compared() -> None:
+    """Whoever has lost its state waits once, and not until it has twice as much as before; nor is it heard each time
+    that it loses its state.
+    """
+    store = MemoryStore()
+    federation = federation_of("feducb", {**PRIVATE, "trust": "nobody"}, store)
+    one, other = Hostile(federation), Hostile(federation, "other")
+    one.join(), other.join()
+    federation.quarantine(other.name, "so that nobody waits for it", 0.0)
+
+    def begin_anew(at: float) -> None:
+        one.incarnation, one.sequence, one.chain = one.incarnation + 100, 0, 0
+        one.send(Join(one.member), at=at)
+        if federation.machine.is_asked(one.member):
+            one.send(Upload(one.member, 1, Sums(np.zeros((3, 3)), np.zeros(3), 0), 0.0), at=at)
+
+    def somebody_asks(at: float) -> None:
+        federation.quarantine(other.name, "", at)
+        other.opening += 1
+        other.send(Join(other.member), at=at)
+        federation.register.record(other.name).asked = -1
+        assert asks(other, at)
+        one.send(Upload(one.member, one.sequence + 1, Sums(np.zeros((3, 3)), np.zeros(3), 0), 0.0), at=at)
+        federation.quarantine(other.name, "so that nobody waits for it", at)
+
+    assert asks(one, 0.0, n=1000)
+    somebody_asks(1.0)
+    begin_anew(2.0)
+    assert not asks(one, 2.0, n=100)
+    assert asks(one, 60.0, n=0)
+    somebody_asks(61.0)
+    begin_anew(62.0)
+    assert not asks(one, 62.0), "nor each time"
+    begin_anew(63.0)
+    assert not asks(one, 64.0, n=10)
+    assert asks(one, 180.0), "it had pressed before"
+    somebody_asks(181.0)
+    assert not asks(one, 182.0, n=40)
+    assert asks(one, 182.0), "50 are more than twice ten"
+    assert federation.register.record(one.name).pressed == 0

@@ -84,7 +84,7 @@ class CheckedFederation(ComparedFederation):
                 return False
             self._requested[record.member] = at
             return True
-        return not self.private or is_heard(record, self.system.protocol, self.machine, at)
+        return is_heard(record, self.system.protocol, self.machine, at, private=self.private)
 
     def check_lost(self, name: str, message: Join, at: float, entries: list[Entry]) -> None:
         """Refuse whoever joins after a publication has been lost: what it had would be noised once more."""

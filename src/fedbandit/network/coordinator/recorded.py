@@ -280,10 +280,11 @@ class RecordedFederation:
             self.masked.pop(record.member, None)
         before, had = machine.applied.get(record.member, 0), self.credited(record.member)
         believed, epoch = machine.believes(record.member), machine.epoch
-        pressed = isinstance(message, Request) and not is_free(record, self.system.protocol, machine)
+        asks = isinstance(message, Request)
+        pressed = asks and not is_free(record, self.system.protocol, machine, private=self.private)
         counts = machine.clocked or (machine.pool is not None and machine.pool.quiet > 0)
         answers = machine.restate(message) if isinstance(message, Restate) else machine.receive(message)
-        moved = bool(answers) or isinstance(message, Restate | FromServer) or (counts and isinstance(message, Request))
+        moved = bool(answers) or isinstance(message, Restate | FromServer) or (counts and asks)
         moved = moved or machine.believes(record.member) != believed
         record.last_heard = at
         record.absent = False
@@ -291,9 +292,8 @@ class RecordedFederation:
             record.open_session(envelope, reborn, before, at)
             if record.verified:
                 answers = [Receipt(record.member, before), *answers]
-        elif isinstance(message, Request):
-            if machine.epoch > epoch:
-                note_call(record, machine.epoch, at, pressed=pressed)
+        elif asks and machine.epoch > epoch:
+            note_call(record, machine.epoch, at, pressed=pressed)
         elif isinstance(message, Restate):
             n, releases = self.credited(record.member)
             record.note_restatement(envelope, n - had[0], releases - had[1])
@@ -342,7 +342,7 @@ class RecordedFederation:
         for member, n in opened.counts.items():
             record = self.register.by_number[member]
             record.last_heard, record.uploads, record.releases = at, record.uploads + 1, record.releases + 1
-            record.observations = n
+            record.observations, record.observed_before = n, 0
         return self._go_on(self.machine.take_sum(opened.epoch, opened.words, opened.counts, len(opened.returned)), at)
 
     def last_sum_of(self, member: int) -> int:

@@ -92,16 +92,23 @@ class MemberRecord:
     bytes_down: int = 0
     refusals: int = 0
     asked: int = -1
-    """How many observations it had when its last Request led to a call; −1 if none has (`hearing.py`)."""
+    """How many it had observed when its last Request led to a call; −1 if none has (`hearing.py`)."""
     asked_in: int = 0
     asked_at: float = 0.0
     pressed: int = 0
     """How often in a row it was heard only because it had waited."""
+    observed_before: int = 0
+    """Those of its observations that are of states which it has lost. A stored record without it has none."""
 
     @property
     def joined(self) -> bool:
         """Whether the member has ever joined."""
         return self.incarnation != 0
+
+    @property
+    def observed(self) -> int:
+        """How many of its observations are of its present state."""
+        return max(self.observations - self.observed_before, 0)  # what local servers report may fall
 
     @property
     def session(self) -> tuple[int, int, int, bool, bool]:
@@ -197,6 +204,7 @@ class MemberRecord:
         if reborn:
             self.past = [*self.past[1 - MOST_INCARNATIONS :], (self.incarnation, at)]
             self.chain, self.recent, self.released_before = 0, [], self.releases
+            self.observed_before = self.observations
         self.verified = envelope.sequence == applied
         self.incarnation, self.epoch, self.nonce = envelope.incarnation, envelope.epoch, envelope.nonce
 
@@ -263,11 +271,13 @@ class Register:
 
     def state(self) -> list[dict[str, Any]]:
         """Plain values, one dict a member; of a number that is free, a record without a name."""
-        return [dict(vars(record)) for record in self.by_number]
+        states = [dict(vars(record)) for record in self.by_number]
+        return [{k: v for k, v in state.items() if v or k != "observed_before"} for state in states]
 
     def restore(self, state: list[dict[str, Any]]) -> None:
         """Go on from there."""
         fresh = vars(MemberRecord(0, ""))
+        state = [{"observed_before": 0, **kept} for kept in state]
         for number, kept in enumerate(state):
             require_like(State(kept, {}), State(fresh, {}))
             if set(kept) != set(fresh) or kept["member"] != number or number >= self.n_members:
