@@ -300,21 +300,17 @@ class RecordedFederation:
             answers = [Receipt(record.member, message.sequence), *answers]
             self.events.append(Event("uploads were stated anew", {"client": record.name}))
         elif isinstance(message, Upload):
-            record.verified = True
-            record.note_upload(extend(envelope.chain, data))
+            record.note_upload(extend(envelope.chain, data), len(data))
             record.uploads += 1
             record.releases += message.sums.n > 0
             record.observations += message.sums.n
-            record.bytes_up += len(data)
             self.activity.add(at, uploads=1, bytes=len(data))
         elif isinstance(message, FromServer) and message.sequence > 0:
             assert isinstance(machine, ServersCoordinator)
-            record.verified = True
-            record.note_upload(extend(envelope.chain, data))
+            record.note_upload(extend(envelope.chain, data), len(data))
             record.uploads += len(message.messages)
             record.releases += sum(upload.sums.n > 0 for upload in message.messages if isinstance(upload, Upload))
             record.observations = machine.observations_of(record.member)
-            record.bytes_up += len(data)
             self.activity.add(at, uploads=len(message.messages), bytes=len(data))
         addressed = self._go_on(answers, at) or [Receipt(record.member, 0)]  # there is always an answer
         if isinstance(message, Join) and envelope.sequence > before:

@@ -180,10 +180,11 @@ class MemberRecord:
         kept = {name: getattr(self, name) for name in names} | {"past": past, "released_before": self.releases}
         vars(self).update(vars(MemberRecord(self.member, self.name)) | kept)
 
-    def note_upload(self, chain: int) -> None:
-        """An upload was applied."""
-        self.chain = chain
+    def note_upload(self, chain: int, size: int) -> None:
+        """An upload of so many bytes was applied."""
+        self.chain, self.verified = chain, True
         self.recent = [*self.recent[1 - REMEMBERED :], chain]
+        self.bytes_up += size
 
     def note_copy(self, nonce: int, at: float) -> bool:
         """An upload of this opening of a copy was refused, and seen; whether that was not known yet."""
