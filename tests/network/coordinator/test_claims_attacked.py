@@ -14,6 +14,7 @@ from fedbandit.network.coordinator.checked import SEEN
 from fedbandit.network.coordinator.config import on_a_network
 from fedbandit.network.coordinator.federation import Federation
 from fedbandit.network.coordinator.recorded import FAULT
+from fedbandit.network.coordinator.register import Register
 from fedbandit.network.invitation import Agreement
 from fedbandit.network.refusal import Refusal
 from fedbandit.network.stores import MemoryStore
@@ -363,6 +364,10 @@ def test_counts_of_one_life_are_compared() -> None:
     assert asks(one, 0.0, n=1000)
     somebody_asks(1.0)
     begin_anew(2.0)
+    assert federation.register.record(one.name).observed == 0
+    kept = Register(WORLD.n_clients)
+    kept.restore(federation.register.state())
+    assert kept.by_number == federation.register.by_number
     assert not asks(one, 2.0, n=100)
     assert asks(one, 60.0, n=0)
     somebody_asks(61.0)
