@@ -98,7 +98,7 @@ class MemberRecord:
     pressed: int = 0
     """How often in a row it was heard only because it had waited."""
     observed_before: int = 0
-    """Those of its observations that are of states which it has lost. A stored record without it has none."""
+    """Those of its observations that are of states which it has lost."""
 
     @property
     def joined(self) -> bool:
@@ -272,13 +272,11 @@ class Register:
 
     def state(self) -> list[dict[str, Any]]:
         """Plain values, one dict a member; of a number that is free, a record without a name."""
-        states = [dict(vars(record)) for record in self.by_number]
-        return [{k: v for k, v in state.items() if v or k != "observed_before"} for state in states]
+        return [dict(vars(record)) for record in self.by_number]
 
     def restore(self, state: list[dict[str, Any]]) -> None:
         """Go on from there."""
         fresh = vars(MemberRecord(0, ""))
-        state = [{"observed_before": 0, **kept} for kept in state]
         for number, kept in enumerate(state):
             require_like(State(kept, {}), State(fresh, {}))
             if set(kept) != set(fresh) or kept["member"] != number or number >= self.n_members:
