@@ -98,7 +98,7 @@ class Sender:
         from fedbandit.network.client.address import Address
 
         self.bare = bare
-        self.known = -1e300 if downloads else 20.0 * dim  # nothing: each upload is answered by a download; all: none
+        self.known = 0.0 if downloads else 20.0 * dim  # nothing: each upload is answered by a download; all: none
         if bare:
             more = encoded_size(Download, dim) if downloads else 0
             self.url, self.headers = f"{url.replace('http', 'ws', 1)}/stream?more={more}", {}
