@@ -54,6 +54,7 @@ class CheckedFederation(ComparedFederation):
         """Also on how often members release."""
         super()._agree(agreement)
         self.releases = ReleaseLimits.of(self.system, agreement.world)
+        self._servers = agreement.servers  # found out once: it is asked for at every upload
 
     def check_terms(self, name: str, envelope: Envelope, message: Message) -> None:
         """Refuse what was made under other terms; in a private federation also what does not say under which."""
@@ -185,7 +186,7 @@ class CheckedFederation(ComparedFederation):
         if isinstance(message, Upload) and message.relayed is not None:
             self._check_relayed(record, message)
             return
-        models = 1 if self.agreement.servers is None else int((self.agreement.servers == record.member).sum())
+        models = 1 if self._servers is None else int((self._servers == record.member).sum())
         released = sum(upload.sums.n > 0 for upload in uploads_in(message))
         if released:
             self.releases.check_upload(record, released, self.machine.epoch, models)
